@@ -118,7 +118,7 @@ impl Node {
             .into_iter()
             .zip(actors)
             .map(|(hosted, actor)| {
-                Arc::new(Handle::new(hosted.role, hosted.presence, link.clone(), actor))
+                Arc::new(Handle::new(hosted.role, hosted.presence, &link, actor))
             })
             .collect();
         let state = link.state();

@@ -1,7 +1,7 @@
 //! A table of every call with the options that its method states, and `Rpc` for the request of every
-//! call that has one request and one response.
+//! call that has one request and one response, with a macro that names them all.
 
-use std::{error::Error, fmt::Write as _};
+use std::{collections::BTreeMap, error::Error, fmt::Write as _};
 
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor};
 
@@ -15,17 +15,33 @@ pub(crate) fn generate(pool: &DescriptorPool) -> Result<String, Box<dyn Error>> 
         .collect();
     methods.sort_by(|(one, _), (other, _)| one.cmp(other));
     let mut table = String::from("pub const CALLS: &[Call] = &[\n");
-    let mut requests = String::new();
+    let (mut requests, mut names) = (String::new(), String::new());
+    let mut responses = BTreeMap::new();
     for (index, (path, method)) in methods.iter().enumerate() {
         let options = method.options().get_extension(&options).into_owned();
         let options = options.as_message().ok_or_else(|| format!("{path} has no options"))?;
         let call = call(path, method, options).ok_or_else(|| format!("options of {path}"))?;
         writeln!(table, "    {call},")?;
         if !method.is_client_streaming() && !method.is_server_streaming() {
-            requests += &request(index, method)?;
+            requests += &request(index, method);
+            writeln!(names, "            {}", method.input().name())?;
+            responses.insert(method.output().name().to_owned(), response(&method.output()));
         }
     }
-    Ok(format!("{table}];\n{requests}"))
+    let responses: String = responses.into_values().collect();
+    Ok(format!(
+        "{table}];
+{requests}{responses}
+/// Calls the macro `$each` with the names in [`wire`](crate::wire) of all requests that are [`Rpc`].
+#[macro_export]
+macro_rules! for_each_request {{
+    ($each:ident) => {{
+        $each! {{
+{names}        }}
+    }};
+}}
+"
+    ))
 }
 
 fn path(method: &MethodDescriptor) -> String {
@@ -63,15 +79,18 @@ fn variant(name: &str, number: i32, method: &MethodDescriptor) -> Option<String>
     (number != 0).then(|| format!("{name}::{first}{}", rest.to_lowercase()))
 }
 
-fn request(index: usize, method: &MethodDescriptor) -> Result<String, Box<dyn Error>> {
+fn request(index: usize, method: &MethodDescriptor) -> String {
     let (input, output) = (method.input(), method.output());
-    let mut envelope = String::new();
-    for name in ["caller", "key", "role"] {
-        let field =
-            if has(&input, name) { format!("Some(&mut self.{name})") } else { "None".to_owned() };
-        write!(envelope, "{name}: {field}, ")?;
-    }
-    Ok(format!(
+    let envelope = envelope(
+        &input,
+        &[
+            ("caller", &["caller"]),
+            ("key", &["key"]),
+            ("role", &["role"]),
+            ("token", &["claim_token", "lock_token"]),
+        ],
+    );
+    format!(
         "impl Rpc for wire::{} {{
     type Response = wire::{};
     const CALL: &'static Call = &CALLS[{index}];
@@ -82,9 +101,31 @@ fn request(index: usize, method: &MethodDescriptor) -> Result<String, Box<dyn Er
 ",
         input.name(),
         output.name()
-    ))
+    )
 }
 
-fn has(message: &MessageDescriptor, field: &str) -> bool {
-    message.get_field_by_name(field).is_some()
+fn response(message: &MessageDescriptor) -> String {
+    let fields: &[(&str, &[&str])] =
+        &[("repeated", &["repeated"]), ("sequence", &["sequence"]), ("now_ms", &["now_ms"])];
+    format!(
+        "impl RpcResponse for wire::{} {{
+    fn envelope(&mut self) -> ResponseEnvelope<'_> {{
+        ResponseEnvelope {{ {}}}
+    }}
+}}
+",
+        message.name(),
+        envelope(message, fields)
+    )
+}
+
+/// For each of an envelope's fields the first of the message's that it may be.
+fn envelope(message: &MessageDescriptor, fields: &[(&str, &[&str])]) -> String {
+    let field = |(name, fields): &(&str, &[&str])| {
+        let field = fields.iter().find(|field| message.get_field_by_name(field).is_some());
+        let field =
+            field.map_or_else(|| "None".to_owned(), |field| format!("Some(&mut self.{field})"));
+        format!("{name}: {field}, ")
+    };
+    fields.iter().map(field).collect()
 }

@@ -185,6 +185,18 @@ reasons! {
 }
 
 impl Reason {
+    /// Whether it is about who calls: what was called was not looked at.
+    pub const fn is_about_caller(self) -> bool {
+        matches!(
+            self,
+            Self::Unauthenticated
+                | Self::RightForbidden
+                | Self::RoleForbidden
+                | Self::UnknownWorkspace
+                | Self::NodeForbidden
+        )
+    }
+
     /// The gRPC form of a refusal.
     pub fn status(self, message: impl Into<String>) -> Status {
         self.status_with(message, [])

@@ -55,7 +55,7 @@ pub enum CallKind {
 
 /// A request of which each is answered with one response.
 pub trait Rpc: prost::Message + Default + Clone + 'static {
-    type Response: prost::Message + Default + Clone + 'static;
+    type Response: RpcResponse;
 
     const CALL: &'static Call;
 
@@ -91,6 +91,23 @@ pub struct Envelope<'a> {
     pub key: Option<&'a mut Option<wire::IdempotencyKey>>,
     /// The role that acts or asks.
     pub role: Option<&'a mut String>,
+    /// The fencing token of what the caller holds.
+    pub token: Option<&'a mut u64>,
+}
+
+/// The answer to an [`Rpc`].
+pub trait RpcResponse: prost::Message + Default + Clone + 'static {
+    /// The fields that say what it rests on.
+    fn envelope(&mut self) -> ResponseEnvelope<'_>;
+}
+
+/// The fields of a response that say what it rests on, as far as it has them.
+#[derive(Debug)]
+pub struct ResponseEnvelope<'a> {
+    /// The intent had been carried out before.
+    pub repeated: Option<&'a mut bool>,
+    pub sequence: Option<&'a mut u64>,
+    pub now_ms: Option<&'a mut u64>,
 }
 
 include!(concat!(env!("OUT_DIR"), "/rpc.rs"));
@@ -134,7 +151,8 @@ mod tests {
     #[test]
     fn a_request_knows_its_call_and_who_calls() {
         let mut request = wire::ClaimTaskRequest::default();
-        let Envelope { caller: Some(_), key: Some(key), role: Some(role) } = request.envelope()
+        let Envelope { caller: Some(_), key: Some(key), role: Some(role), token: None } =
+            request.envelope()
         else {
             panic!("it has all three")
         };

@@ -50,7 +50,7 @@ pub enum Grant {
 
 /// A place among what a token has under way, given back when this is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct CallSlot {
     _call: Option<OwnedSemaphorePermit>,
     _page: Option<OwnedSemaphorePermit>,
 }
@@ -113,25 +113,25 @@ impl Grant {
     }
 
     /// Takes a place among what the token has under way (E2).
-    pub(crate) fn enter(&self, kind: CallKind) -> Result<Place, Status> {
-        let Self::Token(live) = self else { return Ok(Place::default()) };
+    pub(crate) fn enter(&self, kind: CallKind) -> Result<CallSlot, Status> {
+        let Self::Token(live) = self else { return Ok(CallSlot::default()) };
         let take = |what: &str, of: &Arc<Semaphore>, limit: usize| {
             of.clone().try_acquire_owned().map_err(|_| overloaded(limit, what))
         };
         let call = || take("calls", &live.calls, CALLS_PER_TOKEN_MAX);
         Ok(match kind {
-            CallKind::Command | CallKind::Query => Place { _call: Some(call()?), _page: None },
+            CallKind::Command | CallKind::Query => CallSlot { _call: Some(call()?), _page: None },
             CallKind::Page => {
                 let page = take("large reads", &live.pages, PAGES_PER_TOKEN_MAX)?;
-                Place { _call: Some(call()?), _page: Some(page) }
+                CallSlot { _call: Some(call()?), _page: Some(page) }
             }
             CallKind::Stream => {
                 let stream = take("streams", &live.streams, STREAMS_PER_TOKEN_MAX)?;
-                Place { _call: Some(stream), _page: None }
+                CallSlot { _call: Some(stream), _page: None }
             }
             CallKind::Wait => {
                 let held = take("held calls", &live.held, HELD_PER_TOKEN_MAX)?;
-                Place { _call: self.wait()?, _page: Some(held) }
+                CallSlot { _call: self.wait()?, _page: Some(held) }
             }
         })
     }

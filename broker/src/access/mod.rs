@@ -10,8 +10,8 @@
 //!
 //! Not here: what each call takes (`grpc/auth`), and what a scope is (`rules::access`).
 
+mod active_token;
 mod grant;
-mod live;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,18 +30,15 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use self::active_token::ActiveToken;
 pub use self::grant::{
     CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Ended, Grant, HELD_PER_TOKEN_MAX,
     PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
 };
-pub(crate) use self::grant::{Place, take_words};
-pub use self::live::ActiveToken;
+pub(crate) use self::grant::{CallSlot, take_words};
 use crate::{
     clock::Clock,
-    rules::{
-        Caller, Command, Reply, Request,
-        access::{self, Access},
-    },
+    rules::{Caller, Command, Reply, Request, access},
     workspace::{ExecuteError, Executed, Workspaces},
 };
 
@@ -80,7 +77,7 @@ struct Shared {
     clock: Clock,
     is_guarded: bool,
     table: RwLock<Table>,
-    penalties: AuthBackoff,
+    backoff: AuthBackoff,
 }
 
 #[derive(Default)]
@@ -118,7 +115,7 @@ impl Tokens {
             clock,
             is_guarded,
             table: RwLock::default(),
-            penalties: AuthBackoff::new(0),
+            backoff: AuthBackoff::new(0),
         });
         let tokens = Self { shared };
         tokens.refresh().await?;
@@ -184,12 +181,6 @@ impl Tokens {
         self.table().workspaces.contains(workspace)
     }
 
-    /// What is remembered of invitations and tokens, on disk.
-    pub(crate) async fn look(&self) -> Result<Access, ExecuteError> {
-        let system = WorkspaceId::system();
-        self.shared.workspaces.look(&system, |view| view.workspace.access.clone()).await
-    }
-
     /// Executes an access command and updates this table, even if its caller leaves meanwhile.
     /// `bytes`: the encoded size of the command.
     pub(crate) async fn execute(
@@ -203,7 +194,9 @@ impl Tokens {
             let caller = Caller { node: None, token: by };
             let request = Request { caller, key: None, command: Command::Access(command) };
             let workspaces = &tokens.shared.workspaces;
-            let executed = workspaces.execute(&WorkspaceId::system(), request, bytes).await;
+            let executed = workspaces
+                .execute(&WorkspaceId::system(), request, bytes, |_, executed| executed)
+                .await;
             // What changed nothing makes no work: strangers could ask for it again and again.
             let is_known = match &executed {
                 Ok(executed) => executed.sequence <= tokens.table().sequence,
@@ -233,7 +226,9 @@ impl Tokens {
         secret: SecretHash,
         label: &str,
     ) -> Result<TokenId, ExecuteError> {
-        let earlier = self.look().await?.tokens.into_iter().filter(|(_, it)| {
+        let system = WorkspaceId::system();
+        let known = self.shared.workspaces.query(&system, |view| view.workspace.access.clone());
+        let earlier = known.await?.tokens.into_iter().filter(|(_, it)| {
             let is_made_here = it.invitation.is_none() && it.label == label;
             is_made_here && it.scope == access::Scope::all() && it.revoked.is_none()
         });
@@ -255,8 +250,8 @@ impl Tokens {
         Ok(token)
     }
 
-    pub(crate) fn penalties(&self) -> &AuthBackoff {
-        &self.shared.penalties
+    pub(crate) fn backoff(&self) -> &AuthBackoff {
+        &self.shared.backoff
     }
 
     /// The system workspace's time.
@@ -272,7 +267,7 @@ impl Tokens {
     async fn refresh(&self) -> Result<(), ExecuteError> {
         let system = WorkspaceId::system();
         let clock = self.shared.clock.clone();
-        let seen = self.shared.workspaces.look(&system, move |view| {
+        let seen = self.shared.workspaces.query(&system, move |view| {
             let ahead_ms = view.now.millis_since(clock.now());
             let access = &view.workspace.access;
             (view.workspace.sequence, ahead_ms, access.tokens.clone(), access.workspaces())

@@ -32,7 +32,7 @@ use tracing::{debug, warn};
 
 use super::session::Admitted;
 use crate::{
-    access::{self, Denied, Ended, Grant, Place, Tokens},
+    access::{self, CallSlot, Denied, Ended, Grant, Tokens},
     connection::{Joining, Peer, limits::JOINS_PER_CONNECTION_MAX},
 };
 
@@ -132,8 +132,8 @@ where
                 return Box::pin(std::future::ready(Ok(status.into_http())));
             }
         };
-        let (call, grant, place) = admitted;
-        let known = Admitted { grant: grant.clone(), call: call.path, bytes: 0 };
+        let (call, grant, slot) = admitted;
+        let known = Admitted { grant: grant.clone(), peer: peer.clone(), bytes: 0 };
         request.extensions_mut().insert(known);
         let Grant::Token(live) = &grant else {
             return Box::pin(async move {
@@ -156,7 +156,7 @@ where
                 () = &mut ended => return Ok(over().into_http()),
             };
             Ok(response
-                .map(|body| Body::new(RevocableBody { body, ended: Some(ended), _place: place })))
+                .map(|body| Body::new(RevocableBody { body, ended: Some(ended), _slot: slot })))
         })
     }
 }
@@ -171,10 +171,10 @@ impl<S> Guarded<S> {
         &self,
         request: &Request<Body>,
         peer: Option<&Arc<Peer>>,
-    ) -> Result<(&'static Call, Grant, Place), Refused> {
+    ) -> Result<(&'static Call, Grant, CallSlot), Refused> {
         let call = find(request.uri().path());
         if let Some(call @ Call { access: Access::Public, .. }) = call {
-            return Ok((call, Grant::Stranger, Place::default()));
+            return Ok((call, Grant::Stranger, CallSlot::default()));
         }
         let shown = shown(request.headers()).map_err(Refused::Stranger)?;
         let grant = self.tokens.authenticate(shown).map_err(Refused::Stranger)?;
@@ -199,8 +199,8 @@ impl<S> Guarded<S> {
                 (Grant::Token(_), right) => Refused::Known(lacks(right)),
             });
         }
-        let place = grant.enter(call.kind).map_err(Refused::Known)?;
-        Ok((call, grant, place))
+        let slot = grant.enter(call.kind).map_err(Refused::Known)?;
+        Ok((call, grant, slot))
     }
 }
 
@@ -270,7 +270,7 @@ pub(super) async fn reject_unauthenticated(
 pub(super) async fn penalise(tokens: &Tokens, peer: &Arc<Peer>) {
     let address: IpAddr = peer.address.ip();
     let on_connection = peer.failed();
-    let (penalty, failures) = tokens.penalties().failed(address, tokens.now());
+    let (penalty, failures) = tokens.backoff().failed(address, tokens.now());
     if failures.is_power_of_two() {
         warn!(%address, failures, "calls without a good token");
     } else {
@@ -300,7 +300,7 @@ struct HeldBack<'a> {
 
 impl Drop for HeldBack<'_> {
     fn drop(&mut self) {
-        self.tokens.penalties().answered(self.address);
+        self.tokens.backoff().answered(self.address);
     }
 }
 
@@ -390,7 +390,7 @@ struct RevocableBody {
     body: Body,
     /// `None` once it was said that the token ended.
     ended: Option<Ended>,
-    _place: Place,
+    _slot: CallSlot,
 }
 
 impl http_body::Body for RevocableBody {

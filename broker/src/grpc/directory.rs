@@ -3,120 +3,120 @@
 use std::collections::BTreeMap;
 
 use tasuki_proto::{
-    id::{NodeId, RoleId},
+    id::{NodeId, RoleId, TokenId},
     limits::{LEASE_MS, ROLES_MAX, TOOLSETS_MAX},
-    wire::{self, directory_server::Directory},
+    wire::{self, event::Kind},
 };
-use tonic::{Request, Response, Status};
+use tonic::Status;
 
-use super::{Service, parse, render, session::Admitted, status};
+use super::{
+    Answer, Endpoint, WorkspaceSession, at_once,
+    parse::{self, check_count},
+    render, status,
+};
 use crate::{
     rules::{
-        Command, Reply,
+        Reply,
         directory::{self, Register, RoleSpec},
     },
-    workspace::{Executed, Question, View},
+    workspace::{Question, View},
 };
 
-/// How often a node of this workspace has to say who is there, in milliseconds.
-fn sign_every_ms(view: &View<'_>) -> u64 {
-    view.workspace.swarm.settings.sign_every_ms()
-}
+impl Endpoint for wire::RegisterRequest {
+    const MAKES_WORKSPACE: bool = true;
 
-#[tonic::async_trait]
-impl Directory for Service {
-    async fn register(
-        &self,
-        request: Request<wire::RegisterRequest>,
-    ) -> Result<Response<wire::RegisterResponse>, Status> {
-        let (admitted, mut it) = Admitted::open(request)?;
-        // A node that registers has no epoch yet.
-        let workspace = it.caller.take().map(|it| it.workspace).unwrap_or_default();
-        let caller = wire::Caller { workspace, ..wire::Caller::default() };
-        let session = self.services.enter_any(&admitted, Some(&caller))?;
-        let key = session.key(it.key.take(), &it)?;
-        if ROLES_MAX < it.roles.len() {
-            let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
-            return Err(status::invalid("roles", &why));
-        }
-        let mut roles: Vec<RoleSpec> = Vec::with_capacity(it.roles.len());
-        for spec in &it.roles {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        check_count("roles", self.roles.len(), 0..=ROLES_MAX)?;
+        let mut roles: Vec<RoleSpec> = Vec::with_capacity(self.roles.len());
+        for spec in &self.roles {
             let spec = role_spec(spec)?;
             if roles.iter().any(|other| other.role == spec.role) {
                 return Err(status::invalid("roles", &format!("names {} twice", spec.role)));
             }
             roles.push(spec);
         }
-        let node: NodeId = parse::id("node", &it.node)?;
+        let node: NodeId = parse::id("node", &self.node)?;
         let register = Register {
-            orphan_of: session.orphan_of(&node).await?,
+            orphan_of: orphan_of(session, &node).await?,
             node,
             roles,
-            take_over: it.take_over,
-            software: parse::label("software", &it.software)?,
+            take_over: self.take_over,
+            software: parse::label("software", &self.software)?,
         };
-        let command = Command::Directory(directory::Command::Register(register));
-        let Executed { reply, sequence, .. } = session.execute(Some(key), command).await?;
-        let Reply::Directory(directory::Reply::Registered { epoch }) = reply else {
-            unreachable!("a node is registered or refused")
+        let render = |view: &View<'_>, reply: Reply| {
+            let Reply::Directory(directory::Reply::Registered { epoch }) = reply else {
+                unreachable!("a node is registered or refused")
+            };
+            let (epoch, heartbeat_ms) = (epoch.get(), heartbeat_ms(view));
+            Ok(at_once(wire::RegisterResponse { epoch, heartbeat_ms, ..Default::default() }))
         };
-        let heartbeat_ms = session.look(sign_every_ms).await?;
-        Ok(Response::new(wire::RegisterResponse {
-            epoch: epoch.get(),
-            heartbeat_ms,
-            sequence: sequence.get(),
-        }))
+        session.execute(directory::Command::Register(register), render).await
     }
+}
 
-    async fn heartbeat(
-        &self,
-        request: Request<wire::HeartbeatRequest>,
-    ) -> Result<Response<wire::HeartbeatResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        if ROLES_MAX < it.roles.len() {
-            let why = format!("has {} entries; at most {ROLES_MAX}", it.roles.len());
-            return Err(status::invalid("roles", &why));
-        }
-        let mut signs = Vec::with_capacity(it.roles.len());
-        for role in &it.roles {
-            let client = parse::label("client", &role.client)?;
-            signs.push((parse::id("role", &role.role)?, role.quiet_ms, client));
+impl Endpoint for wire::HeartbeatRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        check_count("roles", self.roles.len(), 0..=ROLES_MAX)?;
+        let mut signs = Vec::with_capacity(self.roles.len());
+        for it in &self.roles {
+            let role = parse::id("role", &it.role)?;
+            session.check_role(&role)?;
+            signs.push((role, it.quiet_ms, parse::label("client", &it.client)?));
         }
         let Some(node) = session.node().cloned() else {
             return Err(status::invalid("caller.node", &"is missing: only a node has a heartbeat"));
         };
-        session.seen(node, signs).await?;
-        let look = |view: &View<'_>| (view.now.as_millis(), sign_every_ms(view));
-        let (now_ms, heartbeat_ms) = session.look(look).await?;
-        Ok(Response::new(wire::HeartbeatResponse { now_ms, heartbeat_ms }))
+        let caller = session.caller.clone();
+        let response = session.show(None, move |view| {
+            view.workspace.directory.check(&caller, None)?;
+            let heartbeat_ms = heartbeat_ms(view);
+            Ok(at_once(wire::HeartbeatResponse { heartbeat_ms, ..Default::default() }))
+        });
+        let response = response.await?;
+        let seen = session.services.workspaces.seen(&session.workspace, node, signs).await;
+        seen.map_err(status::executing)?;
+        Ok(response)
     }
+}
 
-    async fn list_roles(
-        &self,
-        request: Request<wire::ListRolesRequest>,
-    ) -> Result<Response<wire::ListRolesResponse>, Status> {
-        let (session, _) = self.services.enter(request, |it| it.caller.take())?;
-        let roles = session.look(roles).await?;
-        Ok(Response::new(wire::ListRolesResponse { roles }))
+impl Endpoint for wire::ListRolesRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let list = |view: &View<'_>| Ok(wire::ListRolesResponse { roles: roles(view) });
+        session.query(None, list).await
     }
+}
 
-    async fn list_nodes(
-        &self,
-        request: Request<wire::ListNodesRequest>,
-    ) -> Result<Response<wire::ListNodesResponse>, Status> {
-        let (session, _) = self.services.enter(request, |it| it.caller.take())?;
-        let nodes = session.look(|view| {
+impl Endpoint for wire::ListNodesRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let nodes = session.query(None, |view| {
             let nodes = view.workspace.directory.nodes.iter();
-            nodes.map(|(id, it)| (it.token.clone(), node(id, it, view))).collect::<Vec<_>>()
+            Ok(nodes.map(|(id, it)| (it.token.clone(), node(id, it, view))).collect::<Vec<_>>())
         });
         // One whose token is over is shut out, however lately it was heard of.
         let seen = nodes.await?.into_iter().map(|(token, node)| wire::Node {
             is_present: node.is_present && token.is_none_or(|token| session.is_good(&token)),
             ..node
         });
-        let nodes = seen.collect();
-        Ok(Response::new(wire::ListNodesResponse { nodes }))
+        Ok(wire::ListNodesResponse { nodes: seen.collect() })
     }
+}
+
+/// How often a node of this workspace has to say who is there, in milliseconds.
+fn heartbeat_ms(view: &View<'_>) -> u64 {
+    view.workspace.swarm.settings.sign_every_ms()
+}
+
+/// Of a node that wants to register: the token it was registered with, if that one is no longer
+/// good.
+async fn orphan_of(session: &WorkspaceSession, node: &NodeId) -> Result<Option<TokenId>, Status> {
+    if session.caller.token.is_none() {
+        return Ok(None);
+    }
+    let node = node.clone();
+    let owner = session.query(None, move |view| {
+        Ok(view.workspace.directory.nodes.get(&node).and_then(|it| it.token.clone()))
+    });
+    Ok(owner.await?.filter(|owner| !session.is_good(owner)))
 }
 
 fn node(id: &NodeId, it: &directory::Node, view: &View<'_>) -> wire::Node {
@@ -135,14 +135,26 @@ fn node(id: &NodeId, it: &directory::Node, view: &View<'_>) -> wire::Node {
 }
 
 fn role_spec(spec: &wire::RoleSpec) -> Result<RoleSpec, Status> {
-    if TOOLSETS_MAX < spec.toolsets.len() {
-        let why = format!("has {} entries; at most {TOOLSETS_MAX}", spec.toolsets.len());
-        return Err(status::invalid("toolsets", &why));
-    }
+    check_count("toolsets", spec.toolsets.len(), 0..=TOOLSETS_MAX)?;
     let toolsets = spec.toolsets.iter().map(|set| parse::id("toolset", set));
     Ok(RoleSpec {
         role: parse::id("role", &spec.role)?,
         toolsets: toolsets.collect::<Result<_, _>>()?,
+    })
+}
+
+/// What the feed tells of a registration.
+pub(super) fn event(event: &directory::Event) -> Kind {
+    let directory::Event::NodeRegistered(it) = event;
+    let role_spec = |it: &RoleSpec| wire::RoleSpec {
+        role: it.role.to_string(),
+        toolsets: it.toolsets.iter().map(ToString::to_string).collect(),
+    };
+    Kind::NodeRegistered(wire::NodeRegistered {
+        node: it.node.to_string(),
+        epoch: it.epoch.get(),
+        roles: it.roles.iter().map(role_spec).collect(),
+        software: it.software.clone(),
     })
 }
 

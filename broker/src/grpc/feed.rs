@@ -4,25 +4,20 @@
 //! from the journal; one that does not read at all holds no more than its own bounded channel,
 //! for [`STUCK`], and is told `lagged` as soon as it reads again.
 
-use std::{pin::Pin, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use futures::{Stream, StreamExt as _, future, stream};
-use tasuki_proto::{
-    id::Sequence,
-    reason::Reason,
-    wire::{self, feed_server::Feed},
-};
+use futures::{StreamExt as _, future, stream};
+use tasuki_proto::{id::Sequence, reason::Reason, wire};
 use tokio::sync::{
     broadcast::{self, error::RecvError},
     mpsc::{self, error::SendTimeoutError},
     oneshot,
 };
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status};
+use tonic::{Status, Streaming, codegen::BoxStream};
 use tracing::info;
 
-use super::{Service, render, session::WorkspaceSession, status};
+use super::{Admitted, Services, WorkspaceSession, events, only, render, status};
 use crate::{
     journal::{JournalError, codec},
     rules::Record,
@@ -38,43 +33,37 @@ const STUCK: Duration = Duration::from_secs(10);
 /// Records read back at once.
 const READ_RECORDS: usize = 256;
 
-type Items = Pin<Box<dyn Stream<Item = Result<wire::FeedItem, Status>> + Send>>;
-
-#[tonic::async_trait]
-impl Feed for Service {
-    type SubscribeStream = Items;
-
-    async fn subscribe(
-        &self,
-        request: Request<wire::SubscribeRequest>,
-    ) -> Result<Response<Items>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        // ActiveToken first, then what lies before: nothing can fall between.
-        let live = session.subscribe().await?;
-        let newest = session.look(|view| view.workspace.sequence).await?;
-        let next = match it.from_sequence {
-            0 => newest.next(),
-            from => Sequence::from(from),
-        };
-        if next <= newest {
-            // A reader too far behind is told at once, not by a broken stream.
-            let first = session.records(next, 1);
-            first.map_err(|e| status::reading(&e))?;
-        }
-        let (items, stream) = mpsc::channel(UNREAD_MAX);
-        let (last_word, why) = oneshot::channel();
-        let stopping = self.stopping.clone();
-        let reader = Reader { session, stopping, next, items, last_word: Some(last_word) };
-        tokio::spawn(reader.run(live));
-        // It has a place of its own, so it is never waited for.
-        let why = stream::once(why).filter_map(|why| future::ready(why.ok().map(Err)));
-        Ok(Response::new(Box::pin(ReceiverStream::new(stream).chain(why))))
+/// `Subscribe`: what happens in a workspace, from a sequence on.
+pub(super) async fn subscribe(
+    services: Services,
+    admitted: Admitted,
+    asked: Streaming<wire::SubscribeRequest>,
+) -> Result<BoxStream<wire::FeedItem>, Status> {
+    let it = only(asked).await?;
+    let session = services.enter(&admitted, it.caller.as_ref())?;
+    // Live first, then what lies before: nothing can fall between.
+    let live = session.subscribe().await?;
+    let newest = session.query(None, |view| Ok(view.workspace.sequence)).await?;
+    let next = match it.from_sequence {
+        0 => newest.next(),
+        from => Sequence::from(from),
+    };
+    if next <= newest {
+        // A reader too far behind is told at once, not by a broken stream.
+        let first = session.records(next, 1);
+        first.map_err(|e| status::reading(&e))?;
     }
+    let (items, stream) = mpsc::channel(UNREAD_MAX);
+    let (last_word, why) = oneshot::channel();
+    let reader = Reader { session, next, items, last_word: Some(last_word) };
+    tokio::spawn(reader.run(live));
+    // It has a place of its own, so it is never waited for.
+    let why = stream::once(why).filter_map(|why| future::ready(why.ok().map(Err)));
+    Ok(Box::pin(ReceiverStream::new(stream).chain(why)))
 }
 
 struct Reader {
     session: WorkspaceSession,
-    stopping: CancellationToken,
     /// The sequence to send next.
     next: Sequence,
     items: mpsc::Sender<Result<wire::FeedItem, Status>>,
@@ -87,7 +76,7 @@ struct Done;
 
 impl Reader {
     async fn run(mut self, live: broadcast::Receiver<Arc<Record>>) {
-        let stopping = self.stopping.clone();
+        let stopping = self.session.services.stopping.clone();
         tokio::select! {
             Err(Done) = self.follow(live) => {}
             () = stopping.cancelled() => {}
@@ -140,13 +129,14 @@ impl Reader {
     }
 
     async fn send(&mut self, record: &Record) -> Result<(), Done> {
+        let grant = &self.session.admitted.grant;
         let item = wire::FeedItem {
             sequence: record.sequence.get(),
             at_ms: record.time.as_millis(),
             node: render::text(record.principal.node.as_ref()),
             role: render::text(record.principal.role.as_ref()),
             person: render::text(record.principal.person.as_ref()),
-            events: self.session.may_know(&record.events).filter_map(render::event).collect(),
+            events: record.events.iter().filter_map(|it| events::render(it, grant)).collect(),
             token: render::text(record.principal.token.as_ref()),
         };
         match self.items.send_timeout(Ok(item), STUCK).await {

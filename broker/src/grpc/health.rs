@@ -15,7 +15,7 @@ use tonic_health::pb::{
     health_server::{Health, HealthServer},
 };
 
-use super::{Service, auth};
+use super::{Services, auth};
 
 /// How long a probing write may take before the broker counts as not serving.
 const PROBE_WITHIN: Duration = Duration::from_secs(2);
@@ -30,9 +30,9 @@ const WATCH_EVERY: Duration = Duration::from_secs(5);
 /// Watches at once: each is a stream and a task.
 const WATCHES_MAX: usize = 64;
 
-pub(super) fn server(service: Service) -> HealthServer<Probe> {
+pub(super) fn server(services: Services) -> HealthServer<Probe> {
     HealthServer::new(Probe {
-        service,
+        services,
         watches: Arc::new(Semaphore::new(WATCHES_MAX)),
         latest: Arc::default(),
     })
@@ -40,7 +40,7 @@ pub(super) fn server(service: Service) -> HealthServer<Probe> {
 
 #[derive(Debug, Clone)]
 pub(super) struct Probe {
-    service: Service,
+    services: Services,
     watches: Arc<Semaphore>,
     /// When a probe ended, and whether its write succeeded.
     latest: Arc<Mutex<Option<(Instant, bool)>>>,
@@ -49,7 +49,7 @@ pub(super) struct Probe {
 impl Probe {
     async fn status(&self) -> HealthCheckResponse {
         let is_written = self.is_written().await;
-        let status = if is_written && !self.service.stopping.is_cancelled() {
+        let status = if is_written && !self.services.stopping.is_cancelled() {
             ServingStatus::Serving
         } else {
             ServingStatus::NotServing
@@ -65,7 +65,7 @@ impl Probe {
         {
             return is_written;
         }
-        let services = self.service.services.clone();
+        let services = self.services.clone();
         // Goes on when its caller leaves: callers that leave at once must not make a write each.
         let probing = tokio::spawn(async move {
             let probed = tokio::time::timeout(PROBE_WITHIN, services.probe()).await;

@@ -1,6 +1,6 @@
 //! Messages to values that are already valid.
 
-use std::{fmt::Display, str::FromStr};
+use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
 use tasuki_proto::{
     id::{Epoch, InvalidId, LoopId, NodeId, RoleId, Timestamp},
@@ -37,10 +37,7 @@ pub(super) fn loop_id(value: &str) -> Result<LoopId, Status> {
 }
 
 pub(super) fn participants(values: &[String]) -> Result<Vec<RoleId>, Status> {
-    if values.is_empty() || PARTICIPANTS_MAX < values.len() {
-        let why = format!("has {} names; 1 to {PARTICIPANTS_MAX} are possible", values.len());
-        return Err(invalid("participants", &why));
-    }
+    check_count("participants", values.len(), 1..=PARTICIPANTS_MAX)?;
     let mut roles: Vec<RoleId> = Vec::with_capacity(values.len());
     for value in values {
         let role = id("participants", value)?;
@@ -61,16 +58,32 @@ pub(super) fn time(field: &str, ms: u64) -> Result<Timestamp, Status> {
     Ok(Timestamp::from_millis(ms))
 }
 
+/// Whether a list is as long as it may be.
+pub(super) fn check_count(
+    field: &str,
+    count: usize,
+    possible: RangeInclusive<usize>,
+) -> Result<(), Status> {
+    if possible.contains(&count) {
+        return Ok(());
+    }
+    let (min, max) = possible.into_inner();
+    Err(invalid(field, &format!("has {count} entries; {min} to {max} are possible")))
+}
+
+/// Whether something is no larger than `limit`, in bytes.
+pub(super) fn check_size(field: &str, bytes: usize, limit: usize) -> Result<(), Status> {
+    if limit < bytes { Err(too_large(field, bytes, limit)) } else { Ok(()) }
+}
+
 /// A text of a handover: refused whole when too long, never cut.
 pub(super) fn text(field: &str, value: String) -> Result<String, Status> {
-    if TEXT_BYTES_MAX < value.len() {
-        return Err(too_large(field, value.len(), TEXT_BYTES_MAX));
-    }
+    check_size(field, value.len(), TEXT_BYTES_MAX)?;
     Ok(value)
 }
 
 /// A text that must say something.
-pub(super) fn words(field: &str, value: String) -> Result<String, Status> {
+pub(super) fn required_text(field: &str, value: String) -> Result<String, Status> {
     if value.trim().is_empty() {
         return Err(invalid(field, &"is empty; say what the next agent needs to know"));
     }
@@ -81,9 +94,7 @@ pub(super) fn reason(value: String) -> Result<String, Status> {
     if value.trim().is_empty() {
         return Err(invalid("reason", &"is empty; say why, it is kept in the history"));
     }
-    if REASON_BYTES_MAX < value.len() {
-        return Err(too_large("reason", value.len(), REASON_BYTES_MAX));
-    }
+    check_size("reason", value.len(), REASON_BYTES_MAX)?;
     Ok(value)
 }
 
@@ -95,6 +106,11 @@ pub(super) fn actor(role: &str, person: &str) -> Result<Actor, Status> {
         (true, true) => Err(invalid("role", &"and person are both empty; say who asks")),
         (false, false) => Err(invalid("role", &"and person are both given; only one can ask")),
     }
+}
+
+/// How many of a list are asked for.
+pub(super) fn limit(limit: u32, default: u32, max: u32) -> usize {
+    (if limit == 0 { default } else { limit.min(max) }) as usize
 }
 
 pub(super) fn hold(hold_ms: u64) -> u64 {

@@ -4,61 +4,66 @@
 
 use tasuki_proto::{
     private::{NodeKey, SignedRoster},
-    wire::{self, privacy_server::Privacy},
+    wire::{self, event::Kind},
 };
-use tonic::{Request, Response, Status};
 
-use super::{Service, status};
-use crate::rules::{Command, privacy};
+use super::{Answer, Endpoint, WorkspaceSession, at_once, status};
+use crate::rules::privacy;
 
-#[tonic::async_trait]
-impl Privacy for Service {
-    async fn get_roster(
-        &self,
-        request: Request<wire::GetRosterRequest>,
-    ) -> Result<Response<wire::GetRosterResponse>, Status> {
-        let (session, _) = self.services.enter(request, |it| it.caller.take())?;
-        let seen = session.look(|view| {
+impl Endpoint for wire::GetRosterRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let seen = session.show(None, |view| {
             let privacy = &view.workspace.privacy;
             let pending = privacy.pending.values();
-            wire::GetRosterResponse {
+            Ok(at_once(wire::GetRosterResponse {
                 roster: privacy.roster.as_ref().map(SignedRoster::to_wire),
                 pending: pending.map(|it| it.key.to_wire(it.published.as_millis())).collect(),
-                now_ms: view.now.as_millis(),
-            }
+                ..Default::default()
+            }))
         });
-        Ok(Response::new(seen.await?))
+        seen.await
     }
+}
 
-    async fn set_roster(
-        &self,
-        request: Request<wire::SetRosterRequest>,
-    ) -> Result<Response<wire::SetRosterResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
-        let signed = SignedRoster::of_wire(&it.roster.unwrap_or_default());
+impl Endpoint for wire::SetRosterRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let signed = SignedRoster::of_wire(&self.roster.unwrap_or_default());
         let signed =
             signed.map_err(|why| status::invalid("roster", &format!("is no roster: {why}")))?;
         if signed.roster().workspace != session.workspace {
             let why = format!("is of the workspace {}", signed.roster().workspace);
             return Err(status::invalid("roster", &why));
         }
-        let command = Command::Privacy(privacy::Command::SetRoster(signed));
-        let repeated = session.execute(Some(key), command).await?.is_repeat;
-        Ok(Response::new(wire::SetRosterResponse { repeated }))
+        session
+            .execute(privacy::Command::SetRoster(signed), |_, _| {
+                Ok(at_once(wire::SetRosterResponse::default()))
+            })
+            .await
     }
+}
 
-    async fn publish_key(
-        &self,
-        request: Request<wire::PublishKeyRequest>,
-    ) -> Result<Response<wire::PublishKeyResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
-        let node_key = NodeKey::of_wire(&session.workspace, &it.node_key.unwrap_or_default());
-        let node_key = node_key
-            .map_err(|why| status::invalid("node_key", &format!("does not hold: {why}")))?;
-        let command = Command::Privacy(privacy::Command::Publish(node_key));
-        let repeated = session.execute(Some(key), command).await?.is_repeat;
-        Ok(Response::new(wire::PublishKeyResponse { repeated }))
+impl Endpoint for wire::PublishKeyRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let key = NodeKey::of_wire(&session.workspace, &self.node_key.unwrap_or_default());
+        let key =
+            key.map_err(|why| status::invalid("node_key", &format!("does not hold: {why}")))?;
+        session
+            .execute(privacy::Command::Publish(key), |_, _| {
+                Ok(at_once(wire::PublishKeyResponse::default()))
+            })
+            .await
+    }
+}
+
+/// What the feed tells of rosters and keys.
+pub(super) fn event(event: &privacy::Event) -> Kind {
+    match event {
+        privacy::Event::RosterSet(it) => {
+            let roster = it.roster();
+            Kind::RosterSet(wire::RosterSet { number: roster.number, is_on: roster.is_on })
+        }
+        privacy::Event::KeyPublished(it) => {
+            Kind::KeyPublished(wire::KeyPublished { node: it.key.node.to_string() })
+        }
     }
 }

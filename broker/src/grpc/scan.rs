@@ -5,9 +5,10 @@
 //! outside of it, and only the page that was asked for is rendered. So a list is of several moments:
 //! what came or went meanwhile may be on it or not.
 
+use tasuki_proto::id::RoleId;
 use tonic::Status;
 
-use super::session::WorkspaceSession;
+use super::WorkspaceSession;
 use crate::{rules::Rejection, workspace::View};
 
 /// Things that are looked at in one turn of the actor: less than a millisecond.
@@ -102,9 +103,7 @@ impl WorkspaceSession {
         let mut behind = None;
         loop {
             let (part, from) = (part.clone(), behind.take());
-            let seen = self.look(move |view| part(view, from)).await?;
-            let Part { found, next } =
-                seen.map_err(|rejection| super::status::rejected(&rejection))?;
+            let Part { found, next } = self.query(None, move |view| part(view, from)).await?;
             take(found);
             match next {
                 Some(_) => behind = next,
@@ -113,22 +112,40 @@ impl WorkspaceSession {
         }
     }
 
-    /// The ids on one page of a list, and how many are on all pages.
-    pub(super) async fn page<K, I, P>(
+    /// What is on one page of a list, how many are on all pages, and the time. `first` has the ids
+    /// on the page and how many there are where one turn of the actor tells; else they are found
+    /// part by part.
+    pub(super) async fn list<K, I, P, T>(
         &self,
+        asker: Option<&RoleId>,
         mut page: Page<K, I>,
+        first: impl FnOnce(&View<'_>) -> Result<Option<(Vec<I>, u64)>, Rejection> + Send + 'static,
         part: impl Fn(&View<'_>, Option<P>) -> Result<Part<(K, I), P>, Rejection>
         + Clone
         + Send
         + 'static,
-    ) -> Result<(Vec<I>, u64), Status>
+        render: impl Fn(&View<'_>, Vec<I>) -> Result<Vec<T>, Rejection> + Clone + Send + 'static,
+    ) -> Result<(Vec<T>, u64, u64), Status>
     where
         K: Ord + Send + 'static,
         I: Ord + Send + 'static,
         P: Send + 'static,
+        T: Send + 'static,
     {
+        let render_first = render.clone();
+        let whole = self.query(asker, move |view| {
+            let Some((ids, total)) = first(view)? else { return Ok(None) };
+            Ok(Some((render_first(view, ids)?, total, view.now.as_millis())))
+        });
+        if let Some(whole) = whole.await? {
+            return Ok(whole);
+        }
         self.scan(part, |found| page.add(found)).await?;
-        Ok(page.finish())
+        let (ids, total) = page.finish();
+        let rendered =
+            self.query(asker, move |view| Ok((render(view, ids)?, view.now.as_millis())));
+        let (items, now_ms) = rendered.await?;
+        Ok((items, total, now_ms))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A caller inside a workspace that it may see: the only way from a handler to a workspace.
+//! A caller inside a workspace that it may see: the only way from a call to a workspace.
 //!
 //! - **E6** Nothing is asked of a workspace that the caller's token does not have; for such a
 //!   caller it is as if it were not there. Nothing but the registration of a node is asked of one
@@ -11,102 +11,104 @@ use std::{collections::BTreeSet, sync::Arc};
 use prost::Message;
 use tasuki_proto::{
     echo::echo,
-    id::{IdempotencyKey, NodeId, RoleId, Sequence, TokenId, WorkspaceId},
+    id::{Epoch, IdempotencyKey, NodeId, RoleId, Sequence, Timestamp, TokenId, WorkspaceId},
     limits::WORKSPACE_DEFAULT,
     reason::Reason,
+    rpc::{ResponseEnvelope, RpcResponse},
     token::Right,
     wire,
 };
-use tokio::sync::{OwnedSemaphorePermit, broadcast, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
-use super::{auth, parse, status};
+use super::{Later, auth, endpoint::Endpoint, parse, status};
 use crate::{
     access::{Grant, Tokens},
+    connection::Peer,
     hash::Hash,
     journal::{JournalError, StoredRecord, bodies::Bodies},
     rules::{
-        self, Caller, Command, Event, Record, Rejection,
+        self, Caller, Command, Record, Rejection, Reply,
         access::Roles,
         directory, mailbox, privacy,
         swarm::{self, words},
     },
     search::{Found, Search, SearchError, SearchRequest},
-    workspace::{
-        ExecuteError, Executed, Handle, Question, View, WaitId, WaitOutcome, WaitReply, Workspaces,
-    },
+    workspace::{ExecuteError, Executed, View, Workspaces},
 };
 
 /// Workspaces named where one is unknown.
 const NAMES_SHOWN_MAX: usize = 20;
 
-/// What handlers share: nothing of it leads to a workspace but [`Services::enter_any`].
+/// What all calls share: nothing of it leads to a workspace but [`Services::enter_any`].
 #[derive(Debug, Clone)]
 pub(super) struct Services {
-    workspaces: Workspaces,
-    tokens: Tokens,
-    search: Search,
+    pub(super) workspaces: Workspaces,
+    pub(super) tokens: Tokens,
+    pub(super) search: Search,
+    /// Ends streams when the broker stops.
+    pub(super) stopping: CancellationToken,
 }
 
 /// A call that was let through.
 #[derive(Debug, Clone)]
 pub(super) struct Admitted {
     pub(super) grant: Grant,
-    /// The call's full name.
-    pub(super) call: &'static str,
+    /// The connection it came over.
+    pub(super) peer: Option<Arc<Peer>>,
     /// How large what it brings is.
     pub(super) bytes: usize,
 }
 
 impl Admitted {
-    /// Who makes a call whose messages come in a stream, and which call it is.
-    pub(super) fn stream<T>(request: &Request<T>) -> Result<Self, Status> {
+    /// Who makes a call, and which call it is.
+    pub(super) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         let admitted = request.extensions().get::<Self>().cloned();
         // The layer in front inserts it.
         admitted.ok_or_else(|| Reason::Unauthenticated.status("authentication did not run"))
     }
 
-    /// Who makes a call, which one it is, how large, and its message.
-    pub(super) fn open<M: Message>(request: Request<M>) -> Result<(Self, M), Status> {
-        let admitted = Self::stream(&request)?;
+    /// The same of a call whose one message is there, with how large that is.
+    fn open<M: Message>(request: Request<M>) -> Result<(Self, M), Status> {
+        let admitted = Self::of(&request)?;
         let message = request.into_inner();
         Ok((Self { bytes: message.encoded_len(), ..admitted }, message))
     }
 }
 
-/// The idempotency key of a mutating call, with the hash of what is asked. The call's name is part
-/// of it: the same bytes mean another thing in another call. Made by [`WorkspaceSession::key`] alone.
-#[derive(Debug, Clone)]
-pub(super) struct Key(IdempotencyKey, Hash);
-
 impl Services {
-    pub(super) fn new(workspaces: Workspaces, tokens: Tokens, search: Search) -> Self {
-        Self { workspaces, tokens, search }
-    }
-
-    pub(super) const fn tokens(&self) -> &Tokens {
-        &self.tokens
-    }
-
     /// Whether a durable write succeeds.
     pub(super) async fn probe(&self) -> Result<(), JournalError> {
         self.workspaces.journal().probe().await
     }
 
-    /// Into the workspace that a call's message names by its caller, which `caller` takes out of
-    /// it: what is left is what is asked. There is such a workspace.
-    pub(super) fn enter<M: Message>(
+    /// Who makes a call and where, and its message without what says so. A call that names no
+    /// caller is made to the broker itself, whose records are in the system workspace.
+    pub(super) fn open<R: Endpoint>(
         &self,
-        request: Request<M>,
-        caller: impl FnOnce(&mut M) -> Option<wire::Caller>,
-    ) -> Result<(WorkspaceSession, M), Status> {
+        request: Request<R>,
+    ) -> Result<(WorkspaceSession, R), Status> {
         let (admitted, mut message) = Admitted::open(request)?;
-        let caller = caller(&mut message);
-        Ok((self.enter_as(&admitted, caller.as_ref())?, message))
+        let mut session = match message.envelope().caller.map(Option::take) {
+            None => self.session(&admitted, WorkspaceId::system(), None),
+            Some(caller) if R::MAKES_WORKSPACE => {
+                // A node that registers has no epoch yet.
+                let workspace = caller.map(|it| it.workspace).unwrap_or_default();
+                self.enter_any(&admitted, Some(&wire::Caller { workspace, ..Default::default() }))?
+            }
+            Some(caller) => self.enter(&admitted, caller.as_ref())?,
+        };
+        if R::CALL.has_key {
+            let key = message.envelope().key.and_then(Option::take);
+            let hash = Hash::of_fields([R::CALL.path.as_bytes(), &message.intent()]);
+            session.key = Some((idempotency_key(key)?, hash));
+        }
+        Ok((session, message))
     }
 
-    /// The same for a message that is open already.
-    pub(super) fn enter_as(
+    /// Into the workspace that a caller names. There is such a workspace.
+    pub(super) fn enter(
         &self,
         admitted: &Admitted,
         caller: Option<&wire::Caller>,
@@ -141,9 +143,9 @@ impl Services {
         names
     }
 
-    /// Into the workspace that `caller` names, whether or not there is one: for a node, which makes
+    /// Into the workspace that a caller names, whether or not there is one: for a node, which makes
     /// the one that it registers in.
-    pub(super) fn enter_any(
+    fn enter_any(
         &self,
         admitted: &Admitted,
         caller: Option<&wire::Caller>,
@@ -162,14 +164,31 @@ impl Services {
                 own.unwrap_or_default()
             )));
         }
-        let caller = Caller { node, token: admitted.grant.token().cloned() };
-        Ok(WorkspaceSession {
-            services: self.clone(),
-            workspace,
-            caller,
-            admitted: admitted.clone(),
-        })
+        Ok(self.session(admitted, workspace, node))
     }
+
+    fn session(
+        &self,
+        admitted: &Admitted,
+        workspace: WorkspaceId,
+        node: Option<(NodeId, Epoch)>,
+    ) -> WorkspaceSession {
+        let caller = Caller { node, token: admitted.grant.token().cloned() };
+        let (services, admitted) = (self.clone(), admitted.clone());
+        WorkspaceSession { services, workspace, caller, admitted, key: None }
+    }
+}
+
+fn idempotency_key(key: Option<wire::IdempotencyKey>) -> Result<IdempotencyKey, Status> {
+    let Some(key) = key else {
+        let why = "is missing: every mutating call carries an idempotency key";
+        return Err(status::invalid("key", &why));
+    };
+    if key.counter == 0 || key.counter == u64::MAX {
+        return Err(status::invalid("key.counter", &"is out of range; counters begin at 1"));
+    }
+    let client = parse::id("key.client_id", &key.client_id)?;
+    Ok(IdempotencyKey { client, counter: key.counter })
 }
 
 /// Names in a sentence, as many as one reads.
@@ -183,13 +202,29 @@ fn listed(names: BTreeSet<WorkspaceId>) -> String {
     format!("{is} {}{others}", shown.join(", "))
 }
 
+/// What an answer rests on.
+struct Basis {
+    repeated: bool,
+    sequence: Sequence,
+    now: Timestamp,
+}
+
+impl Basis {
+    fn new(view: &View<'_>, repeated: bool, sequence: Sequence) -> Self {
+        Self { repeated, sequence, now: view.now }
+    }
+}
+
 /// A caller inside a workspace.
 #[derive(Debug, Clone)]
 pub(super) struct WorkspaceSession {
-    services: Services,
+    pub(super) services: Services,
     pub(super) workspace: WorkspaceId,
-    caller: Caller,
-    admitted: Admitted,
+    pub(super) caller: Caller,
+    pub(super) admitted: Admitted,
+    /// Of a mutating call, with the hash of what is asked. The call's name is part of it: the same
+    /// bytes mean another thing in another call.
+    key: Option<(IdempotencyKey, Hash)>,
 }
 
 impl WorkspaceSession {
@@ -202,81 +237,82 @@ impl WorkspaceSession {
         self.admitted.grant.has_right(right)
     }
 
-    /// The key of a mutating call. `request` is everything but the connection it came over.
-    pub(super) fn key<M: Message>(
+    /// Executes a command as far as the caller may, and answers with what `render` makes of the
+    /// reply and of the state right after it, in the same turn of the workspace's actor.
+    pub(super) async fn execute<T: RpcResponse>(
         &self,
-        key: Option<wire::IdempotencyKey>,
-        request: &M,
-    ) -> Result<Key, Status> {
-        let Some(key) = key else {
-            let why = "is missing: every mutating call carries an idempotency key";
-            return Err(status::invalid("key", &why));
-        };
-        if key.counter == 0 || key.counter == u64::MAX {
-            let why = "is out of range; counters begin at 1";
-            return Err(status::invalid("key.counter", &why));
-        }
-        let client = parse::id("key.client_id", &key.client_id)?;
-        let asked = request.encode_to_vec();
-        let hash = Hash::of_fields([self.admitted.call.as_bytes(), &asked]);
-        Ok(Key(IdempotencyKey { client, counter: key.counter }, hash))
+        command: impl Into<Command>,
+        render: impl FnOnce(&View<'_>, Reply) -> Result<Later<T>, Rejection> + Send + 'static,
+    ) -> Result<T, Status> {
+        let executed = self.execute_within(self.words()?, command, |view, done| {
+            let basis = Basis::new(view, done.is_repeat, done.sequence);
+            Ok((render(view, done.reply)?, basis))
+        });
+        self.finish(executed.await?)
     }
 
-    /// Carries out a command as far as the caller may (E7).
-    pub(super) async fn execute(
-        &self,
-        key: Option<Key>,
-        command: Command,
-    ) -> Result<Executed, Status> {
-        if let Some(role) = command.role() {
-            self.may_act_as(role)?;
-        }
-        if let Command::Directory(directory::Command::Register(it)) = &command {
-            for spec in &it.roles {
-                self.may_act_as(&spec.role)?;
-            }
-        }
-        if let Command::Privacy(privacy::Command::Publish(it)) = &command {
-            for role in &it.roles {
-                self.may_act_as(role)?;
-            }
-        }
-        let overrides = matches!(&command, Command::Swarm(it) if it.overrides());
-        if (command.person().is_some() || overrides) && !self.admitted.grant.has_right(Right::Steer)
-        {
-            return Err(auth::lacks(Right::Steer));
-        }
-        if matches!(&command, Command::Swarm(it) if it.is_for_all())
-            && !self.admitted.grant.has_right(Right::Send)
-        {
-            return Err(auth::lacks(Right::Send));
-        }
-        let words = self.admitted.grant.words(self.admitted.bytes)?;
-        self.carry_out(key, command, words).await
+    /// A place for what the call brings among the token's words.
+    pub(super) fn words(&self) -> Result<Option<OwnedSemaphorePermit>, Status> {
+        self.admitted.grant.words(self.admitted.bytes)
     }
 
-    /// Keeps a file whose bytes have had their place among the token's words, `words`, since the
-    /// first of them came.
-    pub(super) async fn keep(
+    /// Executes a command whose bytes have had their place among the token's words, `words`, since
+    /// the first of them came.
+    pub(super) async fn execute_within<T: Send + 'static>(
         &self,
-        keep: mailbox::StoreAttachment,
-        words: Option<OwnedSemaphorePermit>,
-    ) -> Result<Executed, Status> {
-        self.may_act_as(&keep.role)?;
-        self.carry_out(None, Command::Mail(mailbox::Command::StoreAttachment(keep)), words).await
-    }
-
-    async fn carry_out(
-        &self,
-        key: Option<Key>,
-        command: Command,
         _words: Option<OwnedSemaphorePermit>,
-    ) -> Result<Executed, Status> {
-        let key = key.map(|Key(key, hash)| (key, hash));
-        let request = rules::Request { caller: self.caller.clone(), key, command };
-        let executed =
-            self.services.workspaces.execute(&self.workspace, request, self.admitted.bytes).await;
-        executed.map_err(|error| status::executing(self.with_names(error)))
+        command: impl Into<Command>,
+        render: impl FnOnce(&View<'_>, Executed) -> Result<T, Rejection> + Send + 'static,
+    ) -> Result<T, Status> {
+        let command = command.into();
+        self.check_rights(&command)?;
+        let (caller, key) = (self.caller.clone(), self.key.clone());
+        let request = rules::Request { caller, key, command };
+        let (workspaces, bytes) = (&self.services.workspaces, self.admitted.bytes);
+        let rendered = workspaces.execute(&self.workspace, request, bytes, render).await;
+        let rendered = rendered.and_then(|it| it.map_err(ExecuteError::Rejected));
+        rendered.map_err(|error| status::executing(self.with_names(error)))
+    }
+
+    fn finish<T: RpcResponse>(&self, (later, basis): (Later<T>, Basis)) -> Result<T, Status> {
+        let mut response = later(self)?;
+        let ResponseEnvelope { repeated, sequence, now_ms } = response.envelope();
+        repeated.into_iter().for_each(|field| *field = basis.repeated);
+        sequence.into_iter().for_each(|field| *field = basis.sequence.get());
+        now_ms.into_iter().for_each(|field| *field = basis.now.as_millis());
+        Ok(response)
+    }
+
+    /// Whether the caller may give this command (E7).
+    pub(super) fn check_rights(&self, command: &Command) -> Result<(), Status> {
+        if let Some(role) = command.role() {
+            self.check_role(role)?;
+        }
+        if let Command::Directory(directory::Command::Register(it)) = command {
+            it.roles.iter().try_for_each(|spec| self.check_role(&spec.role))?;
+        }
+        if let Command::Privacy(privacy::Command::Publish(it)) = command {
+            it.roles.iter().try_for_each(|role| self.check_role(role))?;
+        }
+        if let Command::Mail(mailbox::Command::Import(it)) = command {
+            it.roles().into_iter().try_for_each(|role| self.check_role(role))?;
+        }
+        if let Command::Mail(mailbox::Command::Open(role) | mailbox::Command::Close(role)) = command
+        {
+            self.check_role(role)?;
+        }
+        let overrides = matches!(command, Command::Swarm(it) if it.overrides());
+        if command.person().is_some() || overrides {
+            self.check_right(Right::Steer)?;
+        }
+        if matches!(command, Command::Swarm(it) if it.is_for_all()) {
+            self.check_right(Right::Send)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_right(&self, right: Right) -> Result<(), Status> {
+        if self.has_right(right) { Ok(()) } else { Err(auth::lacks(right)) }
     }
 
     /// A refusal over files that a delivery does not name, with their names: the rules know only
@@ -312,77 +348,38 @@ impl WorkspaceSession {
         ExecuteError::Rejected(rejection.into())
     }
 
-    /// Runs `look` on the workspace's state.
-    pub(super) async fn look<T: Send + 'static>(
+    /// Runs `query` on the workspace's state, as `asker`, where it asks as a role: then it must be
+    /// allowed to act as that, and over a registration that hosts it.
+    pub(super) async fn query<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&View<'_>) -> T + Send + 'static,
+        asker: Option<&RoleId>,
+        query: impl FnOnce(&View<'_>) -> Result<T, Rejection> + Send + 'static,
     ) -> Result<T, Status> {
-        self.services.workspaces.look(&self.workspace, look).await.map_err(status::executing)
-    }
-
-    /// Whether the registration of the calling node is its latest.
-    async fn check(&self) -> Result<(), Status> {
-        let caller = self.caller.clone();
-        let checked = self.look(move |view| view.workspace.directory.check(&caller, None)).await?;
-        checked.map_err(|rejection| status::rejected(&rejection))
-    }
-
-    /// The place of one more parked wait of the caller's token.
-    pub(super) fn wait(&self) -> Result<Option<OwnedSemaphorePermit>, Status> {
-        self.admitted.grant.wait()
-    }
-
-    /// Parks a wait. Whether the caller's registration lets it ask is part of the answer.
-    pub(super) async fn park(
-        &self,
-        question: Question,
-        hold_ms: u64,
-        sink: impl FnOnce() -> WaitReply,
-    ) -> Result<(Handle, WaitId), Status> {
-        self.may_act_as(question.role())?;
-        let (workspaces, caller) = (&self.services.workspaces, self.caller.clone());
-        let parked = workspaces.park(&self.workspace, question, caller, hold_ms, sink).await;
-        parked.map_err(status::executing)
-    }
-
-    /// What a role was offered goes to the next.
-    pub(super) fn decline(&self, role: RoleId) -> Result<(), Status> {
-        self.may_act_as(&role)?;
-        self.services.workspaces.decline(&self.workspace, role, self.caller.clone());
-        Ok(())
-    }
-
-    /// Waits for the one answer to a question. Dropping the future removes the wait.
-    pub(super) async fn wait_for(
-        &self,
-        question: Question,
-        hold_ms: u64,
-    ) -> Result<WaitOutcome, Status> {
-        let (reply, told) = oneshot::channel();
-        let sink: WaitReply = Box::new(move |told| {
-            // The caller may be gone; the answer is still there for its next call.
-            let _ = reply.send(told);
-        });
-        let (handle, id) = self.park(question.clone(), hold_ms, || sink).await?;
-        let mut guard = CancelOnDrop(Some((handle, question, id)));
-        let told = told.await;
-        guard.0 = None;
-        let lost = |_| Reason::Unavailable.status("the wait was lost; ask again");
-        told.map_err(lost)?.map_err(|rejection| status::rejected(&rejection))
-    }
-
-    /// Signs of life of the calling node and its roles.
-    pub(super) async fn seen(
-        &self,
-        node: NodeId,
-        roles: Vec<(RoleId, u64, String)>,
-    ) -> Result<(), Status> {
-        for (role, ..) in &roles {
-            self.may_act_as(role)?;
+        if let Some(role) = asker {
+            self.check_role(role)?;
         }
-        self.check().await?;
-        let seen = self.services.workspaces.seen(&self.workspace, node, roles).await;
-        seen.map_err(status::executing)
+        let asker = asker.map(|role| (self.caller.clone(), role.clone()));
+        let query = move |view: &View<'_>| {
+            if let Some((caller, role)) = &asker {
+                view.workspace.directory.check(caller, Some(role))?;
+            }
+            query(view)
+        };
+        let seen = self.services.workspaces.query(&self.workspace, query).await;
+        let seen = seen.map_err(status::executing)?;
+        seen.map_err(|rejection| status::rejected(&rejection))
+    }
+
+    /// The same, answered as a command is that changed nothing.
+    pub(super) async fn show<T: RpcResponse>(
+        &self,
+        asker: Option<&RoleId>,
+        render: impl FnOnce(&View<'_>) -> Result<Later<T>, Rejection> + Send + 'static,
+    ) -> Result<T, Status> {
+        let shown = self.query(asker, |view| {
+            Ok((render(view)?, Basis::new(view, false, view.workspace.sequence)))
+        });
+        self.finish(shown.await?)
     }
 
     /// Records as they become durable, from here on.
@@ -396,7 +393,7 @@ impl WorkspaceSession {
         ask: SearchRequest,
         include: Sequence,
     ) -> Result<Found, Status> {
-        self.may_act_as(&ask.reader)?;
+        self.check_role(&ask.reader)?;
         let found = self.services.search.search(&self.workspace, ask, include).await;
         found.map_err(|why| match why {
             SearchError::Unavailable(why) => Reason::Unavailable.status(why.to_string()),
@@ -423,54 +420,8 @@ impl WorkspaceSession {
         self.services.tokens.is_good(token)
     }
 
-    /// Of a node that wants to register: the token it was registered with, if that one is no
-    /// longer good.
-    pub(super) async fn orphan_of(&self, node: &NodeId) -> Result<Option<TokenId>, Status> {
-        if self.caller.token.is_none() {
-            return Ok(None);
-        }
-        let node = node.clone();
-        let owner = self.look(move |view| {
-            view.workspace.directory.nodes.get(&node).and_then(|it| it.token.clone())
-        });
-        let owner = owner.await?;
-        Ok(owner.filter(|owner| !self.is_good(owner)))
-    }
-
-    /// Of what happened, what the caller may be told: mail only of roles it may act as.
-    pub(super) fn may_know<'a>(&self, events: &'a [Event]) -> impl Iterator<Item = &'a Event> {
-        let grant = self.admitted.grant.clone();
-        events.iter().filter(move |event| match event {
-            Event::Mail(it) => {
-                let roles = it.roles();
-                roles.is_empty() || roles.into_iter().any(|role| grant.has_role(role))
-            }
-            Event::Directory(_)
-            | Event::Turn(_)
-            | Event::Privacy(_)
-            | Event::Swarm(_)
-            | Event::Access(_) => true,
-        })
-    }
-
-    /// Looks as `role`, which the caller must be allowed to act as, and over a registration that
-    /// hosts it.
-    pub(super) async fn look_as<T: Send + 'static>(
-        &self,
-        role: &RoleId,
-        look: impl FnOnce(&View<'_>) -> Result<T, Rejection> + Send + 'static,
-    ) -> Result<T, Status> {
-        self.may_act_as(role)?;
-        let (caller, role) = (self.caller.clone(), role.clone());
-        let seen = self.look(move |view| {
-            view.workspace.directory.check(&caller, Some(&role))?;
-            look(view)
-        });
-        seen.await?.map_err(|rejection| status::rejected(&rejection))
-    }
-
     /// Whether the token allows this role (E7).
-    pub(super) fn may_act_as(&self, role: &RoleId) -> Result<(), Status> {
+    pub(super) fn check_role(&self, role: &RoleId) -> Result<(), Status> {
         if self.admitted.grant.has_role(role) {
             return Ok(());
         }
@@ -485,17 +436,6 @@ impl WorkspaceSession {
         };
         Err(Reason::RoleForbidden
             .status(format!("your token does not allow the role {role}; it allows: {roles}")))
-    }
-}
-
-/// Removes a parked wait when its caller goes away.
-struct CancelOnDrop(Option<(Handle, Question, WaitId)>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        if let Some((handle, question, id)) = self.0.take() {
-            handle.cancel(question, id);
-        }
     }
 }
 
@@ -524,7 +464,7 @@ mod tests {
         let words = wire::SubmissionWords { changed_files, rerun, ..Default::default() };
         let message = wire::SubmitTaskRequest { words: Some(words), ..Default::default() };
         let mut request = Request::new(message);
-        let known = Admitted { grant: Grant::Stranger, call: "/a/call", bytes: 0 };
+        let known = Admitted { grant: Grant::Stranger, peer: None, bytes: 0 };
         request.extensions_mut().insert(known);
         let (admitted, message) = Admitted::open(request).unwrap();
         assert!(2 * 1024 * 1024 < admitted.bytes && admitted.bytes == message.encoded_len());

@@ -5,222 +5,195 @@ use std::ops::Bound;
 use tasuki_proto::{
     id::{LoopId, Turn},
     limits::{HISTORY_PAGE_MAX, LOOPS_PAGE_MAX},
-    wire::{self, turn_loop_server::TurnLoop},
+    wire::{self, event::Kind, park_response::Outcome},
 };
-use tonic::{Request, Response, Status};
+use tonic::Status;
 
-use super::{Service, parse, render, session::WorkspaceSession, status};
+use super::{
+    Answer, Endpoint, Later, WorkspaceSession, at_once, parse,
+    render::{ms, text},
+    status,
+};
 use crate::{
-    rules::{Command, Mark, Reply, turn},
-    workspace::{Executed, Question},
+    journal::JournalError,
+    rules::{
+        Mark, Reply,
+        turn::{self, EntryBody, EntryKind, EntryMeta, Loop, Receipts, TurnStatus},
+    },
+    workspace::{Question, View},
 };
 
 /// Text of one page of a history, in bytes: half of what one message may carry.
 const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-#[tonic::async_trait]
-impl TurnLoop for Service {
-    async fn create_loop(
-        &self,
-        request: Request<wire::CreateLoopRequest>,
-    ) -> Result<Response<wire::CreateLoopResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
-        let loop_id = parse::id("loop", &it.r#loop)?;
-        let create = turn::CreateLoop {
-            loop_id: Clone::clone(&loop_id),
-            participants: parse::participants(&it.participants)?,
+impl Endpoint for wire::CreateLoopRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let loop_id: LoopId = parse::id("loop", &self.r#loop)?;
+        let participants = parse::participants(&self.participants)?;
+        let create = turn::CreateLoop { loop_id: loop_id.clone(), participants };
+        let render = move |view: &View<'_>, _| {
+            let state = loop_state(&loop_id, view.workspace.loops.get(&loop_id)?, view);
+            Ok(at_once(wire::CreateLoopResponse { r#loop: Some(state) }))
         };
-        let command = Command::Turn(turn::Command::CreateLoop(create));
-        session.execute(Some(key), command).await?;
-        let state = session.loop_state(loop_id).await?.0;
-        Ok(Response::new(wire::CreateLoopResponse { r#loop: Some(state) }))
+        session.execute(turn::Command::CreateLoop(create), render).await
     }
+}
 
-    async fn start_round(
-        &self,
-        request: Request<wire::StartRoundRequest>,
-    ) -> Result<Response<wire::StartRoundResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
+impl Endpoint for wire::StartRoundRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let start = turn::StartRound {
-            loop_id: parse::loop_id(&it.r#loop)?,
-            by: parse::actor(&it.role, &it.person)?,
-            to: parse::optional("to", &it.to)?,
-            summary: parse::text("summary", it.summary)?,
-            instruction: parse::text("instruction", it.instruction)?,
+            loop_id: parse::loop_id(&self.r#loop)?,
+            by: parse::actor(&self.role, &self.person)?,
+            to: parse::optional("to", &self.to)?,
+            summary: parse::text("summary", self.summary)?,
+            instruction: parse::text("instruction", self.instruction)?,
         };
-        let command = Command::Turn(turn::Command::StartRound(start));
-        let Executed { reply, sequence, .. } = session.execute(Some(key), command).await?;
-        let Reply::Turn(turn::Reply::Started { round, turn, holder }) = reply else {
-            unreachable!("a round is started or refused")
+        let render = |_: &View<'_>, reply: Reply| {
+            let Reply::Turn(turn::Reply::Started { round, turn, holder }) = reply else {
+                unreachable!("a round is started or refused")
+            };
+            let (turn, holder) = (turn.get(), holder.to_string());
+            Ok(at_once(wire::StartRoundResponse { round, turn, holder, ..Default::default() }))
         };
-        Ok(Response::new(wire::StartRoundResponse {
-            round,
-            turn: turn.get(),
-            holder: holder.to_string(),
-            sequence: sequence.get(),
-        }))
+        session.execute(turn::Command::StartRound(start), render).await
     }
+}
 
-    async fn await_turn(
-        &self,
-        request: Request<wire::AwaitTurnRequest>,
-    ) -> Result<Response<wire::AwaitTurnResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let question = Question::Turn {
-            loop_id: parse::loop_id(&it.r#loop)?,
-            role: parse::id("role", &it.role)?,
+impl Endpoint for wire::AwaitTurnRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let question = question(&self.r#loop, &self.role)?;
+        let Outcome::Turn(answer) = session.wait(question, self.hold_ms).await? else {
+            unreachable!("a question about turns is answered with one")
         };
-        let told = session.wait_for(question, parse::hold(it.hold_ms)).await?;
-        let answer = session.turn_answer(&told)?;
-        Ok(Response::new(wire::AwaitTurnResponse { answer: Some(answer) }))
+        Ok(wire::AwaitTurnResponse { answer: Some(answer) })
     }
+}
 
-    async fn hand_over(
-        &self,
-        request: Request<wire::HandOverRequest>,
-    ) -> Result<Response<wire::HandOverResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
-        let instruction = if it.is_task_complete {
-            parse::text("instruction", it.instruction)?
+impl Endpoint for wire::HandOverRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let instruction = if self.is_task_complete {
+            parse::text("instruction", self.instruction)?
         } else {
-            parse::words("instruction", it.instruction)?
+            parse::required_text("instruction", self.instruction)?
         };
         let handover = turn::HandOver {
-            loop_id: parse::loop_id(&it.r#loop)?,
-            role: parse::id("role", &it.role)?,
-            summary: parse::words("summary", it.summary)?,
+            loop_id: parse::loop_id(&self.r#loop)?,
+            role: parse::id("role", &self.role)?,
+            summary: parse::required_text("summary", self.summary)?,
             instruction,
-            is_task_complete: it.is_task_complete,
-            to: parse::optional("to", &it.to)?,
-            turn: (it.turn != 0).then(|| Turn::from(it.turn)),
+            is_task_complete: self.is_task_complete,
+            to: parse::optional("to", &self.to)?,
+            turn: (self.turn != 0).then(|| Turn::from(self.turn)),
         };
-        let command = Command::Turn(turn::Command::HandOver(handover));
-        let Executed { reply, is_repeat, sequence, .. } =
-            session.execute(Some(key), command).await?;
-        let Reply::Turn(turn::Reply::Handed { ended, next }) = reply else {
-            unreachable!("a turn is handed over or refused")
+        let render = |_: &View<'_>, reply: Reply| {
+            let Reply::Turn(turn::Reply::Handed { ended, next }) = reply else {
+                unreachable!("a turn is handed over or refused")
+            };
+            Ok(at_once(wire::HandOverResponse {
+                ended_turn: ended.get(),
+                turn: next.as_ref().map_or(0, |(turn, _)| turn.get()),
+                to: text(next.as_ref().map(|(_, to)| to)),
+                is_finished: next.is_none(),
+                ..Default::default()
+            }))
         };
-        Ok(Response::new(wire::HandOverResponse {
-            ended_turn: ended.get(),
-            turn: next.as_ref().map_or(0, |(turn, _)| turn.get()),
-            to: render::text(next.as_ref().map(|(_, to)| to)),
-            is_finished: next.is_none(),
-            repeated: is_repeat,
-            sequence: sequence.get(),
-        }))
+        session.execute(turn::Command::HandOver(handover), render).await
     }
+}
 
-    async fn mark_turn(
-        &self,
-        request: Request<wire::MarkTurnRequest>,
-    ) -> Result<Response<wire::MarkTurnResponse>, Status> {
+impl Endpoint for wire::MarkTurnRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         use wire::mark_turn_request::Mark as Wire;
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let mark = match it.mark() {
+        let mark = match self.mark() {
             Wire::Handed => Mark::Handed,
             Wire::Seen => Mark::Seen,
             Wire::Unspecified => return Err(status::invalid("mark", &"is missing")),
         };
-        let (loop_id, role) = (parse::loop_id(&it.r#loop)?, parse::id("role", &it.role)?);
-        let mark = turn::MarkTurn::new(loop_id, role, it.turn.into(), mark);
-        let command = Command::Turn(turn::Command::Mark(mark));
-        session.execute(None, command).await?;
-        Ok(Response::new(wire::MarkTurnResponse {}))
+        let (loop_id, role) = (parse::loop_id(&self.r#loop)?, parse::id("role", &self.role)?);
+        let mark = turn::MarkTurn::new(loop_id, role, self.turn.into(), mark);
+        session
+            .execute(turn::Command::Mark(mark), |_, _| Ok(at_once(wire::MarkTurnResponse {})))
+            .await
     }
+}
 
-    async fn get_loop(
-        &self,
-        request: Request<wire::GetLoopRequest>,
-    ) -> Result<Response<wire::GetLoopResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let (state, latest) = session.loop_state(parse::loop_id(&it.r#loop)?).await?;
+impl Endpoint for wire::GetLoopRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let loop_id = parse::loop_id(&self.r#loop)?;
+        let seen = session.query(None, move |view| {
+            let state = view.workspace.loops.get(&loop_id)?;
+            Ok((loop_state(&loop_id, state, view), state.latest.clone()))
+        });
+        let (state, latest) = seen.await?;
+        let state = Some(state);
         let Some(latest) = latest else {
-            return Ok(Response::new(wire::GetLoopResponse {
-                r#loop: Some(state),
-                ..Default::default()
-            }));
+            return Ok(wire::GetLoopResponse { r#loop: state, ..Default::default() });
         };
         let (words, reclaim) = session.latest_words(&latest)?;
         let words = reclaim.map(|_| session.entry(&words)).transpose()?;
         let latest = Some(session.entry(&latest)?);
-        Ok(Response::new(wire::GetLoopResponse { r#loop: Some(state), latest, words }))
+        Ok(wire::GetLoopResponse { r#loop: state, latest, words })
     }
+}
 
-    async fn list_loops(
-        &self,
-        request: Request<wire::ListLoopsRequest>,
-    ) -> Result<Response<wire::ListLoopsResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let limit = match it.limit {
-            0 => LOOPS_PAGE_MAX,
-            limit => limit.min(LOOPS_PAGE_MAX),
-        } as usize;
-        let after = parse::optional::<LoopId>("after", &it.after)?;
-        let listed = session.look(move |view| {
+impl Endpoint for wire::ListLoopsRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let limit = parse::limit(self.limit, LOOPS_PAGE_MAX, LOOPS_PAGE_MAX);
+        let after = parse::optional::<LoopId>("after", &self.after)?;
+        let list = move |view: &View<'_>| {
             let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
             let mut rest = view.workspace.loops.by_id.range((from, Bound::Unbounded));
             let page = rest.by_ref().take(limit);
-            let loops: Vec<_> =
-                page.map(|(id, state)| render::loop_state(id, state, view)).collect();
+            let loops: Vec<_> = page.map(|(id, state)| loop_state(id, state, view)).collect();
             let next = loops.last().filter(|_| rest.next().is_some());
             let next = next.map(|it: &wire::Loop| it.r#loop.clone()).unwrap_or_default();
-            wire::ListLoopsResponse { loops, next }
-        });
-        Ok(Response::new(listed.await?))
+            Ok(wire::ListLoopsResponse { loops, next })
+        };
+        session.query(None, list).await
     }
+}
 
-    async fn reclaim(
-        &self,
-        request: Request<wire::ReclaimRequest>,
-    ) -> Result<Response<wire::ReclaimResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
+impl Endpoint for wire::ReclaimRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let reclaim = turn::Reclaim {
-            loop_id: parse::loop_id(&it.r#loop)?,
-            by: parse::actor(&it.role, &it.person)?,
-            to: parse::optional("to", &it.to)?,
-            reason: parse::reason(it.reason)?,
-            turn: (it.turn != 0).then(|| Turn::from(it.turn)),
+            loop_id: parse::loop_id(&self.r#loop)?,
+            by: parse::actor(&self.role, &self.person)?,
+            to: parse::optional("to", &self.to)?,
+            reason: parse::reason(self.reason)?,
+            turn: (self.turn != 0).then(|| Turn::from(self.turn)),
         };
-        let command = Command::Turn(turn::Command::Reclaim(reclaim));
-        let Executed { reply, is_repeat, sequence, .. } =
-            session.execute(Some(key), command).await?;
-        let Reply::Turn(turn::Reply::Reclaimed { ended, turn, from, to }) = reply else {
-            unreachable!("a turn is reclaimed or refused")
+        let render = |_: &View<'_>, reply: Reply| {
+            let Reply::Turn(turn::Reply::Reclaimed { ended, turn, from, to }) = reply else {
+                unreachable!("a turn is reclaimed or refused")
+            };
+            Ok(at_once(wire::ReclaimResponse {
+                ended_turn: ended.get(),
+                turn: turn.get(),
+                from: from.to_string(),
+                to: to.to_string(),
+                ..Default::default()
+            }))
         };
-        Ok(Response::new(wire::ReclaimResponse {
-            ended_turn: ended.get(),
-            turn: turn.get(),
-            from: from.to_string(),
-            to: to.to_string(),
-            repeated: is_repeat,
-            sequence: sequence.get(),
-        }))
+        session.execute(turn::Command::Reclaim(reclaim), render).await
     }
+}
 
-    async fn history(
-        &self,
-        request: Request<wire::HistoryRequest>,
-    ) -> Result<Response<wire::HistoryResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let loop_id = parse::loop_id(&it.r#loop)?;
-        let (_, latest) = session.loop_state(loop_id.clone()).await?;
-        let Some(latest) = latest else {
-            return Ok(Response::new(wire::HistoryResponse::default()));
-        };
-        let limit = match it.limit {
-            0 => HISTORY_PAGE_MAX,
-            limit => limit.min(HISTORY_PAGE_MAX),
-        };
-        let from = it.from.max(1);
+impl Endpoint for wire::HistoryRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let loop_id = parse::loop_id(&self.r#loop)?;
+        let asked = loop_id.clone();
+        let latest = session.query(None, move |view| {
+            let state = view.workspace.loops.get(&asked)?;
+            Ok(state.latest.clone())
+        });
+        let Some(latest) = latest.await? else { return Ok(wire::HistoryResponse::default()) };
+        let limit = parse::limit(self.limit, HISTORY_PAGE_MAX, HISTORY_PAGE_MAX) as u64;
+        let from = self.from.max(1);
         let mut page = wire::HistoryResponse::default();
         let mut bytes = 0;
-        for number in from..=latest.number.min(from.saturating_add(u64::from(limit) - 1)) {
-            let facts = session.facts(&loop_id, number, &latest)?;
-            let entry = session.entry(&facts)?;
+        for number in from..=latest.number.min(from.saturating_add(limit - 1)) {
+            let meta = session.entry_meta(&loop_id, number, &latest)?;
+            let entry = session.entry(&meta)?;
             bytes += entry.summary.len() + entry.instruction.len();
             if PAGE_BYTES_MAX < bytes && !page.entries.is_empty() {
                 break;
@@ -229,19 +202,226 @@ impl TurnLoop for Service {
         }
         let read = from + page.entries.len() as u64;
         page.next = if read <= latest.number { read } else { 0 };
-        Ok(Response::new(page))
+        Ok(page)
     }
 }
 
+/// What a wait for a turn asks.
+pub(super) fn question(loop_id: &str, role: &str) -> Result<Question, Status> {
+    Ok(Question::Turn { loop_id: parse::loop_id(loop_id)?, role: parse::id("role", role)? })
+}
+
+/// What a wait for a turn ended with.
+pub(super) fn outcome(
+    it: turn::Answer,
+    is_superseded: bool,
+    sequence: u64,
+) -> Later<wire::TurnAnswer> {
+    let can_start = it.standing == TurnStatus::CanStart;
+    let is_finished = it.standing == TurnStatus::Finished;
+    let mut answer = wire::TurnAnswer {
+        can_start,
+        is_finished,
+        still_waiting: !can_start && !is_finished,
+        superseded: is_superseded,
+        r#loop: it.loop_id.to_string(),
+        round: it.round,
+        turn: it.turn.get(),
+        holder: text(it.holder.as_ref()),
+        latest: None,
+        reclaim: None,
+        lease_lapses_ms: ms(it.lapses),
+        sequence,
+    };
+    let Some(latest) = it.latest.filter(|_| !answer.still_waiting) else { return at_once(answer) };
+    Box::new(move |session| {
+        let (words, reclaim) = session.latest_words(&latest)?;
+        answer.latest = Some(session.entry(&words)?);
+        answer.reclaim = reclaim.map(|meta| session.entry(&meta)).transpose()?;
+        Ok(answer)
+    })
+}
+
+fn receipts(it: &Receipts) -> wire::Receipts {
+    wire::Receipts {
+        stored_ms: ms(it.stored),
+        handed_ms: ms(it.handed),
+        seen_ms: ms(it.seen),
+        acted_ms: ms(it.acted),
+        failed_ms: ms(it.failed),
+        lapsed_ms: ms(it.lapsed),
+    }
+}
+
+fn loop_state(id: &LoopId, it: &Loop, view: &View<'_>) -> wire::Loop {
+    let status = match (&it.holder, it.lease) {
+        (None, _) => wire::LoopStatus::Completed,
+        (Some(_), None) => wire::LoopStatus::Idle,
+        (Some(_), Some(lease)) if lease.is_lapsed => wire::LoopStatus::Stalled,
+        (Some(_), Some(_)) => wire::LoopStatus::Working,
+    };
+    wire::Loop {
+        r#loop: id.to_string(),
+        participants: it.participants.iter().map(ToString::to_string).collect(),
+        round: it.round,
+        turn: it.turn.get(),
+        status: status.into(),
+        holder: text(it.holder.as_ref()),
+        turn_began_ms: it.began.as_millis(),
+        lease_lapses_ms: it.lease.map_or(0, |lease| lease.lapses.as_millis()),
+        quiet_since_ms: quiet_since(it, view),
+        receipts: it.latest.as_ref().map(|latest| receipts(&latest.receipts)),
+        entries: it.entries,
+        waiting: view.waits.roles(id).map(ToString::to_string).collect(),
+    }
+}
+
+/// Since when a turn's holder gave no sign of life; 0 while it does.
+fn quiet_since(it: &Loop, view: &View<'_>) -> u64 {
+    /// Signs of a connected agent come with the node's heartbeats; two may be missed.
+    const QUIET_MS_MIN: u64 = 30_000;
+    let Some(holder) = it.holder.as_ref().filter(|_| it.lease.is_some()) else { return 0 };
+    if view.waits.is_waiting(holder) {
+        return 0;
+    }
+    let sign = view.context.presence.role(holder).map_or(it.began, |sign| sign.at.max(it.began));
+    if view.now.millis_since(sign) < QUIET_MS_MIN { 0 } else { sign.as_millis() }
+}
+
 impl WorkspaceSession {
-    async fn loop_state(
+    /// A history entry with its words.
+    fn entry(&self, meta: &EntryMeta) -> Result<wire::Entry, Status> {
+        let (mut summary, mut instruction) = (String::new(), String::new());
+        if meta.has_text {
+            let body = self.body(&meta.loop_id, meta.number)?;
+            (summary, instruction) = (body.summary, body.instruction);
+        }
+        Ok(wire::Entry {
+            number: meta.number,
+            kind: match meta.kind {
+                EntryKind::Handover => wire::EntryKind::Handover,
+                EntryKind::Reclaim => wire::EntryKind::Reclaim,
+                EntryKind::RoundStart => wire::EntryKind::RoundStart,
+            }
+            .into(),
+            round: meta.round,
+            ended_turn: meta.ended.get(),
+            turn: meta.next.as_ref().map_or(0, |(turn, _)| turn.get()),
+            from: text(meta.from.as_ref()),
+            to: text(meta.next.as_ref().map(|(_, to)| to)),
+            summary,
+            instruction,
+            is_task_complete: meta.next.is_none(),
+            reason: meta.reason.clone(),
+            person: text(meta.person.as_ref()),
+            node: text(meta.node.as_ref()),
+            at_ms: ms(meta.receipts.stored),
+            receipts: Some(receipts(&meta.receipts)),
+            token: text(meta.token.as_ref()),
+        })
+    }
+
+    /// What is known of entry `number` of a loop whose newest is `latest`.
+    fn entry_meta(
         &self,
-        loop_id: LoopId,
-    ) -> Result<(wire::Loop, Option<turn::EntryMeta>), Status> {
-        let seen = self.look(move |view| {
-            let state = view.workspace.loops.get(&loop_id)?;
-            Ok((render::loop_state(&loop_id, state, view), state.latest.clone()))
-        });
-        seen.await?.map_err(|rejection| status::rejected(&rejection))
+        loop_id: &LoopId,
+        number: u64,
+        latest: &EntryMeta,
+    ) -> Result<EntryMeta, Status> {
+        if number == latest.number {
+            return Ok(latest.clone());
+        }
+        let after = self.body(loop_id, number + 1)?;
+        let meta = after.before.filter(|meta| meta.number == number);
+        meta.ok_or_else(|| {
+            status::reading(&JournalError::Damaged {
+                place: format!(
+                    "workspace {}, loop {loop_id}, entry {}",
+                    self.workspace,
+                    number + 1
+                ),
+                what: format!("the facts of entry {number} are missing"),
+            })
+        })
+    }
+
+    /// What the journal keeps beside the records of entry `number`.
+    fn body(&self, loop_id: &LoopId, number: u64) -> Result<EntryBody, Status> {
+        self.bodies().entry(loop_id, number).map_err(|e| status::reading(&e))
+    }
+
+    /// The latest entry of `loop_id` that has words, from `latest` back: a reclaim has none, and
+    /// who takes a turn over works from what its last holder was told.
+    fn latest_words(&self, latest: &EntryMeta) -> Result<(EntryMeta, Option<EntryMeta>), Status> {
+        /// Reclaims in a row that are looked behind.
+        const RECLAIMS_MAX: usize = 64;
+        let mut meta = latest.clone();
+        for _ in 0..RECLAIMS_MAX {
+            if meta.kind != EntryKind::Reclaim || meta.number == 1 {
+                break;
+            }
+            meta = self.entry_meta(&meta.loop_id.clone(), meta.number - 1, latest)?;
+        }
+        let reclaim = (latest.kind == EntryKind::Reclaim).then(|| latest.clone());
+        Ok((meta, reclaim))
+    }
+}
+
+/// What the feed tells of a turn.
+pub(super) fn event(event: &turn::Event) -> Kind {
+    let marked = |it: &turn::TurnMoment, receipt: &str| {
+        Kind::TurnMarked(wire::TurnMarked {
+            r#loop: it.loop_id.to_string(),
+            turn: it.turn.get(),
+            receipt: receipt.to_owned(),
+        })
+    };
+    match event {
+        turn::Event::LoopOpened(it) => Kind::LoopOpened(wire::LoopOpened {
+            r#loop: it.loop_id.to_string(),
+            participants: it.participants.iter().map(ToString::to_string).collect(),
+        }),
+        turn::Event::ParticipantsSet(it) => Kind::ParticipantsSet(wire::ParticipantsSet {
+            r#loop: it.loop_id.to_string(),
+            participants: it.participants.iter().map(ToString::to_string).collect(),
+        }),
+        turn::Event::HandedOver(it) => Kind::HandedOver(wire::HandedOver {
+            r#loop: it.loop_id.to_string(),
+            round: it.round,
+            entry: it.entry,
+            ended_turn: it.ended.get(),
+            turn: it.next.as_ref().map_or(0, |next| next.turn.get()),
+            from: it.from.to_string(),
+            to: text(it.next.as_ref().map(|next| &next.to)),
+            is_task_complete: it.next.is_none(),
+        }),
+        turn::Event::TurnReclaimed(it) => Kind::TurnReclaimed(wire::TurnReclaimed {
+            r#loop: it.loop_id.to_string(),
+            entry: it.entry,
+            ended_turn: it.ended.get(),
+            turn: it.next.turn.get(),
+            from: it.from.to_string(),
+            to: it.next.to.to_string(),
+            reason: it.reason.clone(),
+        }),
+        turn::Event::RoundStarted(it) => Kind::RoundStarted(wire::RoundStarted {
+            r#loop: it.loop_id.to_string(),
+            round: it.round,
+            entry: it.entry,
+            turn: it.next.turn.get(),
+            to: it.next.to.to_string(),
+        }),
+        turn::Event::TurnHanded(it) => marked(it, "handed"),
+        turn::Event::TurnSeen(it) => marked(it, "seen"),
+        turn::Event::TurnLapsed(it) => Kind::TurnLapsed(wire::TurnLapsed {
+            r#loop: it.loop_id.to_string(),
+            turn: it.turn.get(),
+        }),
+        turn::Event::LeaseRenewed(it) => Kind::LeaseRenewed(wire::LeaseRenewed {
+            r#loop: it.loop_id.to_string(),
+            turn: it.turn.get(),
+            lapses_ms: it.lapses.as_millis(),
+            is_grace: it.is_grace,
+        }),
     }
 }

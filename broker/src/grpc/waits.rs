@@ -3,9 +3,8 @@
 //! Each wait reserves its place in the stream's channel when it is parked, so an answer always
 //! has room and a client that does not read cannot make the broker hold more than its bound.
 
-use std::{collections::BTreeMap, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
-use futures::Stream;
 use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::RoleId,
@@ -15,35 +14,34 @@ use tasuki_proto::{
         self,
         park_request::{self, Ask},
         park_response::Outcome,
-        waits_server::Waits,
     },
 };
 use tokio::sync::{
     OwnedSemaphorePermit,
     mpsc::{self, OwnedPermit},
+    oneshot,
 };
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Status, Streaming, codegen::BoxStream};
 
 use super::{
-    Service, mailbox, parse,
-    session::{Admitted, WorkspaceSession},
-    status, swarm,
+    Admitted, Later, Services, WorkspaceSession, mailbox, parse, status, swarm, turn_loop,
 };
 use crate::{
     rules::Rejection,
-    workspace::{Answer, Handle, Question, WaitId, WaitOutcome, WaitReply},
+    workspace::{Answer, OnDurable, ParkedWait, Question, View, WaitOutcome, WaitReply},
 };
 
 /// Refusals that may wait for a slow reader beside the answers of its waits.
 const REFUSALS_MAX: usize = 64;
 
-type Responses = Pin<Box<dyn Stream<Item = Result<wire::ParkResponse, Status>> + Send>>;
+/// What a wait ended with, as far as the state says it.
+type Outcomes = Result<Later<Outcome>, Status>;
 
 /// What became of one wait, on its way to the stream.
 struct Ended {
     wait: u64,
-    outcome: Result<(WorkspaceSession, RoleId, WaitOutcome), Refused>,
+    outcome: Result<(WorkspaceSession, Later<Outcome>), Status>,
 }
 
 /// A question and who asks it.
@@ -53,172 +51,192 @@ struct Asked {
     hold_ms: u64,
 }
 
-enum Refused {
-    Rejected(Rejection),
-    Status(Status),
+/// What a wait ended with, in the turn of the actor that ends it.
+fn outcome(view: &View<'_>, role: &RoleId, it: WaitOutcome) -> Result<Later<Outcome>, Rejection> {
+    let (is_superseded, sequence) = (it.is_superseded, it.sequence.get());
+    Ok(match it.answer {
+        Answer::Turn(answer) => {
+            let answer = turn_loop::outcome(answer, is_superseded, sequence);
+            Box::new(|session| answer(session).map(Outcome::Turn))
+        }
+        Answer::Mail(answer) => {
+            let answer = mailbox::outcome(answer, is_superseded, sequence);
+            Box::new(|session| answer(session).map(Outcome::Mail))
+        }
+        Answer::Swarm(answer) => {
+            let answer = swarm::outcome(view, role, answer, is_superseded, sequence)?;
+            Box::new(|session| answer(session).map(Outcome::Swarm))
+        }
+    })
 }
 
-#[tonic::async_trait]
-impl Waits for Service {
-    type ParkStream = Responses;
-
-    async fn park(
-        &self,
-        request: Request<Streaming<wire::ParkRequest>>,
-    ) -> Result<Response<Responses>, Status> {
-        let (ended, outcomes) = mpsc::channel(WAITS_PER_STREAM_MAX + REFUSALS_MAX);
-        let admitted = Admitted::stream(&request)?;
-        tokio::spawn(self.clone().read_asks(admitted, request.into_inner(), ended));
-        let responses =
-            ReceiverStream::new(outcomes).then(|ended| async { Ok(render(ended).await) });
-        Ok(Response::new(Box::pin(responses)))
-    }
-}
-
-impl Service {
-    /// Parks what the client asks for until its side of the stream ends, then removes the rest.
-    async fn read_asks(
-        self,
-        admitted: Admitted,
-        mut asks: Streaming<wire::ParkRequest>,
-        ended: mpsc::Sender<Ended>,
-    ) {
-        let open = Open::default();
-        loop {
-            let ask = tokio::select! {
-                ask = asks.next() => ask,
-                () = ended.closed() => break,
-                () = self.stopping.cancelled() => break,
-            };
-            let Some(Ok(wire::ParkRequest { wait, ask })) = ask else { break };
-            // A client that neither reads nor keeps to the bound loses its stream.
-            let Ok(permit) = ended.clone().try_reserve_owned() else { break };
-            match ask {
-                Some(Ask::Cancel(_)) => open.cancel(wait),
-                Some(Ask::Decline(it)) => {
-                    // Who may not decline leaves the offer to its time.
-                    if let Err(status) = self.decline(&admitted, &it) {
-                        tracing::debug!(%status, "an offer was not declined");
-                    }
-                }
-                Some(Ask::Turn(asked)) => {
-                    let parsed = self.turn_question(&admitted, &asked);
-                    self.park_question(wait, parsed, permit, &open).await;
-                }
-                Some(Ask::Mail(asked)) => {
-                    let parsed = self.mail_question(&admitted, &asked);
-                    self.park_question(wait, parsed, permit, &open).await;
-                }
-                Some(Ask::Swarm(asked)) => {
-                    let parsed = self.swarm_question(&admitted, &asked);
-                    self.park_question(wait, parsed, permit, &open).await;
-                }
-                None => {
-                    let status = status::invalid("ask", &"is missing");
-                    permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
-                }
-            }
-        }
-        // A stopping broker answers the waits that are parked; a client that is gone wants none.
-        if !self.stopping.is_cancelled() {
-            open.cancel_all();
-        }
-    }
-
-    fn decline(&self, admitted: &Admitted, it: &park_request::Decline) -> Result<(), Status> {
-        let session = self.services.enter_as(admitted, it.caller.as_ref())?;
-        session.decline(parse::id("role", &it.role)?)
-    }
-
-    fn turn_question(
-        &self,
-        admitted: &Admitted,
-        asked: &wire::TurnQuestion,
-    ) -> Result<Asked, Status> {
-        let session = self.services.enter_as(admitted, asked.caller.as_ref())?;
-        let question = Question::Turn {
-            loop_id: parse::loop_id(&asked.r#loop)?,
-            role: parse::id("role", &asked.role)?,
+impl WorkspaceSession {
+    /// Waits for the one answer to a question. Dropping the future removes the wait.
+    pub(super) async fn wait(&self, question: Question, hold_ms: u64) -> Result<Outcome, Status> {
+        let (reply, outcome) = oneshot::channel();
+        let end = move |outcome| {
+            // The caller may be gone; the answer is still there for its next call.
+            let _ = reply.send(outcome);
         };
-        Ok(Asked { session, question, hold_ms: parse::hold(asked.hold_ms) })
+        let parked = self.park(question, parse::hold(hold_ms), || end).await?;
+        let outcome = outcome.await;
+        parked.has_ended();
+        outcome.map_err(|_| lost())??(self)
     }
 
-    fn mail_question(
+    /// Parks a wait. Whether the caller's registration lets it ask is part of the answer.
+    async fn park<E: FnOnce(Outcomes) + Send + 'static>(
         &self,
-        admitted: &Admitted,
-        asked: &wire::AwaitMailRequest,
-    ) -> Result<Asked, Status> {
-        let session = self.services.enter_as(admitted, asked.caller.as_ref())?;
-        let question = mailbox::question(asked)?;
-        Ok(Asked { session, question, hold_ms: parse::hold(asked.hold_ms) })
-    }
-
-    fn swarm_question(
-        &self,
-        admitted: &Admitted,
-        asked: &wire::SwarmQuestion,
-    ) -> Result<Asked, Status> {
-        let session = self.services.enter_as(admitted, asked.caller.as_ref())?;
-        let question = swarm::question(asked)?;
-        Ok(Asked { session, question, hold_ms: parse::hold(asked.hold_ms) })
-    }
-
-    async fn park_question(
-        &self,
-        wait: u64,
-        parsed: Result<Asked, Status>,
-        permit: OwnedPermit<Ended>,
-        open: &Open,
-    ) {
-        let counted = parsed.and_then(|asked| {
-            open.may_add(wait)?;
-            let place = asked.session.wait()?;
-            Ok((asked, place))
-        });
-        let (Asked { session, question, hold_ms }, counted) = match counted {
-            Ok(parsed) => parsed,
-            Err(status) => {
-                permit.send(Ended { wait, outcome: Err(Refused::Status(status)) });
-                return;
-            }
+        question: Question,
+        hold_ms: u64,
+        end: impl FnOnce() -> E,
+    ) -> Result<ParkedWait, Status> {
+        self.check_role(question.role())?;
+        let role = question.role().clone();
+        let reply = move || -> WaitReply {
+            let end = end();
+            Box::new(move |view, ended| -> OnDurable {
+                let outcome = ended.and_then(|it| outcome(view, &role, it));
+                let outcome = outcome.map_err(|rejection| status::rejected(&rejection));
+                Box::new(move || end(outcome))
+            })
         };
-        let place = open.add(wait, permit, counted);
-        let sink = {
-            let (place, session) = (place.clone(), session.clone());
-            let role = question.role().clone();
-            move || -> WaitReply {
-                let place = EndOnDrop(place);
-                Box::new(move |told| {
-                    let outcome = told.map(|told| (session, role, told));
-                    let outcome = outcome.map_err(Refused::Rejected);
-                    place.0.end(outcome);
-                })
-            }
-        };
-        match session.park(question.clone(), hold_ms, sink).await {
-            Ok((handle, id)) => place.parked(handle, question, id),
-            Err(status) => place.end(Err(Refused::Status(status))),
-        }
+        let (workspaces, caller) = (&self.services.workspaces, self.caller.clone());
+        let parked = workspaces.park(&self.workspace, question, caller, hold_ms, reply).await;
+        parked.map_err(status::executing)
     }
 }
 
-async fn render(ended: Ended) -> wire::ParkResponse {
-    let rendered = match ended.outcome {
-        Ok((session, role, told)) => match &told.answer {
-            Answer::Turn(_) => session.turn_answer(&told).map(Outcome::Turn),
-            Answer::Mail(_) => session.mail_answer(&told).map(Outcome::Mail),
-            Answer::Swarm(_) => session.swarm_answer(&role, &told).await.map(Outcome::Swarm),
-        },
-        Err(Refused::Rejected(rejection)) => Err(status::rejected(&rejection)),
-        Err(Refused::Status(status)) => Err(status),
+fn lost() -> Status {
+    Reason::Unavailable.status("the wait was lost; ask again")
+}
+
+/// `Park`: parks what the client asks for, and answers each when there is an answer.
+pub(super) async fn park(
+    services: Services,
+    admitted: Admitted,
+    asks: Streaming<wire::ParkRequest>,
+) -> Result<BoxStream<wire::ParkResponse>, Status> {
+    let (ended, outcomes) = mpsc::channel(WAITS_PER_STREAM_MAX + REFUSALS_MAX);
+    tokio::spawn(read_asks(services, admitted, asks, ended));
+    Ok(Box::pin(ReceiverStream::new(outcomes).map(|ended| Ok(render(ended)))))
+}
+
+/// Parks what the client asks for until its side of the stream ends, then removes the rest.
+async fn read_asks(
+    services: Services,
+    admitted: Admitted,
+    mut asks: Streaming<wire::ParkRequest>,
+    ended: mpsc::Sender<Ended>,
+) {
+    let open = Open::default();
+    loop {
+        let ask = tokio::select! {
+            ask = asks.next() => ask,
+            () = ended.closed() => break,
+            () = services.stopping.cancelled() => break,
+        };
+        let Some(Ok(wire::ParkRequest { wait, ask })) = ask else { break };
+        // A client that neither reads nor keeps to the bound loses its stream.
+        let Ok(permit) = ended.clone().try_reserve_owned() else { break };
+        let parsed = match ask {
+            Some(Ask::Cancel(_)) => {
+                open.cancel(wait);
+                continue;
+            }
+            Some(Ask::Decline(it)) => {
+                // Who may not decline leaves the offer to its time.
+                if let Err(status) = decline(&services, &admitted, &it) {
+                    tracing::debug!(%status, "an offer was not declined");
+                }
+                continue;
+            }
+            Some(Ask::Turn(it)) => {
+                let question = turn_loop::question(&it.r#loop, &it.role);
+                asked(&services, &admitted, it.caller, question, it.hold_ms)
+            }
+            Some(Ask::Mail(it)) => {
+                let question = mailbox::question(&it);
+                asked(&services, &admitted, it.caller, question, it.hold_ms)
+            }
+            Some(Ask::Swarm(it)) => {
+                let question = swarm::question(&it);
+                asked(&services, &admitted, it.caller, question, it.hold_ms)
+            }
+            None => Err(status::invalid("ask", &"is missing")),
+        };
+        park_question(wait, parsed, permit, &open).await;
+    }
+    // A stopping broker answers the waits that are parked; a client that is gone wants none.
+    if !services.stopping.is_cancelled() {
+        open.cancel_all();
+    }
+}
+
+fn asked(
+    services: &Services,
+    admitted: &Admitted,
+    caller: Option<wire::Caller>,
+    question: Result<Question, Status>,
+    hold_ms: u64,
+) -> Result<Asked, Status> {
+    let session = services.enter(admitted, caller.as_ref())?;
+    Ok(Asked { session, question: question?, hold_ms: parse::hold(hold_ms) })
+}
+
+/// What a role was offered goes to the next.
+fn decline(
+    services: &Services,
+    admitted: &Admitted,
+    it: &park_request::Decline,
+) -> Result<(), Status> {
+    let session = services.enter(admitted, it.caller.as_ref())?;
+    let role = parse::id("role", &it.role)?;
+    session.check_role(&role)?;
+    services.workspaces.decline(&session.workspace, role, session.caller.clone());
+    Ok(())
+}
+
+async fn park_question(
+    wait: u64,
+    parsed: Result<Asked, Status>,
+    permit: OwnedPermit<Ended>,
+    open: &Open,
+) {
+    let counted = parsed.and_then(|asked| {
+        open.may_add(wait)?;
+        let counted = asked.session.admitted.grant.wait()?;
+        Ok((asked, counted))
+    });
+    let (Asked { session, question, hold_ms }, counted) = match counted {
+        Ok(parsed) => parsed,
+        Err(status) => {
+            permit.send(Ended { wait, outcome: Err(status) });
+            return;
+        }
     };
-    let outcome = match rendered {
-        Ok(outcome) => outcome,
-        Err(status) => Outcome::Refusal(wire::Refusal {
+    let parked = open.add(wait, permit, counted);
+    let end = {
+        let (parked, session) = (parked.clone(), session.clone());
+        move || {
+            let parked = EndOnDrop(parked);
+            move |outcome: Outcomes| parked.0.end(outcome.map(|it| (session, it)))
+        }
+    };
+    match session.park(question, hold_ms, end).await {
+        Ok(it) => parked.note_parked(it),
+        Err(status) => parked.end(Err(status)),
+    }
+}
+
+fn render(ended: Ended) -> wire::ParkResponse {
+    let outcome = ended.outcome.and_then(|(session, outcome)| outcome(&session));
+    let outcome = outcome.unwrap_or_else(|status| {
+        Outcome::Refusal(wire::Refusal {
             reason: Reason::of(&status).unwrap_or(Reason::Unavailable).to_string(),
             message: status.message().to_owned(),
-        }),
-    };
+        })
+    });
     wire::ParkResponse { wait: ended.wait, outcome: Some(outcome) }
 }
 
@@ -237,7 +255,7 @@ struct Wait {
     serial: u64,
     permit: OwnedPermit<Ended>,
     /// Where it is parked; `None` for the moment it takes to get there.
-    parked: Option<(Handle, Question, WaitId)>,
+    parked: Option<ParkedWait>,
     /// Its place among the waits of its token.
     _counted: Option<OwnedSemaphorePermit>,
 }
@@ -264,49 +282,45 @@ impl Open {
         wait: u64,
         permit: OwnedPermit<Ended>,
         counted: Option<OwnedSemaphorePermit>,
-    ) -> Place {
+    ) -> OpenWait {
         let mut waits = self.lock();
         let serial = waits.next_serial;
         waits.next_serial += 1;
         waits.by_number.insert(wait, Wait { serial, permit, parked: None, _counted: counted });
-        Place { open: self.clone(), wait, serial }
+        OpenWait { open: self.clone(), wait, serial }
     }
 
     fn cancel(&self, wait: u64) {
         let cancelled = self.lock().by_number.remove(&wait);
-        if let Some((handle, question, id)) = cancelled.and_then(|it| it.parked) {
-            handle.cancel(question, id);
-        }
+        drop(cancelled);
     }
 
     fn cancel_all(&self) {
         let all = std::mem::take(&mut self.lock().by_number);
-        for (handle, question, id) in all.into_values().filter_map(|it| it.parked) {
-            handle.cancel(question, id);
-        }
+        drop(all);
     }
 }
 
 /// One wait of a stream, until it is answered or cancelled.
 #[derive(Clone)]
-struct Place {
+struct OpenWait {
     open: Open,
     wait: u64,
     serial: u64,
 }
 
-impl Place {
+impl OpenWait {
     /// Notes where the wait is parked, unless it was answered meanwhile.
-    fn parked(&self, handle: Handle, question: Question, id: WaitId) {
+    fn note_parked(&self, parked: ParkedWait) {
         let mut waits = self.open.lock();
-        if let Some(it) = waits.by_number.get_mut(&self.wait).filter(|it| it.serial == self.serial)
-        {
-            it.parked = Some((handle, question, id));
+        match waits.by_number.get_mut(&self.wait).filter(|it| it.serial == self.serial) {
+            Some(it) => it.parked = Some(parked),
+            None => parked.has_ended(),
         }
     }
 
     /// Answers the wait, unless it was answered or cancelled before.
-    fn end(&self, outcome: Result<(WorkspaceSession, RoleId, WaitOutcome), Refused>) {
+    fn end(&self, outcome: Result<(WorkspaceSession, Later<Outcome>), Status>) {
         let mut waits = self.open.lock();
         if waits.by_number.get(&self.wait).is_none_or(|it| it.serial != self.serial) {
             return;
@@ -314,18 +328,18 @@ impl Place {
         let ended = waits.by_number.remove(&self.wait);
         drop(waits);
         if let Some(it) = ended {
+            it.parked.into_iter().for_each(ParkedWait::has_ended);
             it.permit.send(Ended { wait: self.wait, outcome });
         }
     }
 }
 
 /// A workspace that ends takes its waits with it; whoever waits is told to ask again.
-struct EndOnDrop(Place);
+struct EndOnDrop(OpenWait);
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
-        let status = Reason::Unavailable.status("the wait was lost; ask again");
-        self.0.end(Err(Refused::Status(status)));
+        self.0.end(Err(lost()));
     }
 }
 
@@ -343,7 +357,7 @@ mod tests {
         };
         drop(place(&open));
         let lost = outcomes.recv().await.unwrap();
-        assert!(matches!(lost, Ended { wait: 7, outcome: Err(Refused::Status(_)) }));
+        assert!(matches!(lost, Ended { wait: 7, outcome: Err(_) }));
 
         let cancelled = place(&open);
         open.cancel(7);

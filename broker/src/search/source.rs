@@ -94,7 +94,7 @@ impl Changes {
         let mut todos = Vec::new();
         while changes.peek().is_some() {
             let some: Vec<_> = changes.by_ref().take(LOOK_THREADS).collect();
-            let looked = workspaces.look(workspace, move |view| {
+            let looked = workspaces.query(workspace, move |view| {
                 let mail = &view.workspace.mail;
                 some.into_iter().filter_map(|(id, it)| todo(mail, id, it)).collect::<Vec<_>>()
             });
@@ -133,7 +133,7 @@ pub(super) async fn page(
     workspace: &WorkspaceId,
     from: usize,
 ) -> Result<Page, ExecuteError> {
-    let looked = workspaces.look(workspace, move |view| {
+    let looked = workspaces.query(workspace, move |view| {
         let threads = view.workspace.mail.threads();
         let to = threads.len().min(from + LOOK_THREADS);
         let numbers = (from..to).filter_map(|number| u32::try_from(number).ok()).map(ThreadNumber);

@@ -78,7 +78,8 @@ impl Mail {
     async fn execute(&mut self, command: mailbox::Command) {
         let command = Command::Mail(command);
         let request = Request { caller: Caller::default(), key: None, command };
-        let executed = self.workspaces.execute(&self.id, request, 0).await.unwrap();
+        let executed =
+            self.workspaces.execute(&self.id, request, 0, |_, executed| executed).await.unwrap();
         self.last = executed.sequence;
     }
 
@@ -179,7 +180,7 @@ impl Mail {
                 let hits = found.hits;
                 let mut got = self
                     .workspaces
-                    .look(&self.id, move |view| {
+                    .query(&self.id, move |view| {
                         let threads = view.workspace.mail.threads();
                         hits.iter()
                             .map(|it| (threads.get(it.thread).id, it.entry))

@@ -7,20 +7,19 @@ use std::{
 };
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tasuki_proto::id::{NodeId, RoleId, Sequence, Timestamp, WorkspaceId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, oneshot};
+use tasuki_proto::id::{Sequence, Timestamp, WorkspaceId};
+use tokio::sync::{Semaphore, broadcast};
 
 use super::{
-    handle::Admitted,
     pulse::Pulse,
     snapshots::{Failure, Snapshots},
     state::State,
-    waits::{Question, WaitId, WaitReply, Waits},
+    waits::Waits,
 };
 use crate::{
     clock::Clock,
     journal::{Journal, Outcome},
-    rules::{Caller, Context, Record, Rejection, Reply, Request, Workspace},
+    rules::{Context, Record, Reply, Workspace},
 };
 
 /// Quiet time after which a workspace leaves memory, in milliseconds, unless configured.
@@ -36,51 +35,18 @@ pub struct Settings {
 }
 
 /// Lets out what waited for the disk.
-pub(super) type OnDurable = Box<dyn FnOnce() + Send>;
+pub(crate) type OnDurable = Box<dyn FnOnce() + Send>;
 
-pub(super) type Look = Box<dyn FnOnce(&View<'_>) -> OnDurable + Send>;
+/// What a [`Handle`](super::Handle) has this actor do. A permit in it keeps the workspace awake
+/// until it was done.
+pub(super) type Task = Box<dyn FnOnce(&mut State) + Send>;
 
-/// A permit in a message keeps its workspace awake until the message was handled.
 pub(super) enum Msg {
-    Execute {
-        request: Box<Request>,
-        reply: oneshot::Sender<Result<Executed, Rejection>>,
-        permit: Admitted,
-    },
-    Look(Look),
-    Park {
-        question: Question,
-        caller: Caller,
-        id: WaitId,
-        hold_ms: u64,
-        sink: WaitReply,
-        permit: OwnedSemaphorePermit,
-    },
-    Cancel {
-        question: Question,
-        id: WaitId,
-    },
-    Decline {
-        role: RoleId,
-        caller: Caller,
-        permit: OwnedSemaphorePermit,
-    },
-    Seen {
-        node: NodeId,
-        /// Role, how long ago, client.
-        roles: Vec<(RoleId, u64, String)>,
-        permit: OwnedSemaphorePermit,
-    },
+    Run(Task),
     Journal(Outcome),
     Tick,
     /// The snapshot that was to be made: how many bytes it has.
     Snapshotted(Result<u64, Failure>),
-    /// Take a snapshot, so that old commits can be dropped.
-    Snapshot {
-        permit: OwnedSemaphorePermit,
-    },
-    /// End every wait with what holds: the broker is stopping.
-    EndWaits,
 }
 
 /// Messages carry closures, which have no `Debug` of their own.
@@ -101,7 +67,7 @@ pub struct Executed {
     pub recorded: Option<Timestamp>,
 }
 
-/// What a read sees.
+/// What queries and answers are made from.
 #[derive(Debug)]
 pub struct View<'a> {
     pub workspace: &'a Workspace,
@@ -158,21 +124,7 @@ impl Actor for Shell {
     ) -> Result<(), ActorProcessingErr> {
         state.listen();
         match message {
-            Msg::Execute { request, reply, permit } => state.execute(&request, reply, permit),
-            Msg::Look(look) => state.look(look),
-            Msg::Park { question, caller, id, hold_ms, sink, permit } => {
-                state.park(question, caller, id, hold_ms, sink);
-                drop(permit);
-            }
-            Msg::Cancel { question, id } => state.waits.cancel(&question, id),
-            Msg::Decline { role, caller, permit } => {
-                state.decline(&role, &caller);
-                drop(permit);
-            }
-            Msg::Seen { node, roles, permit } => {
-                state.seen(&node, &roles);
-                drop(permit);
-            }
+            Msg::Run(task) => task(state),
             Msg::Journal(outcome) => state.journal(outcome, &myself),
             Msg::Tick => {
                 // One alarm at a time: this tick may be of an older one than the one set.
@@ -185,10 +137,6 @@ impl Actor for Shell {
                     return Ok(());
                 }
             }
-            Msg::Snapshot { permit } => {
-                state.take_snapshot();
-                drop(permit);
-            }
             Msg::Snapshotted(made) => {
                 state.snapshotted(made);
                 if state.is_idle() {
@@ -196,7 +144,6 @@ impl Actor for Shell {
                     return Ok(());
                 }
             }
-            Msg::EndWaits => state.end_waits(),
         }
         state.set_alarm(&myself);
         Ok(())

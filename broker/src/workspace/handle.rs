@@ -20,12 +20,13 @@ use tokio::sync::{
 };
 
 use super::{
-    actor::{Executed, Msg, OnDurable, View},
-    waits::{Question, WaitId, WaitReply},
+    actor::Msg,
+    state::State,
+    waits::{Question, WaitId},
 };
 use crate::{
     journal::JournalError,
-    rules::{Caller, Record, Rejection, Request},
+    rules::{Record, Rejection},
 };
 
 /// Commands and reads of one workspace admitted and not yet answered.
@@ -64,13 +65,6 @@ pub enum ExecuteError {
     DiskFailed(JournalError),
 }
 
-/// A command's place among those under way, and that of its words.
-#[derive(Debug)]
-pub(super) struct Admitted {
-    pub(super) _place: OwnedSemaphorePermit,
-    pub(super) _words: OwnedSemaphorePermit,
-}
-
 impl ExecuteError {
     pub fn reason(&self) -> Reason {
         match self {
@@ -84,7 +78,7 @@ impl ExecuteError {
 }
 
 #[derive(Debug, Clone)]
-pub struct Handle {
+pub(super) struct Handle {
     pub(super) actor: ActorRef<Msg>,
     pub(super) admission: Arc<Semaphore>,
     /// Closed with the actor.
@@ -145,63 +139,54 @@ impl Handle {
         Ok(Follower { records: self.subscribe()?, idle_followers, is_idle: false })
     }
 
-    pub(super) async fn execute(
+    /// Has the actor run `task`, and returns what that made once it is durable; `None` if no answer
+    /// came in time. `permit` is given back when the answer leaves.
+    pub(super) async fn run<T: Send + 'static>(
         &self,
-        request: Request,
-        permit: Admitted,
-    ) -> Result<Executed, ExecuteError> {
+        permit: impl Send + 'static,
+        task: impl FnOnce(&mut State) -> T + Send + 'static,
+    ) -> Result<Option<T>, ExecuteError> {
         let (reply, answer) = oneshot::channel();
-        self.send(Msg::Execute { request: Box::new(request), reply, permit })?;
-        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
-            Ok(Ok(answer)) => Ok(answer?),
-            Ok(Err(_)) | Err(_) => Err(ExecuteError::OutcomeUnknown),
-        }
-    }
-
-    /// Runs `look` on the state and returns what it made of it, once that state is durable.
-    pub(super) async fn look<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&View<'_>) -> T + Send + 'static,
-        permit: OwnedSemaphorePermit,
-    ) -> Result<T, ExecuteError> {
-        let (reply, answer) = oneshot::channel();
-        let look = Box::new(move |view: &View<'_>| -> OnDurable {
-            let seen = look(view);
-            Box::new(move || {
+        self.send(move |state| {
+            let made = task(state);
+            state.release(Box::new(move || {
                 drop(permit);
-                // The caller may have stopped waiting.
-                let _ = reply.send(seen);
-            })
-        });
-        self.send(Msg::Look(look))?;
-        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
-            Ok(Ok(seen)) => Ok(seen),
-            Ok(Err(_)) | Err(_) => {
-                Err(ExecuteError::Unavailable("the workspace did not answer".to_owned()))
-            }
-        }
+                // The caller may have stopped waiting; what it asked for stands all the same.
+                let _ = reply.send(made);
+            }));
+        })?;
+        Ok(tokio::time::timeout(ANSWER_WITHIN, answer).await.ok().and_then(Result::ok))
     }
 
-    pub(super) fn park(
+    pub(super) fn send(
         &self,
-        question: Question,
-        caller: Caller,
-        id: WaitId,
-        hold_ms: u64,
-        sink: WaitReply,
-        permit: OwnedSemaphorePermit,
+        task: impl FnOnce(&mut State) + Send + 'static,
     ) -> Result<(), ExecuteError> {
-        self.send(Msg::Park { question, caller, id, hold_ms, sink, permit })
-    }
-
-    /// Removes a wait whose caller is gone.
-    pub fn cancel(&self, question: Question, id: WaitId) {
-        // An actor that is gone has no waits.
-        let _ = self.actor.send_message(Msg::Cancel { question, id });
-    }
-
-    fn send(&self, message: Msg) -> Result<(), ExecuteError> {
         let gone = |_| ExecuteError::Unavailable("the workspace is not running".to_owned());
-        self.actor.send_message(message).map_err(gone)
+        self.actor.send_message(Msg::Run(Box::new(task))).map_err(gone)
+    }
+}
+
+/// A parked wait. It is removed when its caller drops this before it ended.
+#[derive(Debug)]
+pub(crate) struct ParkedWait(Option<(Handle, Question, WaitId)>);
+
+impl ParkedWait {
+    pub(super) fn new(handle: Handle, question: Question, id: WaitId) -> Self {
+        Self(Some((handle, question, id)))
+    }
+
+    /// Nothing is left to be removed.
+    pub(crate) fn has_ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for ParkedWait {
+    fn drop(&mut self) {
+        if let Some((handle, question, id)) = self.0.take() {
+            // An actor that is gone has no waits.
+            let _ = handle.send(move |state| state.waits.cancel(&question, id));
+        }
     }
 }

@@ -23,10 +23,10 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::{actor::OnDurable, handle::Follower, handle::ParkedWait, waits::WaitReply};
 pub use self::{
     actor::{Executed, IDLE_MS, Settings, View},
-    handle::{ExecuteError, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
+    handle::{ExecuteError, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
     supervisor::{WORKSPACES_AWAKE_MAX, Workspaces},
-    waits::{Answer, Question, WAITS_MAX, WaitId, WaitOutcome, Waits},
+    waits::{Answer, Question, WAITS_MAX, WaitOutcome, Waits},
 };
-pub(crate) use self::{handle::Follower, waits::WaitReply};

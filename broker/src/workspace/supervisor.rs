@@ -7,21 +7,23 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
-        Arc, OnceLock, RwLock,
+        Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::RwLock;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
 use tasuki_proto::id::{NodeId, RoleId, WorkspaceId};
 use tokio::sync::{Semaphore, broadcast, oneshot};
 use tracing::{error, warn};
 
 use super::{
-    actor::{Arguments, Executed, Msg as WorkspaceMsg, Settings, Shell, View},
-    handle::{Admitted, ExecuteError, Follower, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
+    actor::{Arguments, Executed, Settings, Shell, View},
+    handle::{ExecuteError, Follower, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX, ParkedWait},
     pulse::Pulse,
     snapshots::Snapshots,
+    state::State,
     waits::{Question, WaitId, WaitReply},
 };
 use crate::{
@@ -62,7 +64,7 @@ pub(super) struct Shared {
     on_wake: OnceLock<OnWake>,
 }
 
-/// WaitOutcome of each workspace that woke.
+/// Called with each workspace that wakes.
 type OnWake = Box<dyn Fn(&WorkspaceId) + Send + Sync>;
 
 impl fmt::Debug for Workspaces {
@@ -122,74 +124,83 @@ impl Workspaces {
 
     /// Makes a workspace, for as long as this broker runs; what happens in it makes it for good.
     pub fn make(&self, workspace: WorkspaceId) {
-        self.shared.made.write().unwrap_or_else(|e| e.into_inner()).insert(workspace);
+        self.shared.made.write().insert(workspace);
     }
 
     /// Whether there is such a workspace: something happened in it, or it was made.
     pub fn exists(&self, workspace: &WorkspaceId) -> bool {
-        self.shared.journal.has(workspace)
-            || self.shared.made.read().unwrap_or_else(|e| e.into_inner()).contains(workspace)
+        self.shared.journal.has(workspace) || self.shared.made.read().contains(workspace)
     }
 
     /// Those that exist, but for the broker's own.
     pub fn names(&self) -> BTreeSet<WorkspaceId> {
-        let mut names = self.shared.made.read().unwrap_or_else(|e| e.into_inner()).clone();
+        let mut names = self.shared.made.read().clone();
         names.extend(self.shared.journal.workspaces());
         names.remove(&WorkspaceId::system());
         names
     }
 
-    /// Carries out a command. `bytes`: how large it is.
+    /// Executes a command, and returns what `render` makes of the state right after it, once that
+    /// is durable. `bytes`: how large the command is.
     ///
     /// # Errors
     /// A refusal, or why there is no answer.
-    pub async fn execute(
+    pub async fn execute<T: Send + 'static>(
         &self,
         workspace: &WorkspaceId,
         request: Request,
         bytes: usize,
-    ) -> Result<Executed, ExecuteError> {
+        render: impl FnOnce(&View<'_>, Executed) -> T + Send + 'static,
+    ) -> Result<T, ExecuteError> {
         let (handle, place) = self.admitted(workspace).await?;
         let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
         let words = self.shared.words.clone().try_acquire_many_owned(kib);
         let words = words.map_err(|_| ExecuteError::TooManyWords)?;
-        let executed = handle.execute(request, Admitted { _place: place, _words: words }).await;
-        executed.map_err(|why| match (why, self.shared.journal.failure()) {
-            (ExecuteError::OutcomeUnknown, Some(failure)) => ExecuteError::DiskFailed(failure),
-            (why, _) => why,
-        })
+        let execute = move |state: &mut State| {
+            let executed = state.execute(&request)?;
+            Ok(render(&state.view(), executed))
+        };
+        match (handle.run((place, words), execute).await?, self.shared.journal.failure()) {
+            (Some(answer), _) => answer.map_err(ExecuteError::Rejected),
+            (None, Some(failure)) => Err(ExecuteError::DiskFailed(failure)),
+            (None, None) => Err(ExecuteError::OutcomeUnknown),
+        }
     }
 
-    /// Runs `look` on a workspace's state; what it saw is durable when this returns.
+    /// Runs `query` on a workspace's state; what it saw is durable when this returns.
     ///
     /// # Errors
     /// Why there is no answer.
-    pub async fn look<T: Send + 'static>(
+    pub async fn query<T: Send + 'static>(
         &self,
         workspace: &WorkspaceId,
-        look: impl FnOnce(&View<'_>) -> T + Send + 'static,
+        query: impl FnOnce(&View<'_>) -> T + Send + 'static,
     ) -> Result<T, ExecuteError> {
         let (handle, permit) = self.admitted(workspace).await?;
-        handle.look(look, permit).await
+        let seen = handle.run(permit, |state| query(&state.query())).await?;
+        seen.ok_or_else(|| ExecuteError::Unavailable("the workspace did not answer".to_owned()))
     }
 
-    /// Parks a wait; the sink gets its one outcome, or is dropped when the workspace ends
-    /// first. The handle and id remove it again.
+    /// Parks a wait; `reply` gets its one outcome, or is dropped when the workspace ends first.
     ///
     /// # Errors
-    /// Why it could not be parked; then the sink is never called.
+    /// Why it could not be parked; then `reply` is never called.
     pub(crate) async fn park(
         &self,
         workspace: &WorkspaceId,
         question: Question,
         caller: Caller,
         hold_ms: u64,
-        sink: impl FnOnce() -> WaitReply,
-    ) -> Result<(Handle, WaitId), ExecuteError> {
+        reply: impl FnOnce() -> WaitReply,
+    ) -> Result<ParkedWait, ExecuteError> {
         let (handle, permit) = self.admitted(workspace).await?;
         let id = WaitId(self.shared.next_wait.fetch_add(1, Ordering::Relaxed));
-        handle.park(question, caller, id, hold_ms, sink(), permit)?;
-        Ok((handle, id))
+        let (asked, reply) = (question.clone(), reply());
+        handle.send(move |state| {
+            state.park(asked, caller, id, hold_ms, reply);
+            drop(permit);
+        })?;
+        Ok(ParkedWait::new(handle, question, id))
     }
 
     /// Nobody acts on what a role was offered. A workspace that sleeps offers nothing, and where it
@@ -199,7 +210,10 @@ impl Workspaces {
             && let Some(Ok(permit)) = handle.admit()
         {
             // An actor that just ended forgets its offers anyway.
-            let _ = handle.actor.send_message(WorkspaceMsg::Decline { role, caller, permit });
+            let _ = handle.send(move |state| {
+                state.decline(&role, &caller);
+                drop(permit);
+            });
         }
     }
 
@@ -215,7 +229,10 @@ impl Workspaces {
     ) -> Result<(), ExecuteError> {
         let (handle, permit) = self.admitted(workspace).await?;
         // An actor that just ended forgets presence anyway.
-        let _ = handle.actor.send_message(WorkspaceMsg::Seen { node, roles, permit });
+        let _ = handle.send(move |state| {
+            state.seen(&node, &roles);
+            drop(permit);
+        });
         Ok(())
     }
 
@@ -244,7 +261,7 @@ impl Workspaces {
     #[cfg(test)]
     pub(crate) fn tick(&self, workspace: &WorkspaceId) {
         if let Some(handle) = self.shared.awake(workspace) {
-            let _ = handle.actor.send_message(WorkspaceMsg::Tick);
+            let _ = handle.actor.send_message(super::actor::Msg::Tick);
         }
     }
 
@@ -253,7 +270,10 @@ impl Workspaces {
         for workspace in self.shared.journal.compaction_blockers() {
             match self.admitted(&workspace).await {
                 Ok((handle, permit)) => {
-                    let _ = handle.actor.send_message(WorkspaceMsg::Snapshot { permit });
+                    let _ = handle.send(|state| {
+                        state.take_snapshot();
+                        drop(permit);
+                    });
                 }
                 Err(error) => warn!(%workspace, %error, "cannot take a snapshot"),
             }
@@ -262,9 +282,9 @@ impl Workspaces {
 
     /// Answers every parked wait with what holds: the broker is stopping.
     pub fn end_waits(&self) {
-        let awake = self.shared.awake.read().unwrap_or_else(|e| e.into_inner());
+        let awake = self.shared.awake.read();
         for handle in awake.values() {
-            let _ = handle.actor.send_message(WorkspaceMsg::EndWaits);
+            let _ = handle.send(State::end_waits);
         }
     }
 
@@ -282,7 +302,7 @@ impl Workspaces {
 
     /// How many workspaces are in memory.
     pub fn awake(&self) -> usize {
-        self.shared.awake.read().unwrap_or_else(|e| e.into_inner()).len()
+        self.shared.awake.read().len()
     }
 
     async fn admitted(
@@ -316,13 +336,13 @@ impl Workspaces {
 
 impl Shared {
     pub(super) fn awake(&self, workspace: &WorkspaceId) -> Option<Handle> {
-        let awake = self.awake.read().unwrap_or_else(|e| e.into_inner());
+        let awake = self.awake.read();
         awake.get(workspace).filter(|handle| !handle.admission.is_closed()).cloned()
     }
 
     /// Forgets a workspace that left memory; `only` this actor of it, if given.
     fn forget(&self, workspace: &WorkspaceId, only: Option<&Handle>) {
-        let mut awake = self.awake.write().unwrap_or_else(|e| e.into_inner());
+        let mut awake = self.awake.write();
         let is_it = awake.get(workspace).is_some_and(|handle| {
             only.is_none_or(|only| only.actor.get_id() == handle.actor.get_id())
         });
@@ -405,7 +425,7 @@ impl Actor for Supervisor {
                     let _ = reply.send(Ok(handle));
                     return Ok(());
                 }
-                let awake = shared.awake.read().unwrap_or_else(|e| e.into_inner()).len();
+                let awake = shared.awake.read().len();
                 let is_waking = waking.0.contains_key(&workspace);
                 if !is_waking && WORKSPACES_AWAKE_MAX <= awake + waking.0.len() {
                     let _ = reply.send(Err(ExecuteError::TooManyAwake));
@@ -424,7 +444,7 @@ impl Actor for Supervisor {
             }
             Msg::Woken(workspace, woken) => {
                 if let Ok(handle) = &woken {
-                    let mut awake = shared.awake.write().unwrap_or_else(|e| e.into_inner());
+                    let mut awake = shared.awake.write();
                     awake.insert(workspace.clone(), handle.clone());
                     drop(awake);
                     if let Some(told) = shared.on_wake.get() {
@@ -455,7 +475,7 @@ impl Actor for Supervisor {
                 return Ok(());
             }
         };
-        let mut awake = shared.awake.write().unwrap_or_else(|e| e.into_inner());
+        let mut awake = shared.awake.write();
         awake.retain(|_, handle| handle.actor.get_id() != ended.get_id());
         Ok(())
     }

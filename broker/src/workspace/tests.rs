@@ -9,9 +9,8 @@ use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::oneshot;
 
 use super::{
-    Answer, ExecuteError, IN_FLIGHT_MAX, Question, Settings, WaitOutcome, Workspaces,
-    actor::{Msg, OnDurable},
-    supervisor::Shared,
+    Answer, ExecuteError, IN_FLIGHT_MAX, Question, Settings, WaitOutcome, Workspaces, actor::Msg,
+    state::State, supervisor::Shared, waits::WaitReply,
 };
 use crate::{
     clock::Clock,
@@ -61,7 +60,7 @@ impl Fixture {
     }
 
     async fn wake(&self) {
-        self.workspaces.look(&self.id, |_| ()).await.unwrap();
+        self.workspaces.query(&self.id, |_| ()).await.unwrap();
     }
 
     fn tell(&self, message: Msg) {
@@ -74,16 +73,17 @@ impl Fixture {
 
     async fn park_by(&self, caller: Caller) -> Waiting {
         let (told, waiting) = oneshot::channel();
-        let sink = Box::new(|outcome| _ = told.send(outcome));
+        let reply: WaitReply = Box::new(|_, outcome| Box::new(move || _ = told.send(outcome)));
         let question =
             Question::Turn { loop_id: "main".parse().unwrap(), role: "B".parse().unwrap() };
-        self.workspaces.park(&self.id, question, caller, 60_000, || sink).await.unwrap();
+        let parked = self.workspaces.park(&self.id, question, caller, 60_000, || reply).await;
+        parked.unwrap().has_ended();
         waiting
     }
 
     async fn hand_over(&self) {
         let request = Request { caller: Caller::default(), key: None, command: hand_over() };
-        self.workspaces.execute(&self.id, request, 0).await.unwrap();
+        self.workspaces.execute(&self.id, request, 0, |_, executed| executed).await.unwrap();
     }
 }
 
@@ -104,12 +104,11 @@ fn hand_over() -> Command {
 fn busy() -> (Msg, oneshot::Receiver<()>, mpsc::Sender<()>) {
     let (free, freed) = mpsc::channel::<()>();
     let (begin, begun) = oneshot::channel();
-    let look = Box::new(move |_: &super::View<'_>| -> OnDurable {
+    let task = Box::new(move |_: &mut State| {
         begin.send(()).unwrap();
         let _ = freed.recv();
-        Box::new(|| ())
     });
-    (Msg::Look(look), begun, free)
+    (Msg::Run(task), begun, free)
 }
 
 fn turn_of(told: WaitOutcome) -> u64 {
@@ -151,7 +150,7 @@ async fn an_idle_workspace_sleeps_and_wakes_as_it_was() {
         tokio::task::yield_now().await;
     }
     it.hand_over().await;
-    let sequence = it.workspaces.look(&it.id, |view| view.workspace.sequence).await.unwrap();
+    let sequence = it.workspaces.query(&it.id, |view| view.workspace.sequence).await.unwrap();
     assert_eq!(sequence.get(), 1);
 }
 
@@ -168,14 +167,14 @@ async fn whoever_calls_while_a_workspace_falls_asleep_is_let_into_the_next() {
         old.admission.close();
         old.actor.stop(None);
     };
-    let look = it.workspaces.look(&it.id, |view| view.workspace.sequence);
+    let look = it.workspaces.query(&it.id, |view| view.workspace.sequence);
     let (sequence, ()) = tokio::join!(look, asleep);
     assert_eq!(sequence.unwrap().get(), 1);
     drop(everything);
     // One that is full stays so.
     let handle = it.shared().awake(&it.id).unwrap();
     let everything = handle.admission.clone().try_acquire_many_owned(all).unwrap();
-    let refused = it.workspaces.look(&it.id, |_| ()).await.unwrap_err();
+    let refused = it.workspaces.query(&it.id, |_| ()).await.unwrap_err();
     assert!(matches!(refused, ExecuteError::Overloaded), "{refused}");
     drop(everything);
 }
@@ -206,13 +205,13 @@ async fn closed_storage_is_not_damage() {
     let journal = SledJournal::open(data.path(), Options::default()).unwrap();
     let it = Fixture::start_on(Arc::new(journal)).await;
     it.workspaces.journal().close().await.unwrap();
-    let refused = it.workspaces.look(&it.id, |_| ()).await.unwrap_err();
+    let refused = it.workspaces.query(&it.id, |_| ()).await.unwrap_err();
     assert_eq!(refused.reason(), tasuki_proto::reason::Reason::Unavailable, "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_a_workspace_ends_its_waits_end_and_the_next_call_wakes_it() {
-    let bug = || Msg::Look(Box::new(|_| panic!("a bug, for this test")));
+    let bug = || Msg::Run(Box::new(|_| panic!("a bug, for this test")));
     for end in [bug(), Msg::Journal(Outcome::Fenced)] {
         let it = Fixture::start().await;
         let waiting = it.park().await;
@@ -243,7 +242,7 @@ impl Fixture {
     /// When these gave their latest sign of life.
     async fn signs(&self, node: &str, role: &str) -> (Option<Timestamp>, Option<Timestamp>) {
         let (node, role): (NodeId, RoleId) = (node.parse().unwrap(), role.parse().unwrap());
-        let signs = self.workspaces.look(&self.id, move |view| {
+        let signs = self.workspaces.query(&self.id, move |view| {
             let presence = &view.context.presence;
             (presence.node(&node), presence.role(&role).map(|sign| sign.at))
         });
@@ -254,19 +253,26 @@ impl Fixture {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_whoever_hosts_a_role_gives_signs_of_its_life() {
     let it = Fixture::start().await;
-    it.workspaces.execute(&it.id, register("n1", "A", false), 0).await.unwrap();
+    it.workspaces
+        .execute(&it.id, register("n1", "A", false), 0, |_, executed| executed)
+        .await
+        .unwrap();
     let handover = Request {
         caller: caller("n1", "t1"),
         key: Some((IdempotencyKey { client: "c".parse().unwrap(), counter: 1 }, Hash([1; 16]))),
         command: hand_over(),
     };
-    let first = it.workspaces.execute(&it.id, handover.clone(), 0).await.unwrap();
+    let first =
+        it.workspaces.execute(&it.id, handover.clone(), 0, |_, executed| executed).await.unwrap();
     let (node, role) = it.signs("n1", "A").await;
     assert!(node.is_some() && role.is_some());
-    it.workspaces.execute(&it.id, register("n2", "A", true), 0).await.unwrap();
+    it.workspaces
+        .execute(&it.id, register("n2", "A", true), 0, |_, executed| executed)
+        .await
+        .unwrap();
     it.clock.fetch_add(10, Ordering::SeqCst);
     // What it was told once it is told again, but it is not there as A any more.
-    let again = it.workspaces.execute(&it.id, handover, 0).await.unwrap();
+    let again = it.workspaces.execute(&it.id, handover, 0, |_, executed| executed).await.unwrap();
     assert_eq!((&again.reply, again.sequence), (&first.reply, first.sequence));
     assert_eq!(again.recorded, None);
     let beat = |role: &str| vec![(role.parse().unwrap(), 0, "client".to_owned())];
@@ -287,16 +293,25 @@ async fn a_wait_ends_with_what_let_its_caller_ask() {
         node: Some((node.parse().unwrap(), epoch.into())),
         token: None,
     };
-    it.workspaces.execute(&it.id, register("n1", "B", false), 0).await.unwrap();
+    it.workspaces
+        .execute(&it.id, register("n1", "B", false), 0, |_, executed| executed)
+        .await
+        .unwrap();
     let waiting = it.park_by(by("n1", 1)).await;
-    it.workspaces.execute(&it.id, register("n2", "B", true), 0).await.unwrap();
+    it.workspaces
+        .execute(&it.id, register("n2", "B", true), 0, |_, executed| executed)
+        .await
+        .unwrap();
     let ended = waiting.await.unwrap().unwrap_err();
     let (node, role) = ("n1".parse().unwrap(), "B".parse().unwrap());
     assert_eq!(ended, Rejection::RoleForbidden { node, role });
 
     // An older life of the same node would be told to start beside the newer.
     let older = it.park_by(by("n2", 1)).await;
-    it.workspaces.execute(&it.id, register("n2", "B", false), 0).await.unwrap();
+    it.workspaces
+        .execute(&it.id, register("n2", "B", false), 0, |_, executed| executed)
+        .await
+        .unwrap();
     let fenced = older.await.unwrap().unwrap_err();
     let (presented, current) = (1.into(), 2.into());
     assert_eq!(fenced, Rejection::StaleEpoch { node: "n2".parse().unwrap(), presented, current });
@@ -316,9 +331,9 @@ async fn records_say_on_whose_word_something_happened() {
         caller: Caller { token: caller("n1", "t1").token, node: None },
         ..register("n1", "A", false)
     };
-    it.workspaces.execute(&it.id, registers, 0).await.unwrap();
+    it.workspaces.execute(&it.id, registers, 0, |_, executed| executed).await.unwrap();
     let handover = Request { caller: caller("n1", "t1"), key: None, command: hand_over() };
-    it.workspaces.execute(&it.id, handover, 0).await.unwrap();
+    it.workspaces.execute(&it.id, handover, 0, |_, executed| executed).await.unwrap();
     let registered = feed.recv().await.unwrap();
     assert_eq!(registered.principal.token, Some("t1".parse().unwrap()));
     assert_eq!(

@@ -12,6 +12,7 @@ use tasuki_proto::{
     swarm::IssueId,
 };
 
+use super::actor::{OnDurable, View};
 use crate::rules::{Caller, Rejection, mailbox, swarm, turn};
 
 /// Waits parked in one workspace. At about half a KiB each this is some 10 MiB.
@@ -19,7 +20,7 @@ pub const WAITS_MAX: usize = 20_000;
 
 /// Names one wait within the broker process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WaitId(pub u64);
+pub(super) struct WaitId(pub u64);
 
 /// What a role waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,12 +69,14 @@ impl Answer {
     }
 }
 
-/// Takes the one outcome of a wait.
-pub(crate) type WaitReply = Box<dyn FnOnce(Result<WaitOutcome, Rejection>) + Send>;
+/// Makes an answer of a wait's one outcome and the state it rests on, to be let out once that is
+/// durable.
+pub(crate) type WaitReply =
+    Box<dyn FnOnce(&View<'_>, Result<WaitOutcome, Rejection>) -> OnDurable + Send>;
 
 pub(super) struct Parked {
     pub id: WaitId,
-    pub sink: WaitReply,
+    pub reply: WaitReply,
     /// Over which registration it was asked.
     pub caller: Caller,
     deadline: Timestamp,
@@ -102,12 +105,12 @@ impl Waits {
         id: WaitId,
         deadline: Timestamp,
         caller: Caller,
-        sink: WaitReply,
+        reply: WaitReply,
     ) -> Option<Parked> {
         let older = self.take(&question);
         self.deadlines.insert((deadline, question.clone()));
         *self.by_role.entry(question.role().clone()).or_default() += 1;
-        self.parked.insert(question, Parked { id, sink, caller, deadline });
+        self.parked.insert(question, Parked { id, reply, caller, deadline });
         older
     }
 
@@ -235,8 +238,8 @@ mod tests {
 
     fn park(waits: &mut Waits, question: &Question, id: u64, deadline: u64) -> Option<WaitId> {
         let deadline = Timestamp::from_millis(deadline);
-        let sink: WaitReply = Box::new(|_| {});
-        let older = waits.park(question.clone(), WaitId(id), deadline, Caller::default(), sink);
+        let reply: WaitReply = Box::new(|_, _| Box::new(|| ()));
+        let older = waits.park(question.clone(), WaitId(id), deadline, Caller::default(), reply);
         older.map(|it| it.id)
     }
 

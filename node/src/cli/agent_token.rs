@@ -10,18 +10,18 @@ use crate::{
     paths::NodeFile,
 };
 
-/// Print or rotate the token that agents show to this node.
+/// Print or rotate the token that agents present to this node.
 ///
-/// A node that listens off loopback, or with --secure, takes no request without one: the header
-/// is `Authorization: Bearer TOKEN`. A role's token is good for that role alone; without --role
-/// it is the one of the whole node, which is also good for what only you may do, such as
-/// `tasuki take-over`. `tasuki mcp` on this machine finds its token by itself.
+/// A node that listens beyond loopback, or with --secure, refuses requests without one: the header is
+/// `Authorization: Bearer TOKEN`. A role's token is valid for that role only; without --role it is the
+/// token of the whole node, which also allows what only you may do, such as `tasuki take-over`. `tasuki
+/// mcp` on this machine finds its token by itself.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The role that the token is for [default: all roles of the node]
+    /// Role that the token is for [default: all roles of the node]
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleId>,
-    /// Give out another: whatever uses the one before is cut off within a second
+    /// Replace the token; connections with the old one are closed within a second
     #[arg(long)]
     rotate: bool,
 }

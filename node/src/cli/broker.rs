@@ -3,33 +3,39 @@
 //! A command that changes something is sent under one key, again and again until an answer comes
 //! or patience ends. Then it says "may or may not have taken effect", never "failed".
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use parking_lot::Mutex;
 use tasuki_proto::{
     id::WorkspaceId,
-    net::dial::{Channel, DialError, dial, refused_later},
+    net::{
+        dial::{DialError, refused_later},
+        tls::ConnectError,
+    },
     reason::Reason,
     rpc::{self, Rpc},
-    token::Token,
     wire,
 };
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, timeout};
 use tonic::{Code, Response, Status};
 
 use super::{Failure, keys, text::line};
 use crate::{
-    client::retry::{self, is_lost},
+    client::{
+        Client, OpenError,
+        channel::{BadAddress, Channel},
+        retry::{self, Attempts, Next, chance, is_lost},
+    },
     config::{Config, Source},
-    credentials::{Credentials, keep_spare},
+    credentials::Credentials,
     paths::NodeFile,
 };
 
-/// How often one command is sent before its outcome is called unknown.
-const ATTEMPTS: u32 = 4;
-
-/// Before the second attempt; doubled before each later one.
-const PAUSE: Duration = Duration::from_millis(250);
+/// For one answer. A durable write on a slow disk takes a second; a person waits ten.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often one call is sent again because its token was rotated meanwhile.
 const TOKENS_MAX: u32 = 3;
@@ -39,13 +45,10 @@ const TOKENS_MAX: u32 = 3;
 pub(crate) struct Broker {
     pub(crate) url: String,
     workspace: WorkspaceId,
-    data: std::path::PathBuf,
-    /// The connection of the call before, for the next: an import asks thousands of times.
-    kept: Arc<Mutex<Option<Line>>>,
+    data: PathBuf,
+    /// Made for the first call.
+    client: Arc<OnceLock<Client>>,
 }
-
-/// A connection, and the token that is shown on it.
-type Line = (Channel, Option<Token>);
 
 impl Broker {
     pub(crate) fn new(config: &Config) -> Self {
@@ -54,7 +57,7 @@ impl Broker {
         // A node that was killed had a broker, and more likely this one than the usual one.
         let url = told.or_else(|| NodeFile::last(&data).map(|file| file.broker));
         let url = url.unwrap_or_else(|| config.broker_url());
-        Self { url, workspace: workspace(config), data, kept: Arc::default() }
+        Self { url, workspace: workspace(config), data, client: Arc::default() }
     }
 
     pub(crate) fn caller(&self) -> wire::Caller {
@@ -71,63 +74,30 @@ impl Broker {
             .map_err(|why| Failure::local(format!("{}.", why.to_string().trim_end_matches('.'))))
     }
 
-    pub(crate) async fn connect(&self) -> Result<Channel, Failure> {
-        self.open().await.map(|(channel, _)| channel)
-    }
-
-    /// A connection, and the token that is shown on it.
-    pub(crate) async fn open(&self) -> Result<Line, Failure> {
-        let credentials = self.credentials()?;
-        let trusting = credentials.trusting();
-        let Credentials { token, spare, .. } = &credentials;
-        let open = async |token: Option<&Token>| {
-            let channel = dial(&self.url, &trusting, token).await;
-            channel.map_err(|why| self.no_connection(&why))
-        };
-        let channel = open(token.as_ref()).await?;
-        let Some(spare) = spare else { return Ok((channel, token.clone())) };
-        // A rotation is under way or was cut short: only the broker knows which secret is good.
-        let known = rpc::send(channel.clone(), wire::WhoAmIRequest {}).await;
-        if !known.is_err_and(|status| is_unauthenticated(&status)) {
-            return Ok((channel, token.clone()));
+    pub(crate) fn client(&self) -> Result<&Client, Failure> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
         }
-        let channel = open(Some(spare)).await?;
-        if rpc::send(channel.clone(), wire::WhoAmIRequest {}).await.is_ok()
-            && let Err(why) = keep_spare(&self.data, spare)
-        {
-            tracing::debug!(%why, "both secrets stay on disk");
-        }
-        Ok((channel, Some(spare.clone())))
+        let client = Client::new(&self.url, &self.data).map_err(|why| {
+            let text = format!("{}.", why.to_string().trim_end_matches('.'));
+            match why {
+                OpenError::Address(BadAddress::Malformed { .. }) => Failure::usage(text),
+                OpenError::Address(BadAddress::Plain(_)) => Failure::untrusted(text),
+                OpenError::ClientAuth(_) => Failure::local(text),
+            }
+        })?;
+        Ok(self.client.get_or_init(|| client))
     }
 
-    /// The kept connection, and `true`; else one that is opened and kept.
-    async fn line(&self) -> Result<(Line, bool), Failure> {
-        let kept = self.kept.lock().clone();
-        if let Some(line) = kept {
-            return Ok((line, true));
-        }
-        let line = self.open().await?;
-        *self.kept.lock() = Some(line.clone());
-        Ok((line, false))
+    /// Whether the broker can be reached, and lets this machine in.
+    pub(crate) async fn check(&self) -> Result<(), Failure> {
+        self.call(&wire::WhoAmIRequest {}).await.map(drop)
     }
 
-    /// What was kept is of no use.
-    fn forget(&self) {
-        *self.kept.lock() = None;
-    }
-
-    /// Whether a call was refused only because its token was rotated after it was read.
-    pub(crate) fn is_outdated(&self, status: &Status, shown: Option<&Token>) -> bool {
-        is_unauthenticated(status)
-            && self
-                .credentials()
-                .is_ok_and(|now| now.token.is_some() && now.token.as_ref() != shown)
-    }
-
-    /// Why there is none, and the exit code that says so.
-    pub(crate) fn no_connection(&self, why: &DialError) -> Failure {
-        tracing::debug!(why = why as &dyn std::error::Error, "no connection");
-        no_connection(why).unwrap_or_else(|| self.unreachable())
+    /// Whether there is another token to show than the one that a call was refused with.
+    pub(crate) fn shows_another(&self, status: &Status) -> bool {
+        let another = |client: &Client| client.auth().turned_away();
+        is_unauthenticated(status) && self.client.get().is_some_and(another)
     }
 
     pub(crate) fn unreachable(&self) -> Failure {
@@ -173,36 +143,52 @@ impl Broker {
         request
     }
 
+    /// Sends something once, and again with another token if the one that was shown is not good.
+    async fn attempt<T, F>(&self, client: &Client, send: &F) -> Result<T, Status>
+    where
+        F: AsyncFn(Channel) -> Result<Response<T>, Status>,
+    {
+        let mut tokens_left = TOKENS_MAX;
+        loop {
+            let answer = timeout(ANSWER_WITHIN, send(client.channel())).await;
+            let late = |_| Err(Status::deadline_exceeded("no answer came in time"));
+            match answer.unwrap_or_else(late) {
+                Ok(response) => {
+                    client.auth().taken();
+                    return Ok(response.into_inner());
+                }
+                Err(status) if 0 < tokens_left && self.shows_another(&status) => tokens_left -= 1,
+                Err(status) => return Err(status),
+            }
+        }
+    }
+
     /// Asks once; a question may be lost without harm.
     pub(crate) async fn ask<T, F>(&self, send: F) -> Result<T, Failure>
     where
         F: AsyncFn(Channel) -> Result<Response<T>, Status>,
     {
-        let mut tokens_left = TOKENS_MAX;
-        let mut was_lost = false;
-        loop {
-            let ((channel, shown), was_kept) = self.line().await?;
-            match send(channel).await {
-                Ok(response) => return Ok(response.into_inner()),
-                Err(status) if is_lost(&status) => {
-                    self.forget();
-                    // It may have broken long before this question.
-                    if !was_kept || was_lost {
-                        return Err(self.lost(&status));
-                    }
-                    was_lost = true;
-                }
-                Err(status) if 0 < tokens_left && self.is_outdated(&status, shown.as_ref()) => {
-                    self.forget();
-                    tokens_left -= 1;
-                }
-                Err(status) => return Err(self.refused(&status)),
-            }
-        }
+        let client = self.client()?;
+        let was_connected = client.connections().is_open();
+        let answer = match self.attempt(client, &send).await {
+            // The connection may have broken long before this question.
+            Err(status) if is_lost(&status) && was_connected => self.attempt(client, &send).await,
+            answer => answer,
+        };
+        answer.map_err(|status| self.failure(&status))
+    }
+
+    /// Why a call was not answered, or was refused.
+    pub(crate) fn failure(&self, status: &Status) -> Failure {
+        if is_lost(status) { self.lost(status) } else { self.refused(status) }
     }
 
     /// No answer came; sometimes the reason did.
     fn lost(&self, status: &Status) -> Failure {
+        tracing::debug!(why = status as &dyn std::error::Error, "no answer");
+        if let Some(why) = tls_failure(status) {
+            return tls_untrusted(why);
+        }
         if let Some(why) = refused_later(&self.url, status) {
             return Failure::untrusted(format!("{why}."));
         }
@@ -240,67 +226,37 @@ impl Broker {
     where
         F: AsyncFn(Channel) -> Result<Response<T>, Status>,
     {
-        let mut was_sent = false;
-        // Why the broker itself did not know what became of it.
-        let mut unsure = None;
-        let mut pause = PAUSE;
-        let mut tokens_left = TOKENS_MAX;
-        let mut attempts = 0;
+        let client = self.client()?;
+        let (began, mut attempts) = (Instant::now(), Attempts::default());
         loop {
-            let failure = match self.line().await {
-                Err(failure) => failure,
-                Ok(((channel, shown), _)) => match send(channel).await {
-                    Ok(response) => return Ok(response.into_inner()),
-                    Err(status) if is_lost(&status) => {
-                        self.forget();
-                        let failure = self.lost(&status);
-                        // Who wants another certificate has read nothing of it.
-                        was_sent |= failure.as_reason() == Some(Reason::Unavailable);
-                        failure
-                    }
-                    Err(status) if 0 < tokens_left && self.is_outdated(&status, shown.as_ref()) => {
-                        self.forget();
-                        tokens_left -= 1;
-                        continue;
-                    }
-                    Err(status) => self.refused(&status),
-                },
+            let status = match self.attempt(client, &send).await {
+                Ok(answer) => return Ok(answer),
+                Err(status) => status,
             };
-            was_sent |= failure.is_maybe_applied();
-            let reason = failure.as_reason();
-            if reason == Some(Reason::OutcomeUnknown) {
-                unsure = Some(failure.message.clone());
-            }
-            let again = matches!(reason, Some(Reason::Unavailable | Reason::OutcomeUnknown))
-                || (was_sent && reason == Some(Reason::Overloaded));
+            let failure = retry::Failure::of(&status);
+            let is_unreached = matches!(failure, retry::Failure::NotTaken(_)) && is_lost(&status);
+            // Who wants another certificate has read nothing of it.
+            let is_untrusted = is_lost(&status) && self.lost(&status).as_reason().is_none();
             // Nothing was ever sent and nobody is there: waiting would only annoy.
-            let is_hopeless = !was_sent && failure == self.unreachable();
-            if !again || is_hopeless {
-                let is_end = !was_sent || is_judged(&failure);
-                return Err(if is_end {
-                    failure
-                } else {
-                    self.unknown(key, unsure, Some(&failure))
-                });
+            if !attempts.may_have_reached() && (is_unreached || is_untrusted) {
+                return Err(self.lost(&status));
             }
-            attempts += 1;
-            if attempts == ATTEMPTS {
-                return Err(if was_sent { self.unknown(key, unsure, None) } else { failure });
+            match attempts.next(began.elapsed(), chance(), failure) {
+                Next::Again(pause) => sleep(pause).await,
+                Next::Give(refusal) if refusal.reason == Reason::OutcomeUnknown => {
+                    return Err(self.unknown(key, attempts.unsure(), &self.failure(&status)));
+                }
+                Next::Give(_) | Next::Renew(_) => return Err(self.failure(&status)),
             }
-            sleep(pause).await;
-            pause *= 2;
         }
     }
 
-    /// `last`: why it was not sent once more.
-    fn unknown(
-        &self,
-        key: &wire::IdempotencyKey,
-        unsure: Option<String>,
-        last: Option<&Failure>,
-    ) -> Failure {
+    /// `unsure`: what the broker said of it; `last`: why it was not sent once more.
+    fn unknown(&self, key: &wire::IdempotencyKey, unsure: Option<&str>, last: &Failure) -> Failure {
+        let is_known =
+            matches!(last.as_reason(), Some(Reason::Unavailable | Reason::OutcomeUnknown));
         let unsure = unsure.map(|why| format!("the broker said: {why}"));
-        let last = last.map(|why| format!("then: {}", why.message.trim_end_matches('.')));
+        let last = (!is_known).then(|| format!("then: {}", last.message.trim_end_matches('.')));
         let said: Vec<String> = unsure.into_iter().chain(last).collect();
         let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join("; ")) };
         Failure::reason(
@@ -335,35 +291,38 @@ pub(super) fn no_connection(why: &DialError) -> Option<Failure> {
         DialError::Url(_) => Some(Failure::usage(text)),
         DialError::Plain(_) => Some(Failure::untrusted(text)),
         DialError::Files(_) => Some(Failure::local(text)),
-        DialError::Tls(why) if why.is_final() => Some(Failure::untrusted(text)),
-        DialError::Tls(_) | DialError::Name { .. } => {
-            Some(Failure::reason(Reason::Unavailable, text))
-        }
+        DialError::Tls(why) => Some(tls_untrusted(why)),
+        DialError::Name { .. } => Some(Failure::reason(Reason::Unavailable, text)),
         DialError::Unreachable { .. } | DialError::Http { .. } => None,
     }
+}
+
+fn tls_untrusted(why: &ConnectError) -> Failure {
+    let text = format!("{}.", why.to_string().trim_end_matches('.'));
+    if why.is_final() {
+        Failure::untrusted(text)
+    } else {
+        Failure::reason(Reason::Unavailable, text)
+    }
+}
+
+/// Why no TLS connection came about, if that is why a call failed.
+fn tls_failure(status: &Status) -> Option<&ConnectError> {
+    let first = std::error::Error::source(status);
+    let mut causes = std::iter::successors(first, |why| (*why).source());
+    causes.find_map(|why| why.downcast_ref())
 }
 
 fn is_unauthenticated(status: &Status) -> bool {
     Reason::of(status) == Some(Reason::Unauthenticated)
 }
 
-/// Whether the broker judged the command itself, and not who said it, when, or under which key: the
-/// attempt before may have used that.
-fn is_judged(failure: &Failure) -> bool {
-    failure.as_reason().is_some_and(|reason| {
-        let of_reason = retry::Failure::of_refusal(reason, String::new());
-        reason != Reason::KeyReused && matches!(of_reason, retry::Failure::Refused(_))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use tasuki_proto::{
         host::trust::TrustStore,
-        net::dial::Bearer,
-        token::{SECRET_BYTES, Secret},
+        token::{SECRET_BYTES, Secret, Token},
     };
-    use tonic::{service::interceptor::InterceptedService, transport::Endpoint};
 
     use super::*;
     use crate::{
@@ -413,25 +372,21 @@ mod tests {
         Token { id: "0011".parse().unwrap(), secret: Secret::new([fill; SECRET_BYTES]) }
     }
 
-    /// The broker is gone once the token was rotated.
+    /// The broker does not know the new token either.
     #[tokio::test]
-    async fn a_token_that_is_rotated_at_the_last_attempt_is_no_reason_to_go_on_for_ever() {
+    async fn a_token_that_is_rotated_meanwhile_is_no_reason_to_go_on_for_ever() {
         let data = tempfile::tempdir().unwrap();
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let url = format!("http://{free}");
-        let lazy = Endpoint::from_shared(url.clone()).unwrap().connect_lazy();
-        let shown = token(1);
-        let channel = InterceptedService::new(lazy, Bearer::new(Some(&shown)));
+        let url = "http://127.0.0.1:9".to_owned();
         let broker = Broker {
             url: url.clone(),
             workspace: "default".parse().unwrap(),
             data: data.path().to_owned(),
-            kept: Arc::new(Mutex::new(Some((channel, Some(shown))))),
+            client: Arc::default(),
         };
         let sent = std::cell::Cell::new(0);
         let send = async |_| -> Result<Response<()>, Status> {
             sent.set(sent.get() + 1);
-            if sent.get() < ATTEMPTS {
+            if sent.get() == 1 {
                 return Err(Reason::OutcomeUnknown.status("the disk failed"));
             }
             let joined = Joined {
@@ -454,6 +409,7 @@ mod tests {
         let key = wire::IdempotencyKey { client_id: "cli".to_owned(), counter: 1 };
         let failure = broker.tell_under(&key, send).await.unwrap_err();
         assert_eq!(failure.as_reason(), Some(Reason::OutcomeUnknown), "{failure:?}");
-        assert_eq!(sent.get(), ATTEMPTS);
+        assert!(failure.message.contains("the broker said: the disk failed; then: "), "{failure}");
+        assert_eq!(sent.get(), 3, "once more with the token that was written");
     }
 }

@@ -24,6 +24,7 @@ use tasuki_proto::{
 use super::{
     Failure, Output,
     access::{joined_in_json, may_in_words, trust_in_words},
+    broker_url,
     join::{absolute, lock, open, refused, whoami},
     text::time,
 };
@@ -60,21 +61,19 @@ pub enum Command {
 
 /// For a token of a broker that this machine has not joined.
 #[derive(Debug, clap::Args)]
+#[command(arg(broker_url("the one that was joined")))]
 pub struct SetArgs {
-    /// URL of the broker [default: the one that was joined]
-    #[arg(long, value_name = "URL")]
-    pub(super) broker: Option<String>,
-    /// SHA-256 of the broker's certificate, as it prints it at its start
+    /// SHA-256 of the broker's certificate, as the broker prints it at its start
     /// [default: authorities vouch for it]
     #[arg(long, value_name = "SHA256", conflicts_with = "ca")]
     fingerprint: Option<Fingerprint>,
     /// Certificates of the authorities that vouch for the broker
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// This machine's own certificate, where the broker asks for one
+    /// This machine's own certificate, if the broker requires one
     #[arg(long, value_name = "FILE", requires = "client_key")]
     client_cert: Option<PathBuf>,
-    /// Its key
+    /// Private key of that certificate
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
 }
@@ -150,7 +149,7 @@ async fn set(args: SetArgs, config: &Config, output: &mut Output) -> Result<(), 
 
 /// What the token on standard input is for.
 fn target(args: SetArgs, config: &Config, before: Option<Joined>) -> Result<Joined, Failure> {
-    let SetArgs { broker: _, fingerprint, ca, client_cert, client_key } = args;
+    let SetArgs { fingerprint, ca, client_cert, client_key } = args;
     let told = config.broker.value.clone();
     let is_same = |joined: &Joined| told.as_deref().is_none_or(|url| joined.is_of(url));
     let says_trust = fingerprint.is_some() || ca.is_some() || client_cert.is_some();
@@ -158,7 +157,7 @@ fn target(args: SetArgs, config: &Config, before: Option<Joined>) -> Result<Join
         return Ok(joined);
     }
     let broker = told.ok_or_else(|| {
-        Failure::usage("Say whose token it is: --broker URL, and --fingerprint or --ca.")
+        Failure::usage("Specify the token's broker: --broker URL, and --fingerprint or --ca.")
     })?;
     Ok(Joined {
         broker,

@@ -8,7 +8,7 @@ use super::{Failure, Output};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "For bash: source <(tasuki completions bash)")]
 pub struct Args {
-    /// Which shell
+    /// Shell
     shell: Shell,
 }
 

@@ -6,16 +6,11 @@
 
 use std::time::Duration;
 
-use tasuki_proto::{
-    net::dial::Channel,
-    reason::Reason,
-    wire::{self, feed_client::FeedClient},
-};
+use tasuki_proto::{reason::Reason, wire};
 use tonic::{Status, Streaming};
-use tonic_types::StatusExt as _;
 
 use super::{Failure, broker::Broker};
-use crate::client::retry::is_lost;
+use crate::client::{channel, feed::oldest, retry::is_lost};
 
 /// Before the first attempt to connect again; doubled before each later one.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -60,7 +55,7 @@ impl Following {
     ///
     /// A first connection that fails is a mistake to tell; a later one is weather.
     pub(crate) async fn new(broker: &Broker, from: u64) -> Result<Self, Failure> {
-        drop(broker.connect().await?);
+        broker.check().await?;
         let broker = broker.clone();
         Ok(Self { broker, next: from, began: from, items: None, pause: PAUSE })
     }
@@ -104,44 +99,40 @@ impl Following {
 
     async fn subscribe(&mut self, note: &mut Notes<'_>) -> Result<Streaming<wire::FeedItem>, End> {
         self.began = self.next;
-        let (channel, shown) = match self.broker.open().await {
-            Ok(opened) => opened,
-            Err(failure) if failure.as_reason() == Some(Reason::Unavailable) => {
-                return Err(End::Broken(format!("No broker answers at {}", self.broker.url)));
-            }
-            Err(failure) => return Err(End::Failed(failure)),
-        };
-        match self.ask(channel).await {
-            Ok(items) => Ok(items),
-            Err(status) if self.broker.is_outdated(&status, shown.as_ref()) => {
+        let client = self.broker.client().map_err(End::Failed)?;
+        let request =
+            wire::SubscribeRequest { caller: Some(self.broker.caller()), from_sequence: self.next };
+        match channel::feed(client.channel()).subscribe(request).await {
+            Ok(items) => Ok(items.into_inner()),
+            Err(status) if self.broker.shows_another(&status) => {
                 Err(End::Broken("The token was replaced".into()))
+            }
+            Err(status) if is_lost(&status) => {
+                let failure = self.broker.failure(&status);
+                Err(match failure.as_reason() {
+                    Some(Reason::Unavailable) => {
+                        End::Broken(format!("No broker answers at {}", self.broker.url))
+                    }
+                    Some(_) | None => End::Failed(failure),
+                })
             }
             Err(status) => Err(self.ended(&status, note)),
         }
     }
 
-    async fn ask(&self, channel: Channel) -> Result<Streaming<wire::FeedItem>, Status> {
-        let request = wire::SubscribeRequest { from_sequence: self.next, ..Default::default() };
-        Ok(FeedClient::new(channel).subscribe(request).await?.into_inner())
-    }
-
     fn ended(&mut self, status: &Status, note: &mut Notes<'_>) -> End {
         match Reason::of(status) {
             Some(Reason::Lagged) => End::Resume,
-            Some(Reason::Compacted) => {
-                let info = status.get_details_error_info();
-                let oldest = info.and_then(|info| info.metadata.get("oldest")?.parse::<u64>().ok());
-                match oldest {
-                    Some(oldest) if self.next < oldest => {
-                        note(&format!(
-                            "Events before {oldest} are no longer kept; going on from there."
-                        ));
-                        self.next = oldest;
-                        End::Resume
-                    }
-                    _ => End::Failed(Failure::of_status(status)),
+            Some(Reason::Compacted) => match oldest(status) {
+                Some(oldest) if self.next < oldest => {
+                    note(&format!(
+                        "Events before {oldest} are no longer kept; going on from there."
+                    ));
+                    self.next = oldest;
+                    End::Resume
                 }
-            }
+                _ => End::Failed(Failure::of_status(status)),
+            },
             Some(Reason::Unavailable | Reason::Overloaded) => {
                 End::Broken(status.message().trim_end_matches('.').to_owned())
             }

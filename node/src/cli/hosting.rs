@@ -8,9 +8,10 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Failure, Output, guarding,
-    mirroring::Mirroring,
+    Failure, Output,
+    mirror_setup::Mirroring,
     text::{line, word},
+    tls_setup,
 };
 use crate::{
     config::{Config, Role, Source},
@@ -90,14 +91,14 @@ impl Hosting {
         // From here on the data directory is this process's.
         let guarding = config
             .is_guarded()
-            .then(|| guarding::guarding(config, address, hosted.iter(), stop.clone()))
+            .then(|| tls_setup::tls_setup(config, address, hosted.iter(), stop.clone()))
             .transpose()?;
         let scheme = if guarding.is_some() { "https" } else { "http" };
         let vouched = guarding.as_ref().and_then(|it| it.vouched.as_ref());
-        let vouched = vouched.map(|host| guarding::authority(host, address.port()));
+        let vouched = vouched.map(|host| tls_setup::authority(host, address.port()));
         let file = NodeFile {
             pid: std::process::id(),
-            mcp: format!("{scheme}://{}", guarding::from_here(address)),
+            mcp: format!("{scheme}://{}", tls_setup::from_here(address)),
             fingerprint: guarding.as_ref().map(|it| it.fingerprint.to_string()),
             vouched: vouched.map(|authority| format!("https://{authority}")),
             broker: url,

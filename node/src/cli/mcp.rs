@@ -10,8 +10,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Flags, hosting, pipes,
-    reach::{self, Given, Shown},
+    Failure, Flags, hosting,
+    node_address::{self, NodeArgs, TokenSource},
+    pipes,
 };
 use crate::{
     agent_tokens::Bearing,
@@ -28,17 +29,17 @@ use crate::{
 ///
 /// For MCP clients that start their servers as commands. Needs a running node: `tasuki up` or
 /// `tasuki node`. Without --role, the `current_agent` of a FileBox project's `.filebox` file, in
-/// this directory or above, says who is at work.
+/// this directory or above, names the role.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The role to play [default: the `current_agent` of `.filebox`]
+    /// Role to play [default: the `current_agent` of `.filebox`]
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleId>,
-    /// Which agent this is, of those that may play the role: one at a time does
+    /// Id of this agent; one agent at a time plays a role
     #[arg(long = "as", value_name = "ID")]
     instance: Option<InstanceId>,
     #[command(flatten)]
-    given: Given,
+    given: NodeArgs,
     /// File with the token for a guarded node elsewhere [default: the variable TASUKI_AGENT_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -89,17 +90,17 @@ fn resolve(
     let role = role.ok_or_else(|| {
         Failure::reason(
             Reason::RoleRequired,
-            "Nothing says which role to play: give --role NAME, or have a `.filebox` with \
+            "Specify --role NAME, or have a `.filebox` with \
              `current_agent` in this directory or above.",
         )
     })?;
     let kept = &config.data.value;
-    let shown = Shown::of_process(args.token_file);
-    let given = reach::elsewhere(&args.given, &shown, running.as_ref())?;
+    let shown = TokenSource::of_process(args.token_file);
+    let given = node_address::remote(&args.given, &shown, running.as_ref())?;
     let data = given.is_none().then(|| kept.clone());
     let bearing = Bearing::Role(role.clone());
-    let here = || running.map(|file| reach::running(file, kept, &bearing));
-    let node = given.or_else(here).ok_or_else(|| reach::nowhere(kept))?;
+    let here = || running.map(|file| node_address::local(file, kept, &bearing));
+    let node = given.or_else(here).ok_or_else(|| node_address::not_running(kept))?;
     Ok(Bridge { node, data, role, instance: args.instance, hold: config.hold.value })
 }
 
@@ -108,7 +109,7 @@ impl Bridge {
     fn node(&self) -> NodeAt {
         let running = self.data.as_deref().and_then(|data| {
             let bearing = Bearing::Role(self.role.clone());
-            Some(reach::running(NodeFile::read(data)?, data, &bearing))
+            Some(node_address::local(NodeFile::read(data)?, data, &bearing))
         });
         running.unwrap_or_else(|| self.node.clone())
     }

@@ -6,7 +6,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::json;
 
 use super::{
-    Failure, Output, reach,
+    Failure, Output, node_address,
     text::{line, time},
 };
 use crate::{
@@ -21,10 +21,10 @@ use crate::{
 /// Show the mailboxes that are kept as files.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Show where they are, how they do, and what was put aside
+    /// Show where they are, their state, and files that were set aside
     ///
-    /// A file that somebody edited is put aside as NAME.edited, one that cannot be sent as
-    /// NAME.rejected with the reason in NAME.rejected.txt. They stay until somebody removes them.
+    /// A file that somebody edited is set aside as NAME.edited, one that cannot be sent as NAME.rejected
+    /// with the reason in NAME.rejected.txt. They stay until somebody removes them.
     Status,
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn run(
 /// Those of the node here; `None`: there is no node.
 pub(super) async fn mailboxes(config: &Config) -> Option<Vec<Report>> {
     let node = NodeFile::read(&config.data.value)?;
-    let node = reach::running(node, &config.data.value, &Bearing::Node);
+    let node = node_address::local(node, &config.data.value, &Bearing::Node);
     let mut told = ask::get(&node, "/status").await.ok()?;
     Some(serde_json::from_value(told["mirror"].take()).unwrap_or_default())
 }

@@ -7,7 +7,6 @@
 #[cfg(unix)]
 mod accept;
 mod access;
-mod acting;
 mod agent_token;
 mod broker;
 mod broker_token;
@@ -19,38 +18,39 @@ mod events;
 mod export;
 mod failure;
 mod following;
-mod guarding;
 mod help;
-mod hosted;
 mod hosting;
+mod hosting_args;
 mod import;
 mod join;
 mod json;
 mod keys;
 mod lock_hook;
 mod logs;
+mod loop_view;
 mod loops;
 mod mail;
+mod mail_crypto;
 mod mail_hook;
 mod man_pages;
 pub mod mcp;
 mod mirror;
-mod mirroring;
+mod mirror_setup;
 pub mod node;
+mod node_address;
 mod outbox;
 mod output;
 mod pipes;
 mod prompt;
-mod reach;
+mod role_arg;
 #[cfg(unix)]
 mod sandboxed;
-mod sealing;
-mod show;
 mod status;
 mod stop;
 mod swarm;
 mod take_over;
 mod text;
+mod tls_setup;
 mod trust;
 pub mod up;
 mod waiting;
@@ -58,7 +58,9 @@ mod watch;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind};
+use clap::{
+    Arg, ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind,
+};
 use tasuki_proto::echo::REFUSAL_BYTES_MAX;
 use tokio::runtime;
 
@@ -84,7 +86,7 @@ const EVERYWHERE: &str = "Options of every command";
 /// What every command takes.
 #[derive(Debug, clap::Args)]
 pub struct Global {
-    /// Directory of everything that is kept [default: the platform's data directory]
+    /// Data directory [default: the platform's]
     #[arg(long, value_name = "DIR", global = true, help_heading = EVERYWHERE)]
     pub data: Option<String>,
     /// Configuration file [default: tasuki.toml here, in the data or the configuration directory]
@@ -93,12 +95,12 @@ pub struct Global {
     /// Print JSON instead of text
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
-    /// How log lines on standard error are written: text or json
+    /// Format of log lines on standard error: text or json
     #[arg(long, value_name = "FORMAT", global = true, help_heading = EVERYWHERE)]
     pub log_format: Option<String>,
 }
 
-/// What one can ask for. Each command says with its arguments what it does.
+/// The commands. Each has its description with its arguments.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Up(up::Args),
@@ -110,19 +112,28 @@ pub enum Command {
     Connect(connect::Args),
     Disconnect(connect::DisconnectArgs),
     Mcp(mcp::Args),
-    #[command(subcommand)]
+    #[command(subcommand, args(target()))]
     Loop(loops::Command),
-    #[command(subcommand)]
+    #[command(subcommand, args(target()))]
     Mail(mail::Command),
     #[command(flatten)]
     Swarm(swarm::Command),
     #[cfg(unix)]
+    #[command(args(target()))]
     Accept(Box<accept::Args>),
+    #[command(args(target()))]
     Watch(watch::Args),
-    #[command(subcommand)]
+    #[command(subcommand, args(target()))]
     Import(import::Command),
+    #[command(args(target()))]
     Export(export::Args),
-    Status(status::Args),
+    /// Show broker, nodes, roles and loops, and who waits for what
+    ///
+    /// While the broker is unreachable, shows what waits in the outbox, and the loops as this machine's
+    /// node last saw them, with their age; with --json beside `error`. The exit code is that of an
+    /// unreachable broker.
+    #[command(args(target()))]
+    Status,
     Outbox(outbox::Args),
     #[command(subcommand)]
     Mirror(mirror::Command),
@@ -141,18 +152,25 @@ pub enum Command {
     ManPages(man_pages::Args),
 }
 
-/// Which broker, and which workspace there.
-#[derive(Debug, clap::Args)]
-pub struct Target {
-    /// URL of the broker [default: the running node's, else http://127.0.0.1:7420]
-    #[arg(long, value_name = "URL")]
-    pub broker: Option<String>,
-    /// Workspace [default: the running node's, else default]
-    #[arg(long, value_name = "NAME")]
-    pub workspace: Option<String>,
+/// The options of commands that ask a broker. [`Flags::target`] reads them.
+fn target() -> [Arg; 2] {
+    let workspace = Arg::new(WORKSPACE)
+        .long(WORKSPACE)
+        .value_name("NAME")
+        .help("Workspace [default: the running node's, else default]");
+    let broker = broker_url("the running node's, else http://127.0.0.1:7420");
+    [broker.global(true), workspace.global(true)]
 }
 
-/// Puts what flags said where configuration is looked for.
+fn broker_url(default: &str) -> Arg {
+    let help = format!("URL of the broker [default: {default}]");
+    Arg::new(BROKER).long(BROKER).value_name("URL").help(help)
+}
+
+const BROKER: &str = "broker";
+const WORKSPACE: &str = "workspace";
+
+/// Options of the command line that are settings.
 #[derive(Debug, Default)]
 pub(crate) struct Flags(Layer);
 
@@ -167,24 +185,31 @@ impl Flags {
         }
     }
 
-    fn target(&mut self, target: &Target) {
-        self.set(Key::Broker, "--broker", target.broker.as_ref());
-        self.set(Key::Workspace, "--workspace", target.workspace.as_ref());
+    /// Takes the options of [`target`], with whichever verb they were given.
+    fn target(&mut self, mut matches: &ArgMatches) {
+        while let Some((_, inner)) = matches.subcommand() {
+            matches = inner;
+        }
+        for (id, key, flag) in
+            [(BROKER, Key::Broker, "--broker"), (WORKSPACE, Key::Workspace, "--workspace")]
+        {
+            self.set(key, flag, matches.try_get_one(id).ok().flatten());
+        }
     }
 }
 
-/// Parses the command line, runs the command, words the failure.
+/// Parses the command line, runs the command, reports the failure.
 pub fn main() -> ExitCode {
     #[cfg(unix)]
     if let Some(args) = sandboxed::Args::of_process() {
         return sandboxed::run(&args);
     }
-    let cli = match parse() {
-        Ok(cli) => cli,
+    let (cli, flags) = match parse() {
+        Ok(parsed) => parsed,
         Err(why) => return mistyped(&why),
     };
     let mut output = Output::of_process(cli.global.json);
-    let result = run(cli, &mut output);
+    let result = run(cli, flags, &mut output);
     let result = result.and_then(|()| output.flush());
     match result {
         Ok(()) => Exit::Ok.into(),
@@ -195,25 +220,29 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn parse() -> Result<Cli, clap::Error> {
+/// The command line, and the options in it that are settings.
+fn parse() -> Result<(Cli, Flags), clap::Error> {
     let mut matches = help::with_headings(Cli::command()).try_get_matches()?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|why| why.format(&mut Cli::command()))
+    let mut flags = Flags::default();
+    flags.target(&matches);
+    let cli = Cli::from_arg_matches_mut(&mut matches);
+    Ok((cli.map_err(|why| why.format(&mut Cli::command()))?, flags))
 }
 
-/// What is said of a command line that makes no sense: to programs, and where it is too long, as of
-/// anything else that failed.
+/// Reports a command line that cannot be parsed: to programs, and if it is too long, like any other
+/// failure.
 fn mistyped(why: &clap::Error) -> ExitCode {
     let words = std::env::args_os().skip(1).take_while(|word| word != "--");
     let is_json = words.into_iter().any(|word| word == "--json");
     let is_refusal = why.exit_code() == Exit::Usage as i32 && why.kind() != HELP_INSTEAD;
     let text = why.render().to_string();
-    // It says back what was typed, however long that is.
+    // It quotes what was typed, however long that is.
     let is_long = REFUSAL_BYTES_MAX < text.len();
     if !is_refusal || !(is_json || is_long) {
         why.exit();
     }
     let text = text.strip_prefix("error: ").unwrap_or(&text);
-    // How it is used and where help is follow; people read that.
+    // Usage and a pointer to the help follow, for people.
     let ends = ["\n\nUsage: ", "\n\nFor more information"];
     let end = ends.iter().filter_map(|it| text.find(it)).min().unwrap_or(text.len());
     let parts = text[..end].split("\n\n");
@@ -226,47 +255,23 @@ fn mistyped(why: &clap::Error) -> ExitCode {
 /// Where a command is missing, all of them are shown.
 const HELP_INSTEAD: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
 
-fn run(cli: Cli, output: &mut Output) -> Result<(), Failure> {
+fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
     if let Command::ManPages(args) = &cli.command {
         return man_pages::run(args, Cli::command(), output);
     }
     if let Command::Completions(args) = &cli.command {
         return completions::run(args, &mut Cli::command(), output);
     }
-    let mut flags = Flags::default();
     flags.set(Key::Data, "--data", cli.global.data.as_ref());
     flags.set(Key::LogFormat, "--log-format", cli.global.log_format.as_ref());
-    match &cli.command {
-        Command::Up(args) => args.flags(&mut flags),
-        Command::Node(args) => args.flags(&mut flags),
-        Command::Connect(args) => args.flags(&mut flags),
-        Command::Mcp(args) => args.flags(&mut flags),
-        Command::BrokerToken(broker_token::Command::Set(args)) => {
-            flags.set(Key::Broker, "--broker", args.broker.as_ref());
-        }
-        Command::Loop(command) => flags.target(command.target()),
-        Command::Mail(command) => flags.target(command.target()),
-        Command::Swarm(command) => flags.target(command.target()),
-        #[cfg(unix)]
-        Command::Accept(args) => flags.target(&args.target),
-        Command::Watch(args) => flags.target(&args.target),
-        Command::Import(command) => flags.target(command.target()),
-        Command::Export(args) => flags.target(&args.target),
-        Command::Status(args) => flags.target(&args.target),
-        Command::LockHook(command) => flags.target(command.target()),
-        Command::TakeOver(_)
-        | Command::Outbox(_)
-        | Command::AgentToken(_)
-        | Command::Disconnect(_)
-        | Command::Join(_)
-        | Command::BrokerToken(_)
-        | Command::MailHook(_)
-        | Command::Config(_)
-        | Command::Trust(_)
-        | Command::Mirror(_)
-        | Command::Completions(_)
-        | Command::ManPages(_)
-        | Command::Prompt(_) => {}
+    if let Command::Up(args) = &cli.command {
+        args.flags(&mut flags);
+    } else if let Command::Node(args) = &cli.command {
+        args.hosted.flags(&mut flags);
+    } else if let Command::Connect(args) = &cli.command {
+        args.flags(&mut flags);
+    } else if let Command::Mcp(args) = &cli.command {
+        args.flags(&mut flags);
     }
     let around = Environment::of_process();
     if let Command::Trust(args) = &cli.command {
@@ -327,7 +332,7 @@ fn keeps_data(command: &Command) -> bool {
         | Command::Mcp(_)
         | Command::Watch(_)
         | Command::Export(_)
-        | Command::Status(_)
+        | Command::Status
         | Command::Outbox(_)
         | Command::Mirror(_)
         | Command::MailHook(_)
@@ -362,12 +367,12 @@ async fn dispatch(
         #[cfg(unix)]
         Command::Accept(args) => {
             let accepted = Box::pin(accept::run(*args, config, output)).await;
-            accepted.map_err(swarm::ways::with_way)
+            accepted.map_err(swarm::hints::with_hint)
         }
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Import(command) => import::run(command, config, output).await,
         Command::Export(args) => export::run(args, config, output).await,
-        Command::Status(_) => status::run(config, output).await,
+        Command::Status => status::run(config, output).await,
         Command::Outbox(args) => outbox::run(args, config, output).await,
         Command::Mirror(command) => mirror::run(command, config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,

@@ -1,36 +1,26 @@
 //! `tasuki node`: roles here, the broker elsewhere.
 
 use super::{
-    Failure, Flags, Output, access,
-    hosted::Hosted,
+    Failure, Output, access, broker_url,
     hosting::{self, Hosting},
+    hosting_args::HostingArgs,
     stopped,
 };
-use crate::config::{Config, Key};
+use crate::config::Config;
 
 /// Run a node that uses a broker elsewhere.
 ///
 /// After `tasuki join` it needs no flags. Prints where it listens:
-/// `listening on http://127.0.0.1:7421 (MCP)`. While the broker cannot
-/// be reached, or refuses this node because another live one hosts a role of it, it says so and
-/// keeps trying; agents are told so.
+/// `listening on http://127.0.0.1:7421 (MCP)`. While the broker is unreachable, or refuses this node
+/// because another live one hosts one of its roles, it says so, to agents as well, and keeps trying.
 #[derive(Debug, clap::Args)]
+#[command(arg(broker_url("http://127.0.0.1:7420")))]
 pub struct Args {
-    /// URL of the broker [default: http://127.0.0.1:7420]
-    #[arg(long, value_name = "URL")]
-    broker: Option<String>,
     #[command(flatten)]
-    hosted: Hosted,
-    /// Host the roles even though another live node does: it loses them
+    pub(super) hosted: HostingArgs,
+    /// Host the roles even if another live node does; that node loses them
     #[arg(long)]
     pub take_over: bool,
-}
-
-impl Args {
-    pub(super) fn flags(&self, flags: &mut Flags) {
-        flags.set(Key::Broker, "--broker", self.broker.as_ref());
-        self.hosted.flags(flags);
-    }
 }
 
 /// Runs until [`stopped`]; every setting but `--take-over` is in `config`.

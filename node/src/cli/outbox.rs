@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tasuki_proto::{mail::BoxKind, reason::Reason};
 
 use super::{
-    Failure, Output, hosting, reach,
+    Failure, Output, hosting, node_address,
     text::{fitted, line, time},
 };
 use crate::{
@@ -30,8 +30,8 @@ const SHOWN_CHARS: usize = 72;
 
 /// List, retry and drop letters in this node's outbox
 ///
-/// While the broker is out of reach, the node keeps what its agents send, and sends it in order
-/// once the broker is back. What the broker then refuses stays here with the reason: correct the
+/// While the broker is unreachable, the node keeps what its agents send, and sends it in order once
+/// the broker is back. What the broker then refuses stays here with the reason: correct the
 /// cause and `retry` it, or `drop` it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -41,15 +41,15 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// What waits, since when, to whom; what failed, and why [default]
+    /// List what waits and what failed, with the reason [default]
     List,
-    /// Send a letter that failed once more
+    /// Send a failed letter again
     Retry {
         /// Its number in the list
         #[arg(value_name = "ID")]
         number: u64,
     },
-    /// Take a letter out: it is not sent, unless it just was
+    /// Drop a letter; it is not sent, unless it was sent a moment ago
     Drop {
         /// Its number in the list
         #[arg(value_name = "ID")]
@@ -92,7 +92,7 @@ async fn settle(data: &Path, number: u64, how: Settling) -> Result<(), Failure> 
         Settling::Drop => "drop",
     };
     if let Some(file) = NodeFile::read(data) {
-        let node = reach::running(file, data, &Bearing::Node);
+        let node = node_address::local(file, data, &Bearing::Node);
         match post(&node, &format!("/outbox/{number}/{verb}")).await {
             Ok(_) => return Ok(()),
             Err(Error::Refused { reason: Some(reason), message }) => {

@@ -17,11 +17,11 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "For example: tasuki prompt A --goal 'Make the tests pass' >> AGENTS.md")]
 pub struct Args {
-    /// The role, such as A or lead, with the toolsets that the running node or the settings give it;
-    /// with toolsets of its own as `tasuki node --role` takes them
+    /// Role, such as A or lead, with its toolsets in the running node or the settings; or with
+    /// toolsets as for `tasuki node --role`
     #[arg(value_name = "NAME[=SET,…]")]
     role: Role,
-    /// What the work is for
+    /// Goal of the work
     #[arg(long, value_name = "TEXT")]
     goal: Option<String>,
 }

@@ -10,12 +10,11 @@ use tonic_health::pb::{
 };
 
 use super::{
-    Failure, Output, Target,
+    Failure, Output,
     access::Access,
     broker::Broker,
-    loops, mirror,
+    loop_view, loops, mirror, node_address,
     outbox::Waiting,
-    reach, show,
     text::{line, time},
 };
 use crate::{
@@ -25,17 +24,6 @@ use crate::{
     mcp::{self, ask},
     paths::NodeFile,
 };
-
-/// Show broker, nodes, roles and loops, and who waits for what.
-///
-/// While the broker is out of reach: what waits in the outbox, and the loops as the node here last
-/// saw them, and how long ago that was; with --json beside `error`. The exit code says that the
-/// broker was not asked.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(flatten)]
-    pub(super) target: Target,
-}
 
 struct Seen {
     health: ServingStatus,
@@ -83,7 +71,7 @@ async fn remembered(broker: &Broker, config: &Config) -> Option<Value> {
 /// What the node here says of itself.
 async fn told_by_node(config: &Config, is_meant: impl Fn(&NodeFile) -> bool) -> Option<Value> {
     let node = NodeFile::read(&config.data.value).filter(is_meant)?;
-    let node = reach::running(node, &config.data.value, &Bearing::Node);
+    let node = node_address::local(node, &config.data.value, &Bearing::Node);
     ask::get(&node, "/status").await.ok()
 }
 
@@ -230,7 +218,7 @@ fn lines(broker: &Broker, seen: &Seen) -> String {
     }
     write(format_args!("\n{}\n", "loops".bold()));
     for of in &seen.loops {
-        for row in show::of_loop(of).lines() {
+        for row in loop_view::render_loop(of).lines() {
             write(format_args!("  {row}\n"));
         }
     }

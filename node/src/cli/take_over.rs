@@ -18,7 +18,7 @@ use super::{
     Failure, Output,
     connect::configured,
     hosting,
-    reach::{self, Given, Shown},
+    node_address::{self, NodeArgs, TokenSource},
     text::line,
 };
 use crate::{
@@ -31,26 +31,26 @@ use crate::{
     paths::NodeFile,
 };
 
-/// Give a role to another agent than the one that plays it.
+/// Give a role to another agent.
 ///
 /// One agent at a time plays a role, unless the role is declared `shared`. Another one is
 /// refused until the first has ended its session, or was quiet for a quarter of an hour. This
-/// ends that at once: the first agent's wait ends, its later calls are refused, and a turn that
-/// is held stays with the role. Agents are told apart by `?as=ID` in the address they connect
+/// command switches at once: the first agent's wait ends, its later calls are refused, and a held turn
+/// stays with the role. Agents are told apart by `?as=ID` in the address they connect
 /// to, or `tasuki mcp --as ID`; `tasuki connect` gives each client an id.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The role to give
+    /// Role to give
     #[arg(long, value_name = "ROLE")]
     role: RoleId,
-    /// The agent that gets it; '' is the agent without an id [default: list the agents and ask]
+    /// Agent that gets it; '' is the agent without an id [default: list the agents and ask]
     #[arg(long = "as", value_name = "ID")]
     agent: Option<Agent>,
     /// Accept an id that no agent has yet: the role waits for the agent that connects with it
     #[arg(long, requires = "agent")]
     new_id: bool,
     #[command(flatten)]
-    given: Given,
+    given: NodeArgs,
 }
 
 /// An agent by its id; `None`: the one without an id.
@@ -80,9 +80,9 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let Args { role, agent, new_id, given } = args;
     let data = &config.data.value;
     let file = NodeFile::read(data);
-    let node = reach::elsewhere(&given, &Shown::of_process(None), file.as_ref())?;
-    let here = || file.map(|file| reach::running(file, data, &Bearing::Node));
-    let node = node.or_else(here).ok_or_else(|| reach::nowhere(data))?;
+    let node = node_address::remote(&given, &TokenSource::of_process(None), file.as_ref())?;
+    let here = || file.map(|file| node_address::local(file, data, &Bearing::Node));
+    let node = node.or_else(here).ok_or_else(|| node_address::not_running(data))?;
     let agent = match agent {
         Some(agent) if new_id || agent.0.is_none() => agent,
         Some(agent) => {
@@ -104,8 +104,8 @@ fn failure(why: Error) -> Failure {
         Error::Unanswered { .. } => Failure::reason(
             Reason::OutcomeUnknown,
             format!(
-                "{text} The role may or may not have been given: look with `tasuki take-over` \
-                 without --as."
+                "{text} The role may or may not have been given: run `tasuki take-over` without \
+                 --as to see."
             ),
         ),
         Error::Refused { reason: Some(reason), message } => Failure::reason(reason, message),

@@ -25,6 +25,7 @@ fn the_command_lines_of_the_documentation_parse() {
          --node http://127.0.0.1:1 --force --print --json",
         "tasuki disconnect codex --role A --scope user --name tasuki",
         "tasuki loop status",
+        "tasuki issue --workspace w list --broker http://127.0.0.1:1",
         "tasuki --json loop status review --broker http://127.0.0.1:1",
         "tasuki loop start --participants A,B,C",
         "tasuki loop start main --to B --summary s --instruction - --by me --json",
@@ -118,6 +119,9 @@ fn command_lines_that_make_no_sense_are_refused() {
             ArgumentConflict,
         ),
         ("tasuki loop history --limit 0", ValueValidation),
+        ("tasuki lock-hook status --broker http://127.0.0.1:1", UnknownArgument),
+        ("tasuki lock-hook uninstall --workspace w", UnknownArgument),
+        ("tasuki outbox --broker http://127.0.0.1:1", UnknownArgument),
         ("tasuki completions cmd", InvalidValue),
         ("tasuki import filebox", MissingRequiredArgument),
         ("tasuki import filebox . --role x", ValueValidation),
@@ -149,6 +153,30 @@ fn command_lines_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn broker_and_workspace_are_taken_before_and_after_the_verb() {
+    for line in [
+        "tasuki issue list --broker b --workspace w",
+        "tasuki issue --broker b list --workspace w",
+        "tasuki issue --broker b --workspace w list",
+        "tasuki issue --broker x list --broker b --workspace w",
+        "tasuki mail private --workspace w on --broker b",
+        "tasuki lock-hook install --broker b --workspace w",
+    ] {
+        let matches = Cli::command().try_get_matches_from(line.split(' ')).unwrap();
+        let mut flags = Flags::default();
+        flags.target(&matches);
+        let text = |key| flags.0.get(&key).map(|raw| raw.texts.concat());
+        let expected = (Some("b".to_owned()), Some("w".to_owned()));
+        assert_eq!((text(Key::Broker), text(Key::Workspace)), expected, "{line}");
+    }
+    for name in ["issue", "mail", "loop", "watch"] {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut(name).unwrap().render_help().to_string();
+        assert!(help.contains("--broker <URL>") && help.contains("--workspace <NAME>"), "{help}");
+    }
+}
+
+#[test]
 fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
     for (line, said) in [
         ("up", "SIGTERM and Ctrl-C stop it."),
@@ -159,7 +187,7 @@ fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
         ("take-over", "was quiet for a quarter of an hour"),
         ("loop start", "keeps its history"),
         ("import filebox", "only what is missing is sent"),
-        ("export", "Nothing is marked as seen"),
+        ("export", "Marks nothing as seen."),
         ("task claim", "exits with 7 when there is none."),
         ("delivery review", "were run and passed"),
         ("loop reclaim", "The old holder is refused from then on."),

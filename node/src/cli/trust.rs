@@ -32,15 +32,15 @@ use crate::{
 ///
 /// A tasuki.toml that came with a directory may name a workspace, roles, toolsets, groups, a lease
 /// and a hold; a .filebox may name roles. Anything else in them (where data is kept, who listens,
-/// which broker is used, what hooks run) counts only once you trust it. This shows what that is,
-/// and trusts it. From then on your own tasuki.toml is not read in that directory. Any change to the
+/// which broker is used, what hooks run) applies only once you trust it. This command shows it and
+/// trusts it. From then on your own tasuki.toml is not read in that directory. Any change to the
 /// files ends the trust; run the command again after reading what changed.
 ///
 /// A data directory that you name by a relative path, and that no command of yours made, is used
 /// once you trust it: all that is kept in it counts then.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The directory [default: this one]
+    /// Directory [default: this one]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Stop trusting it

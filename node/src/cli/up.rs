@@ -5,8 +5,8 @@ use tasuki_proto::host::config::{self as broker, FOLDER, Found};
 
 use super::{
     Failure, Flags, Output,
-    hosted::Hosted,
     hosting::{self, Hosting},
+    hosting_args::HostingArgs,
     stopped,
 };
 use crate::{
@@ -27,18 +27,18 @@ use crate::{
 #[command(verbatim_doc_comment)]
 pub struct Args {
     #[command(flatten)]
-    hosted: Hosted,
-    /// Where the broker serves gRPC [default: 127.0.0.1:7420]
+    hosted: HostingArgs,
+    /// Address on which the broker serves gRPC [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS")]
     broker_listen: Option<String>,
     /// Serve data that was moved here or restored from a backup: a copy is refused otherwise
     ///
-    /// Needed once: the place is noted. Make sure that no other copy is served. What was done after
-    /// a backup was made is gone, and tokens that were revoked since are good again: look at
-    /// `tasuki-broker token list`.
+    /// Needed once: the new place is recorded. Make sure that no other copy is served. Changes since a
+    /// backup are lost, and tokens that were revoked since are valid again: check `tasuki-broker token
+    /// list`.
     #[arg(long)]
     moved: bool,
-    /// How long after its holder's last sign of life a turn stays its own [default: 15m]
+    /// How long a turn stays with its holder after the last sign of life [default: 15m]
     #[arg(long, value_name = "DURATION")]
     lease: Option<String>,
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{
-    Failure, Output, Target,
+    Failure, Output,
     broker::Broker,
     events,
     following::{Following, Told},
@@ -14,11 +14,9 @@ use crate::config::Config;
 /// Show events of the workspace, live, one line each.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Begin with this sequence of the workspace's journal [default: what is yet to come]
+    /// Sequence in the workspace's journal to start from [default: only new events]
     #[arg(long, value_name = "SEQUENCE", value_parser = clap::value_parser!(u64).range(1..))]
     from: Option<u64>,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {

@@ -1,12 +1,13 @@
 //! The HTTP/2 connection itself: where to, and when it counts as dead.
 
-use std::{net::IpAddr, time::Duration};
+use std::time::Duration;
 
 use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
+    net::dial::is_loopback,
     wire::{feed_client::FeedClient, mailbox_client::MailboxClient, waits_client::WaitsClient},
 };
-use tonic::{codegen::http::Uri, service::interceptor::InterceptedService, transport::Endpoint};
+use tonic::{service::interceptor::InterceptedService, transport::Endpoint};
 
 use super::{
     auth::ClientAuth,
@@ -29,10 +30,15 @@ pub const ATTEMPT_MS_MAX: u64 = 5_000;
 
 /// Why an address is no broker's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{address:?} is not the address of a broker: {why}; it looks like http://127.0.0.1:7420")]
-pub struct BadAddress {
-    address: String,
-    why: String,
+pub enum BadAddress {
+    #[error("{address:?} is not a broker's address: {why}; one looks like https://HOST:7420")]
+    Malformed { address: String, why: String },
+    #[error(
+        "{0} is neither on this machine nor encrypted: everybody on the way could read along. A \
+         broker that listens for others is at https://; the line that `tasuki-broker invite` \
+         prints there makes this machine known to it"
+    )]
+    Plain(String),
 }
 
 /// Connects once somebody calls.
@@ -43,34 +49,19 @@ pub(super) fn open(endpoint: &Endpoint, auth: ClientAuth, connections: Connectio
 
 /// Where to connect. Nothing travels in the open over a network.
 pub(super) fn endpoint(address: &str) -> Result<Endpoint, BadAddress> {
-    let bad = |why: &str| BadAddress { address: address.to_owned(), why: why.to_owned() };
-    let endpoint =
-        Endpoint::from_shared(address.to_owned()).map_err(|why| bad(&why.to_string()))?;
+    let bad = |why: String| BadAddress::Malformed { address: address.to_owned(), why };
+    let endpoint = Endpoint::from_shared(address.to_owned()).map_err(|why| bad(why.to_string()))?;
     match endpoint.uri().scheme_str() {
         Some("https") => {}
-        Some("http") if is_loopback(endpoint.uri()) => {}
-        Some("http") => {
-            return Err(bad(
-                "http:// would carry everything in the open over a network, so it is for this \
-                 machine alone; a broker elsewhere is at https://, and the line that \
-                 `tasuki-broker invite` prints there makes this machine known to it",
-            ));
-        }
-        Some(other) => return Err(bad(&format!("this node does not speak {other}"))),
-        None => return Err(bad("it has no http:// in front")),
+        Some("http") if endpoint.uri().host().is_some_and(is_loopback) => {}
+        Some("http") => return Err(BadAddress::Plain(address.to_owned())),
+        Some(other) => return Err(bad(format!("this program does not speak {other}"))),
+        None => return Err(bad("it has no http:// or https:// in front".to_owned())),
     }
     Ok(endpoint
         .http2_keep_alive_interval(Duration::from_millis(PING_MS))
         .keep_alive_timeout(Duration::from_millis(PONG_MS_MAX))
         .keep_alive_while_idle(true))
-}
-
-/// Whether a call to this address stays on this machine.
-fn is_loopback(address: &Uri) -> bool {
-    let host = address.host().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
-    bare.eq_ignore_ascii_case("localhost") || bare.parse().is_ok_and(is_loopback)
 }
 
 pub fn mailbox(channel: Channel) -> MailboxClient<Channel> {

@@ -98,6 +98,10 @@ impl Connections {
         self.0.lost.notified().await;
     }
 
+    pub fn is_open(&self) -> bool {
+        0 < self.now().open
+    }
+
     pub fn witness(&self) -> Witness {
         let now = self.now();
         Witness { made: now.made, had: 0 < now.open }

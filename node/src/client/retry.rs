@@ -102,75 +102,19 @@ impl Failure {
 
     /// The broker spoke.
     pub fn of_refusal(reason: Reason, message: String) -> Self {
-        match reason {
-            Reason::StaleEpoch => Self::StaleEpoch(message),
-            Reason::Unavailable | Reason::Overloaded => Self::NotTaken(Refusal { reason, message }),
-            Reason::OutcomeUnknown => Self::Unsure(message),
-            Reason::Unauthenticated
-            | Reason::RightForbidden
-            | Reason::RoleForbidden
-            | Reason::UnknownWorkspace
-            | Reason::NodeForbidden => Self::TurnedAway(Refusal { reason, message }),
-            Reason::InvalidArgument
-            | Reason::TooLarge
-            | Reason::UnknownRole
-            | Reason::UnknownLoop
-            | Reason::RoleRequired
-            | Reason::RoleInUse
-            | Reason::NotYourTurn
-            | Reason::LoopCompleted
-            | Reason::LoopActive
-            | Reason::LoopExists
-            | Reason::TurnHeld
-            | Reason::StaleToken
-            | Reason::KeyReused
-            | Reason::KeyExpired
-            | Reason::UnknownInvitation
-            | Reason::InvitationSpent
-            | Reason::UnknownToken
-            | Reason::UnknownMessage
-            | Reason::AmbiguousMessage
-            | Reason::MessageExists
-            | Reason::MailboxClosed
-            | Reason::UnseenEntries
-            | Reason::NotInInbox
-            | Reason::UnknownAttachment
-            | Reason::PrivateWorkspace
-            | Reason::UnknownIssue
-            | Reason::IssueExists
-            | Reason::UnknownTask
-            | Reason::UnknownWorker
-            | Reason::UnknownSubmission
-            | Reason::UnknownDelivery
-            | Reason::UnknownDoc
-            | Reason::IssueClosed
-            | Reason::TasksNotDone
-            | Reason::NotAccepted
-            | Reason::BlockedInACircle
-            | Reason::MissingDoc
-            | Reason::TaskAlreadyClaimed
-            | Reason::TaskReserved
-            | Reason::TaskBlocked
-            | Reason::InvalidNextStepToken
-            | Reason::NotClaimant
-            | Reason::NotHolder
-            | Reason::LeaseLost
-            | Reason::LeaseNotFound
-            | Reason::FileIsLocked
-            | Reason::NoOpenSubmission
-            | Reason::AlreadyReviewed
-            | Reason::AlreadyReplied
-            | Reason::OwnWork
-            | Reason::NothingToDeliver
-            | Reason::AlreadyDelivered
-            | Reason::FilesMissing
-            | Reason::DeliveryAlreadyClaimed
-            | Reason::EvidenceFailed
-            | Reason::DeliveryOutdated
-            | Reason::Compacted
-            | Reason::Lagged
-            | Reason::Damaged => Self::Refused(Refusal { reason, message }),
+        if reason.is_about_caller() {
+            return Self::TurnedAway(Refusal { reason, message });
         }
+        if matches!(reason, Reason::Unavailable | Reason::Overloaded) {
+            return Self::NotTaken(Refusal { reason, message });
+        }
+        if reason == Reason::StaleEpoch {
+            return Self::StaleEpoch(message);
+        }
+        if reason == Reason::OutcomeUnknown {
+            return Self::Unsure(message);
+        }
+        Self::Refused(Refusal { reason, message })
     }
 
     /// Whether the connection may be dead, or not be this node's any more. A broker that has too
@@ -334,6 +278,16 @@ impl Attempts {
     /// Whether nothing can have taken effect.
     pub const fn is_question(&self) -> bool {
         self.is_question
+    }
+
+    /// Whether it is a command that an attempt may have brought to the broker.
+    pub const fn may_have_reached(&self) -> bool {
+        self.may_have_reached
+    }
+
+    /// Why the broker itself did not know what became of it.
+    pub fn unsure(&self) -> Option<&str> {
+        self.unsure.as_deref()
     }
 
     /// Whether it is a question that the broker may have been asked.

@@ -14,7 +14,7 @@ use tasuki_proto::{
     net::dial::is_loopback,
 };
 
-use crate::mcp::has_tools;
+use crate::mcp::set_names;
 
 /// The shortest lease: below it an agent's own thinking would cost it the turn.
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -24,10 +24,6 @@ const LEASE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// A longer name is said back in part, in bytes: none that is in use is as long.
 const NAME_BYTES_MAX: usize = 200;
-
-/// The names of toolsets. Some have no tools yet, and no role gets one of those.
-const TOOLSETS: [&str; 8] =
-    ["loop", "mail", "swarm-lead", "swarm-worker", "swarm-acceptor", "runs", "board", "gateway"];
 
 /// How log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,16 +73,10 @@ impl FromStr for ToolsetChoice {
                 ));
             }
         };
-        let there_are = || format!("there are {}", usable_toolsets());
-        match TOOLSETS.into_iter().find(|set| *set == name) {
-            Some(set) if has_tools(set) => Ok(Self { set, shown }),
-            Some(_) => Err(format!(
-                "names the toolset {}, which has no tools in this version; {}",
-                echo(name),
-                there_are()
-            )),
-            None => Err(format!("names the toolset {}; {}", echo(name), there_are())),
-        }
+        let found = set_names().find(|set| *set == name);
+        let unknown =
+            || format!("names the toolset {}; there are {}", echo(name), usable_toolsets());
+        found.map(|set| Self { set, shown }).ok_or_else(unknown)
     }
 }
 
@@ -157,8 +147,7 @@ impl fmt::Display for Role {
 
 /// The names of the toolsets that a role can have, in a sentence.
 pub fn usable_toolsets() -> String {
-    let usable: Vec<&str> = TOOLSETS.into_iter().filter(|set| has_tools(set)).collect();
-    usable.join(", ")
+    set_names().collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn toolsets<'a>(

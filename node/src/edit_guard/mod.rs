@@ -1,10 +1,10 @@
-//! Coding agents that ask before an edit: what they say, and how they are answered. Without IO.
+//! The protocol of coding agents that ask a hook before an edit. Without IO.
 //!
 //! Each has a hook that is called with an edit before it is made, as JSON on standard input. The
-//! three agree on a tool's name and its input; they differ in what an edit is called, and in how
-//! one is refused.
+//! three agree on where the tool's name and input are; they differ in the names of editing tools,
+//! and in how an edit is refused.
 //!
-//! - **RP3** What cannot be read is never taken for an edit of nothing: it is [`Odd`].
+//! - **RP3** What cannot be read is never taken for an edit of nothing: it is [`InvalidInput`].
 
 mod patch;
 #[cfg(test)]
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
-/// An agent that can be told no.
+/// An agent whose edits can be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Client {
     /// Claude Code
@@ -25,14 +25,14 @@ pub enum Client {
     Codex,
 }
 
-/// Longer than any edit, in bytes: what an agent says holds the whole of the new file.
-pub const SAID_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Larger than any edit, in bytes: the input has the whole new file.
+pub const INPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Files of one edit. A patch of more is not written by a model.
 const FILES_MAX: usize = 4096;
 
-/// Tools that change files, in any of the three. What is not among them changes none, or is a
-/// command of a shell, of which nobody can say which files it changes.
+/// Tools that change files, in any of the three. Others change none, or run a shell command, whose
+/// files cannot be known.
 const TOOLS: [&str; 16] = [
     "Edit",
     "Write",
@@ -64,7 +64,7 @@ const PATHS: [&str; 8] = [
     "new_path",
 ];
 
-/// Where it has a patch, whose files are in its text.
+/// Where the input of a tool has a patch, whose text names the files.
 const PATCHES: [&str; 3] = ["command", "input", "patch"];
 
 /// What an agent is about to change.
@@ -76,12 +76,12 @@ pub struct Edit {
     pub files: Vec<PathBuf>,
 }
 
-/// Why nobody can say what an edit is about.
+/// Why the files of an edit cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Odd {
-    #[error("what the agent said is no JSON: {0}")]
+pub enum InvalidInput {
+    #[error("the agent's input is not JSON: {0}")]
     Malformed(String),
-    #[error("what the agent said names no tool")]
+    #[error("the agent's input names no tool")]
     NoTool,
     #[error("the agent's tool {0:?} names no file")]
     NoFile(String),
@@ -109,7 +109,7 @@ impl Client {
         }
     }
 
-    /// For which tools it is to ask.
+    /// The tools before which it calls the hook.
     pub const fn matcher(self) -> &'static str {
         match self {
             Self::Claude => "Edit|Write|MultiEdit|NotebookEdit",
@@ -119,17 +119,17 @@ impl Client {
     }
 }
 
-/// What an agent said on standard input.
+/// Reads what an agent wrote to standard input.
 ///
 /// # Errors
-/// Says what is odd about it.
-pub fn read(said: &[u8]) -> Result<Edit, Odd> {
-    let said: Value =
-        serde_json::from_slice(said).map_err(|why| Odd::Malformed(why.to_string()))?;
-    let tool = said.get("tool_name").and_then(Value::as_str).ok_or(Odd::NoTool)?;
-    let text = |key: &str| said.get(key).and_then(Value::as_str).filter(|it| !it.is_empty());
+/// Says what is wrong with it.
+pub fn read(input: &[u8]) -> Result<Edit, InvalidInput> {
+    let input: Value =
+        serde_json::from_slice(input).map_err(|why| InvalidInput::Malformed(why.to_string()))?;
+    let tool = input.get("tool_name").and_then(Value::as_str).ok_or(InvalidInput::NoTool)?;
+    let text = |key: &str| input.get(key).and_then(Value::as_str).filter(|it| !it.is_empty());
     let first_root = || {
-        let roots = said.get("workspace_roots").and_then(Value::as_array);
+        let roots = input.get("workspace_roots").and_then(Value::as_array);
         roots.and_then(|it| it.first()).and_then(Value::as_str)
     };
     let directory = text("cwd").or_else(first_root).map(PathBuf::from);
@@ -137,11 +137,11 @@ pub fn read(said: &[u8]) -> Result<Edit, Odd> {
         return Ok(Edit { directory, files: Vec::new() });
     }
     let mut files = Vec::new();
-    match said.get("tool_input") {
-        Some(Value::Object(input)) => take(input, &mut files),
+    match input.get("tool_input") {
+        Some(Value::Object(input)) => collect_files(input, &mut files),
         // A patch by itself, or the input written as text.
         Some(Value::String(text)) => match serde_json::from_str::<Value>(text) {
-            Ok(Value::Object(input)) => take(&input, &mut files),
+            Ok(Value::Object(input)) => collect_files(&input, &mut files),
             Ok(_) | Err(_) => files.extend(patch::files(text)),
         },
         Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) | None => {}
@@ -152,16 +152,16 @@ pub fn read(said: &[u8]) -> Result<Edit, Odd> {
             kept.push(file);
         }
         if FILES_MAX < kept.len() {
-            return Err(Odd::TooMany { tool: tool.to_owned() });
+            return Err(InvalidInput::TooMany { tool: tool.to_owned() });
         }
     }
     if kept.is_empty() {
-        return Err(Odd::NoFile(tool.to_owned()));
+        return Err(InvalidInput::NoFile(tool.to_owned()));
     }
     Ok(Edit { directory, files: kept })
 }
 
-fn take(input: &Map<String, Value>, files: &mut Vec<String>) {
+fn collect_files(input: &Map<String, Value>, files: &mut Vec<String>) {
     let text = |key: &str| input.get(key).and_then(Value::as_str);
     files.extend(PATHS.iter().filter_map(|key| text(key)).map(str::to_owned));
     for key in PATCHES {
@@ -187,7 +187,7 @@ pub struct Answer {
     /// On standard output, as it is.
     pub out: String,
     /// On standard error, for whoever reads it: the agent where it is refused.
-    pub words: String,
+    pub message: String,
     pub is_refused: bool,
 }
 
@@ -200,7 +200,7 @@ pub fn allow(client: Client, warning: Option<&str>) -> Answer {
         // It takes nothing for a broken hook.
         Client::Cursor => json!({ "permission": "allow" }).to_string() + "\n",
     };
-    Answer { out, words: warning.unwrap_or_default().to_owned(), is_refused: false }
+    Answer { out, message: warning.unwrap_or_default().to_owned(), is_refused: false }
 }
 
 /// Refuses an edit, which the agent is told in `why`. The exit code says it, too, 2 in all three.
@@ -214,5 +214,5 @@ pub fn refuse(client: Client, why: &str) -> Answer {
             answer.to_string() + "\n"
         }
     };
-    Answer { out, words: why.to_owned(), is_refused: true }
+    Answer { out, message: why.to_owned(), is_refused: true }
 }

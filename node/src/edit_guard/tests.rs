@@ -10,7 +10,7 @@ fn check(said: &str, expected: &str) {
             let files: Vec<_> = edit.files.iter().map(|it| it.display().to_string()).collect();
             directory.unwrap_or_default() + &files.join(" | ")
         }
-        Err(why) => format!("odd: {why}"),
+        Err(why) => format!("no: {why}"),
     };
     assert_eq!(found, expected, "{said}");
 }
@@ -72,22 +72,22 @@ fn what_changes_no_file_is_let_through() {
 
 /// Holds RP3.
 #[test]
-fn what_cannot_be_read_is_said_to_be_odd() {
-    check("", "odd: what the agent said is no JSON: EOF while parsing a value at line 1 column 0");
-    check("[]", "odd: what the agent said names no tool");
-    check(r#"{"tool_name":7}"#, "odd: what the agent said names no tool");
+fn input_that_cannot_be_read_is_refused() {
+    check("", "no: the agent's input is not JSON: EOF while parsing a value at line 1 column 0");
+    check("[]", "no: the agent's input names no tool");
+    check(r#"{"tool_name":7}"#, "no: the agent's input names no tool");
     for input in
         ["", r#","tool_input":{}"#, r#","tool_input":{"file_path":""}"#, r#","tool_input":[1]"#]
     {
         check(
             &format!(r#"{{"tool_name":"Edit"{input}}}"#),
-            "odd: the agent's tool \"Edit\" names no file",
+            "no: the agent's tool \"Edit\" names no file",
         );
     }
     let many: String = (0..=FILES_MAX).map(|n| format!("*** Add File: {n}\\n")).collect();
     check(
         &format!(r#"{{"tool_name":"apply_patch","tool_input":{{"command":"{many}"}}}}"#),
-        "odd: the agent's tool \"apply_patch\" names more than 4096 files",
+        "no: the agent's tool \"apply_patch\" names more than 4096 files",
     );
     assert!(read(b"{\"tool_name\":\"\xff\"}").is_err());
 }
@@ -105,10 +105,10 @@ fn each_agent_is_answered_in_its_own_way() {
              \"user_message\":\"a.rs is locked by \\\"B\\\".\"}\n",
         ),
     ] {
-        let allowed = Answer { out: allowed.into(), words: String::new(), is_refused: false };
+        let allowed = Answer { out: allowed.into(), message: String::new(), is_refused: false };
         assert_eq!(allow(client, None), allowed);
-        assert_eq!(allow(client, Some("w")), Answer { words: "w".into(), ..allowed });
-        let refused = Answer { out: refused.into(), words: why.into(), is_refused: true };
+        assert_eq!(allow(client, Some("w")), Answer { message: "w".into(), ..allowed });
+        let refused = Answer { out: refused.into(), message: why.into(), is_refused: true };
         assert_eq!(refuse(client, why), refused);
         assert_eq!(Client::ALL.iter().filter(|it| it.name() == client.name()).count(), 1);
         for tool in client.matcher().split('|') {

@@ -15,6 +15,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use serde::Serialize;
 use tasuki_proto::mail::BoxKind;
 
 use super::{
@@ -37,7 +38,7 @@ pub struct Mailbox {
 }
 
 /// Something that was left alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Skipped {
     pub path: PathBuf,
     /// Half a sentence, to follow the path.
@@ -89,7 +90,7 @@ pub fn find(
     for root in own.iter().flat_map(|settings| settings.agents.values()) {
         match open(root).and_then(|root| root.walk(Path::new(MAILBOX))) {
             Ok(dir) if known.insert(real(&dir)) => {
-                look(dir, &owners(own.as_ref(), root), &mut found, skipped);
+                find_in(dir, &owners(own.as_ref(), root), &mut found, skipped);
             }
             Ok(_) => {}
             Err(why) => skipped.push(unopened(&root.join(MAILBOX), &why)),
@@ -112,7 +113,7 @@ pub fn find(
             || is_inside || has_boxes(&dir) || subfolders(&dir).any(|it| has_boxes(&it));
         if known.insert(folder) && is_mailbox() {
             let around = Settings::find(&root, home).map_err(|why| why.to_string())?;
-            look(dir, &owners(around.as_ref(), &root), &mut found, skipped);
+            find_in(dir, &owners(around.as_ref(), &root), &mut found, skipped);
         }
     }
     if found.is_empty() {
@@ -169,7 +170,7 @@ fn subfolders(dir: &Dir) -> impl Iterator<Item = Dir> {
 }
 
 /// Both layouts in one folder.
-fn look(dir: Dir, owners: &[String], found: &mut Vec<Mailbox>, skipped: &mut Vec<Skipped>) {
+fn find_in(dir: Dir, owners: &[String], found: &mut Vec<Mailbox>, skipped: &mut Vec<Skipped>) {
     let folder = dir.path().to_owned();
     let inside = match names(&dir) {
         Ok(inside) => inside,

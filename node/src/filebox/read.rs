@@ -75,11 +75,11 @@ fn read(bytes: &[u8], draft: Option<Draft<'_>>) -> Result<Document, Unreadable> 
     let lines: Vec<&str> = text.split('\n').collect();
     let kinds: Vec<Kind> = lines.iter().map(|it| Kind::of(it)).collect();
     let (head, begin) = divide(&kinds).ok_or(Unreadable::NoThread)?;
-    let said = Said::of(&lines[..head])?;
-    let starts = starts(&kinds, begin, &said);
+    let header = Header::of(&lines[..head])?;
+    let starts = starts(&kinds, begin, &header);
     let entries = match (starts.first(), draft) {
         (None, None) => return Err(Unreadable::NoEntry),
-        (None, Some(draft)) => vec![said.draft(&lines[begin..], draft)?],
+        (None, Some(draft)) => vec![header.draft(&lines[begin..], draft)?],
         (Some(first), _) => {
             let is_stray = |at: &usize| kinds[*at] != Kind::Blank && kinds[*at] != Kind::Bar;
             if let Some(stray) = (begin..first.begin).find(is_stray) {
@@ -88,7 +88,7 @@ fn read(bytes: &[u8], draft: Option<Draft<'_>>) -> Result<Document, Unreadable> 
             entries(&lines, &kinds, &starts)
         }
     };
-    Ok(said.document(entries))
+    Ok(header.document(entries))
 }
 
 /// Where the file's head ends, and where its thread begins.
@@ -118,7 +118,7 @@ struct Start {
 }
 
 /// Where entries begin, as this module's header says.
-fn starts(kinds: &[Kind], begin: usize, said: &Said) -> Vec<Start> {
+fn starts(kinds: &[Kind], begin: usize, header: &Header) -> Vec<Start> {
     let mut starts = Vec::new();
     let mut is_first = true;
     let mut bar = None;
@@ -138,7 +138,7 @@ fn starts(kinds: &[Kind], begin: usize, said: &Said) -> Vec<Start> {
                     is_settled = true;
                 }
                 None => {
-                    let is_theirs = said.original_sender.as_ref() == Some(&head.from);
+                    let is_theirs = header.original_sender.as_ref() == Some(&head.from);
                     if is_theirs || oldest.is_none_or(|(_, was_theirs)| !was_theirs) {
                         oldest = Some((at, is_theirs));
                     }
@@ -173,7 +173,7 @@ fn text(lines: &[&str]) -> String {
 
 /// What the head of a file says.
 #[derive(Debug, Default)]
-struct Said {
+struct Header {
     kind: Option<String>,
     title: Option<String>,
     format_version: Option<String>,
@@ -185,13 +185,13 @@ struct Said {
     current_owners: Option<Vec<String>>,
 }
 
-impl Said {
+impl Header {
     fn of(lines: &[&str]) -> Result<Self, Unreadable> {
-        let mut said = Self::default();
+        let mut header = Self::default();
         for line in lines {
             if let Some(title) = line.strip_prefix("# ") {
-                if said.title.is_none() {
-                    said.read_title(title);
+                if header.title.is_none() {
+                    header.read_title(title);
                 }
                 continue;
             }
@@ -205,22 +205,22 @@ impl Said {
                 continue;
             }
             match key.trim().to_ascii_lowercase().as_str() {
-                "format version" => keep(&mut said.format_version, || name(value)),
-                "message id" if said.message_id.is_none() => {
+                "format version" => keep(&mut header.format_version, || name(value)),
+                "message id" if header.message_id.is_none() => {
                     let id = value.parse();
                     let id =
                         id.map_err(|_| Unreadable::MessageId(value.chars().take(60).collect()));
-                    said.message_id = Some(id?);
+                    header.message_id = Some(id?);
                 }
-                "sender" => keep(&mut said.sender, || name(value)),
-                "receiver" => keep_some(&mut said.receivers, || list(value)),
-                "timestamp" => said.timestamp = said.timestamp.or_else(|| time(value)),
-                "original sender" => keep(&mut said.original_sender, || name(value)),
-                "current owner" => keep_some(&mut said.current_owners, || list(value)),
+                "sender" => keep(&mut header.sender, || name(value)),
+                "receiver" => keep_some(&mut header.receivers, || list(value)),
+                "timestamp" => header.timestamp = header.timestamp.or_else(|| time(value)),
+                "original sender" => keep(&mut header.original_sender, || name(value)),
+                "current owner" => keep_some(&mut header.current_owners, || list(value)),
                 _ => {}
             }
         }
-        Ok(said)
+        Ok(header)
     }
 
     fn read_title(&mut self, line: &str) {
@@ -259,7 +259,7 @@ impl Said {
     }
 }
 
-/// The first that is said holds.
+/// The first one counts.
 fn keep<T>(place: &mut Option<T>, value: impl FnOnce() -> T) {
     place.get_or_insert_with(value);
 }

@@ -32,7 +32,7 @@ pub struct BadSettings {
 
 /// As it is written.
 #[derive(Debug, Deserialize)]
-struct Written {
+struct RawSettings {
     current_agent: Option<String>,
     #[serde(default)]
     agents: BTreeMap<String, PathBuf>,
@@ -86,13 +86,13 @@ impl Settings {
     /// What the file at `path` says, which holds `content`.
     pub fn parse(path: &Path, content: Vec<u8>) -> Result<Self, BadSettings> {
         let wrong = |why: String| BadSettings { path: path.to_owned(), why };
-        let written: Written = serde_json::from_slice(&content).map_err(|why| {
+        let written: RawSettings = serde_json::from_slice(&content).map_err(|why| {
             wrong(format!("is not the JSON it should be: {}", bounded(&why.to_string())))
         })?;
         Self::of(written, path, content).map_err(wrong)
     }
 
-    fn of(written: Written, path: &Path, content: Vec<u8>) -> Result<Self, String> {
+    fn of(written: RawSettings, path: &Path, content: Vec<u8>) -> Result<Self, String> {
         let place = path.parent().unwrap_or_else(|| Path::new("."));
         let mut agents = BTreeMap::new();
         let mut names: BTreeMap<RoleId, String> = BTreeMap::new();

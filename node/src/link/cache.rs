@@ -235,10 +235,11 @@ impl Cache {
     /// Keeps what was answered, if it is worth keeping.
     pub(super) fn remember(&self, request: &AnyRequest, response: &AnyResponse) {
         let now = clock::now();
-        if let Some(seen) = response.downcast_ref::<wire::GetLoopResponse>() {
-            let Some(of) = &seen.r#loop else { return };
+        if let Some(request) = request.downcast_ref::<wire::GetLoopRequest>()
+            && let Some(seen) = response.downcast_ref::<wire::GetLoopResponse>()
+        {
             let answer = Answer::Loop(Box::new(seen.clone()));
-            self.loops().remember(Question::Loop(of.r#loop.clone()), answer, now);
+            self.loops().remember(Question::Loop(request.r#loop.clone()), answer, now);
         } else if let Some(seen) = response.downcast_ref::<wire::ListMailboxesResponse>() {
             self.mail().remember(Question::Mailboxes, Answer::Mailboxes(seen.clone()), now);
         } else if let Some(request) = request.downcast_ref::<wire::ListBoxRequest>()

@@ -2,22 +2,19 @@
 //!
 //! - `forward`: letters and moves, which the outbox keeps while the broker is away. `carry`: how it
 //!   is emptied. `keys`: what names them. `sending`: which are under way.
-//! - `receipts`: how far mail got. `attachments`: files. `private`: mail that the broker cannot
-//!   read.
+//! - `attachments`: files. `private`: mail that the broker cannot read.
 
 mod attachments;
 mod carry;
 mod forward;
 mod keys;
 mod private;
-mod receipts;
 mod sending;
 
 use tasuki_proto::{id::RoleId, mail::MessageId, wire};
 
 pub(super) use self::{
-    attachments::TRANSFERS_MAX, carry::Carriers, keys::MailKeys, private::Found,
-    receipts::MailReceipts, sending::Sending,
+    attachments::TRANSFERS_MAX, carry::Carriers, keys::MailKeys, private::Found, sending::Sending,
 };
 pub use self::{
     carry::settle,
@@ -28,13 +25,13 @@ use super::Link;
 impl Link {
     /// Reports in the background how far a thread got at `role`.
     pub fn mark_mail(&self, role: &RoleId, message: MessageId, through: u32, mark: wire::MailMark) {
-        self.mail_receipts.push(role, message, through, mark);
+        self.receipts.push_mail(role, message, through, mark);
     }
 
     /// Resolves once what was marked so far is told, or will not be soon.
     pub async fn mail_marks_settled(&self, role: &RoleId) {
         if self.shared.state.borrow().is_connected() {
-            self.mail_receipts.settled(role).await;
+            self.receipts.mail_settled(role).await;
         }
     }
 }

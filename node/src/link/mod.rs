@@ -8,7 +8,7 @@
 //! - `network_monitor`: what makes the link look whether the connection still stands.
 //! - `session`: registration and heartbeats.
 //! - `call`: commands and reads. `mail`: what else there is of mail. `waits`: parked questions.
-//!   `receipts`: how far a turn got.
+//!   `receipts`: how far turns and mail got.
 //! - `cache`: what loops and mail looked like, for when nobody can be asked.
 //! - `feed`: what changed, for whoever follows. [`news`]: the same, as it is shown.
 //!
@@ -29,9 +29,10 @@ mod waits;
 
 use std::{
     io,
+    ops::Deref,
     path::PathBuf,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -50,7 +51,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::{
     cache::Cache,
     keys::Keys,
-    mail::{Carriers, MailKeys, MailReceipts, Sending, TRANSFERS_MAX},
+    mail::{Carriers, MailKeys, Sending, TRANSFERS_MAX},
     news::News,
     receipts::Receipts,
     waits::Waits,
@@ -129,11 +130,25 @@ pub enum StartError {
 
 /// The connection. Cheap to clone; it lives until [`Link::shutdown`].
 #[derive(Debug, Clone)]
-pub struct Link {
+pub struct Link(Arc<Inner>);
+
+/// A link that does not keep the node's data directory taken.
+#[derive(Debug, Clone)]
+pub struct WeakLink(Weak<Inner>);
+
+impl WeakLink {
+    /// `None`: the node has stopped.
+    pub fn upgrade(&self) -> Option<Link> {
+        self.0.upgrade().map(Link)
+    }
+}
+
+/// What all clones of a [`Link`] share.
+#[derive(Debug)]
+pub struct Inner {
     shared: Arc<Shared>,
     waits: Waits,
     receipts: Receipts,
-    mail_receipts: MailReceipts,
     mail_keys: MailKeys,
     sending: Sending,
     outbox: Outbox,
@@ -175,6 +190,14 @@ struct Shared {
     session: TaskTracker,
 }
 
+impl Deref for Link {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
 impl Link {
     /// Begins to connect, in the background and for as long as it takes.
     pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, StartError> {
@@ -209,7 +232,6 @@ impl Link {
             shared.ended.clone().run_until_cancelled_owned(network_monitor::run(shared.clone())),
         );
         shared.session.spawn(session::run(shared.clone()));
-        let mail_receipts = MailReceipts::start(&shared);
         let calls = RoleLimiter::new(
             ("calls of this node", CALLS_MAX),
             ("calls of this role", CALLS_PER_ROLE_MAX),
@@ -219,11 +241,10 @@ impl Link {
             ("waits of this role", WAITS_PER_ROLE_MAX),
         );
         let transfers = Limiter::new("transfers of files", TRANSFERS_MAX);
-        let link = Self {
+        let link = Self(Arc::new(Inner {
             shared,
             waits,
             receipts,
-            mail_receipts,
             mail_keys: MailKeys::default(),
             sending: Sending::new(),
             outbox,
@@ -232,7 +253,7 @@ impl Link {
             calls,
             held,
             transfers,
-        };
+        }));
         link.carry_what_waits();
         link.spawn(
             link.shared
@@ -253,6 +274,10 @@ impl Link {
     /// stands, and makes a new one if it does not.
     pub fn look(&self) {
         self.shared.look();
+    }
+
+    pub fn downgrade(&self) -> WeakLink {
+        WeakLink(Arc::downgrade(&self.0))
     }
 
     /// The broker's address.
@@ -327,14 +352,18 @@ impl Link {
     }
 
     /// Carries a command through, even when whoever asked goes away.
-    pub async fn carry_out<T: Send + 'static>(
+    pub async fn carry_out<T: Send + 'static, F>(
         &self,
-        command: impl Future<Output = Result<T, Refusal>> + Send + 'static,
-    ) -> Result<T, Refusal> {
+        command: impl FnOnce(Self) -> F,
+    ) -> Result<T, Refusal>
+    where
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
         if self.shared.closing.is_cancelled() {
             return Err(stopping());
         }
         let (reply, answer) = oneshot::channel();
+        let command = command(self.clone());
         self.spawn(async move { drop(reply.send(command.await)) });
         let lost = || outcome_unknown("the node stopped or failed before it came");
         answer.await.unwrap_or_else(|_| Err(lost()))

@@ -16,7 +16,7 @@ use super::{
     instances::{Instances, Playing},
     shown::Shown,
     tasks::Tasks,
-    tools::{Claims, Grants, label, label_as},
+    tools::{FencingTokens, LockGrants, label, label_as},
     transport::server::Settings,
 };
 use crate::{
@@ -64,9 +64,9 @@ pub(super) struct Host {
     /// `None`: nothing is done when something happens to mail.
     pub hooks: Option<Hooks>,
     /// The tokens that agents were given with what they hold.
-    pub claims: Claims,
+    pub claims: FencingTokens,
     /// Locks on their way to the agent of each role.
-    pub grants: Grants,
+    pub grants: LockGrants,
     /// Waits that clients poll instead of holding a call.
     pub tasks: Arc<Tasks>,
     /// How long a session's wait goes on after its stream broke.
@@ -121,8 +121,8 @@ impl Host {
             resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
-            claims: Claims::default(),
-            grants: Grants::default(),
+            claims: FencingTokens::default(),
+            grants: LockGrants::default(),
             tasks: Arc::new(Tasks::new(task_key)),
             shown: roles.keys().map(|role| (role.clone(), Shown::default())).collect(),
             roles,

@@ -48,7 +48,7 @@ mod transport;
 
 use crate::config::ToolsetChoice;
 
-pub(crate) use tools::has_tools;
+pub(crate) use tools::set_names;
 
 pub use prompts::{prompt, turn_order};
 pub use tasks::TaskKey;

@@ -444,7 +444,7 @@ mod tests {
                 let shown = crate::mcp::tool_names(&sets);
                 let told = super::prompt(&name, &sets, &[], None).expect("a prompt")
                     + &instructions(Some((&name, &sets)), &[], "", true, true);
-                let named = crate::mcp::tools::named(&told);
+                let named = crate::mcp::tools::tools_named_in(&told);
                 assert!(3 < named.len(), "{told}");
                 for tool in named {
                     assert!(shown.iter().any(|it| it == tool), "{set} has no {tool}");

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     shown::Shown,
-    tools::{arrived, awaited, told},
+    tools::{mail_result, swarm_result, turn_result},
     transport::write_ack::{Mark, WriteAck},
 };
 pub(super) use crate::wait::{Answer, Question as What};
@@ -132,10 +132,10 @@ impl Asking {
             probe.when_written(mark);
         }
         match (answer, &self.about) {
-            (Answer::Turn(answer), _) => awaited(&*self.actions, answer),
-            (Answer::Mail(answer), _) => arrived(self.actions.role(), answer),
+            (Answer::Turn(answer), _) => turn_result(&*self.actions, answer),
+            (Answer::Mail(answer), _) => mail_result(self.actions.role(), answer),
             (Answer::Swarm(answer), About::Swarm { awaited, .. }) => {
-                told(self.actions.role(), awaited, answer)
+                swarm_result(self.actions.role(), awaited, answer)
             }
             (Answer::Swarm(_), About::Turn(_) | About::Mail { .. }) => {
                 unreachable!("an answer is to what was asked")

@@ -20,7 +20,7 @@ use tasuki_proto::{
     wire::{self, EntryKind},
 };
 
-use super::tools::{Status, sanitizer::Sanitizer};
+use super::tools::{LoopView, sanitizer::Sanitizer};
 use crate::role::{Overview, Refusal, Seen};
 
 /// What the address of every loop begins with.
@@ -119,7 +119,7 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     is_my_turn: Option<bool>,
     #[serde(flatten)]
-    status: Status<'a>,
+    status: LoopView<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     previous: Option<Previous>,
 }
@@ -155,10 +155,10 @@ impl<'a> Shown<'a> {
                 stripped: others.stripped,
             }
         });
-        let mut status = Status::new(loop_id.as_str(), seen);
+        let mut status = LoopView::new(loop_id.as_str(), seen);
         if previous.is_some() {
             // They are said once.
-            status = status.without_words();
+            status = status.without_texts();
         }
         Self { role: role.map(RoleId::as_str), is_my_turn, status, previous }
     }

@@ -102,7 +102,7 @@ impl From<NodeStatus> for Broker {
         let shown = |ago, of: wire::Loop| {
             let name = of.r#loop.clone();
             let what = wire::GetLoopResponse { r#loop: Some(of), ..Default::default() };
-            serde_json::to_value(tools::Status::new(&name, &Seen { what, ago })).ok()
+            serde_json::to_value(tools::LoopView::new(&name, &Seen { what, ago })).ok()
         };
         let loops = loops.into_iter().flat_map(|seen| {
             let all = seen.what.loops.into_iter().take(LOOPS_SHOWN_MAX);

@@ -62,7 +62,7 @@ impl Source for Link {
     }
 
     async fn send(&self, role: &RoleId, letter: wire::SendRequest) -> Result<Sent, Refusal> {
-        let (link, role) = (self.clone(), role.clone());
-        self.carry_out(async move { link.send_mail(&role, letter, None).await }).await
+        let role = role.clone();
+        self.carry_out(|link| async move { link.send_mail(&role, letter, None).await }).await
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tasuki_proto::mail::{BoxKind, MessageId};
 use tokio::sync::Notify;
 
@@ -33,12 +33,8 @@ pub(super) struct DirtySet {
 }
 
 impl DirtySet {
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock()
-    }
-
     fn tell(&self, what: impl FnOnce(&mut Pending)) {
-        what(&mut self.pending());
+        what(&mut self.pending.lock());
         self.wake.notify_one();
     }
 
@@ -75,12 +71,12 @@ impl DirtySet {
     }
 
     pub(super) fn take(&self) -> Pending {
-        std::mem::take(&mut self.pending())
+        std::mem::take(&mut self.pending.lock())
     }
 
     /// Puts back what could not be looked at, without waking anybody.
     pub(super) fn put_back(&self, rest: Pending) {
-        let mut it = self.pending();
+        let mut it = self.pending.lock();
         it.is_all_mail |= rest.is_all_mail;
         it.is_all_files |= rest.is_all_files;
         rest.threads.into_iter().for_each(|(id, is_certain)| it.add(id, is_certain));
@@ -89,7 +85,7 @@ impl DirtySet {
 
     #[cfg(test)]
     fn threads(&self) -> usize {
-        self.pending().threads.len()
+        self.pending.lock().threads.len()
     }
 }
 
@@ -110,22 +106,22 @@ mod tests {
     /// Holds Z6.
     #[test]
     fn what_is_too_much_to_name_becomes_everything() {
-        let todo = DirtySet::default();
+        let dirty = DirtySet::default();
         for n in 0..=NAMES_MAX {
-            todo.file(BoxKind::Inbox, n.to_string());
+            dirty.file(BoxKind::Inbox, n.to_string());
         }
         for n in 0..=THREADS_MAX {
-            todo.thread(MessageId::from_bits(n as u128), false);
+            dirty.thread(MessageId::from_bits(n as u128), false);
         }
-        let told = todo.take();
+        let told = dirty.take();
         assert!(told.is_all_files && told.names.is_empty());
         assert!(told.is_all_mail && told.threads.len() == 1);
         let id = MessageId::from_bits(7);
-        todo.thread(id, true);
-        todo.thread(id, false);
-        let told = todo.take();
+        dirty.thread(id, true);
+        dirty.thread(id, false);
+        let told = dirty.take();
         assert_eq!(told.threads, BTreeMap::from([(id, true)]));
-        todo.put_back(told);
-        assert_eq!(todo.threads(), 1);
+        dirty.put_back(told);
+        assert_eq!(dirty.threads(), 1);
     }
 }

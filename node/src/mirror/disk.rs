@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Of a file's content: as much of BLAKE3 as tells contents apart that nobody chose to be alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Hash([u8; 16]);
 
 impl Hash {
@@ -41,15 +41,6 @@ impl Hash {
         let mut hash = [0; 16];
         hash.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
         Self(hash)
-    }
-
-    pub(super) fn text(self) -> String {
-        format!("{:032x}", u128::from_be_bytes(self.0))
-    }
-
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        let is_whole = text.len() == 32;
-        is_whole.then(|| u128::from_str_radix(text, 16).ok())?.map(|it| Self(it.to_be_bytes()))
     }
 }
 
@@ -83,14 +74,14 @@ impl Stamp {
 
 /// What is at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum At {
+pub(super) enum FileState {
     Nothing,
     /// Nothing that can be read as mail, for this reason: half a sentence.
     Strange(String),
     File(Vec<u8>, Stamp),
 }
 
-impl At {
+impl FileState {
     pub(super) fn hash(&self) -> Option<Hash> {
         match self {
             Self::File(bytes, _) => Some(Hash::of(bytes)),
@@ -129,7 +120,7 @@ impl Disk {
         was.map(drop).map_err(|_| io::Error::other("killed"))
     }
 
-    pub(super) fn read(&self, folder: &Dir, file: &str) -> io::Result<At> {
+    pub(super) fn read(&self, folder: &Dir, file: &str) -> io::Result<FileState> {
         read(folder, file)
     }
 
@@ -207,13 +198,13 @@ impl Disk {
     ) -> io::Result<Done> {
         let old = name::old(file);
         match read(folder, &old)? {
-            At::Nothing => Ok(Done::Yes),
-            At::File(bytes, _) if is_own(&bytes) => {
+            FileState::Nothing => Ok(Done::Yes),
+            FileState::File(bytes, _) if is_own(&bytes) => {
                 self.step()?;
                 folder.remove_file(&old)?;
                 Ok(Done::Yes)
             }
-            At::File(..) | At::Strange(_) => {
+            FileState::File(..) | FileState::Strange(_) => {
                 self.aside_from(folder, &old, file, name::EDITED).map(Done::Aside)
             }
         }
@@ -327,33 +318,33 @@ fn too_many(file: &str, what: &str) -> io::Error {
 const NOT_PLAIN: &str = "is no plain file";
 
 /// What is there, following no link and waiting for nobody.
-pub(super) fn read(folder: &Dir, file: &str) -> io::Result<At> {
+pub(super) fn read(folder: &Dir, file: &str) -> io::Result<FileState> {
     content(folder.open_file(file))
 }
 
 /// The same of what may leave this machine.
-pub(super) fn read_own(folder: &Dir, file: &str) -> io::Result<At> {
+pub(super) fn read_own(folder: &Dir, file: &str) -> io::Result<FileState> {
     content(folder.open_own_file(file))
 }
 
-fn content(opened: Result<(fs::File, fs::Metadata), NoFile>) -> io::Result<At> {
+fn content(opened: Result<(fs::File, fs::Metadata), NoFile>) -> io::Result<FileState> {
     let (file, about) = match opened {
         Ok(opened) => opened,
-        Err(why) if why.is_missing() => return Ok(At::Nothing),
-        Err(NoFile::Link | NoFile::Strange) => return Ok(At::Strange(NOT_PLAIN.to_owned())),
-        Err(why @ NoFile::HardLink) => return Ok(At::Strange(why.to_string())),
+        Err(why) if why.is_missing() => return Ok(FileState::Nothing),
+        Err(NoFile::Link | NoFile::Strange) => return Ok(FileState::Strange(NOT_PLAIN.to_owned())),
+        Err(why @ NoFile::HardLink) => return Ok(FileState::Strange(why.to_string())),
         Err(NoFile::Io(why)) if why.kind() == io::ErrorKind::PermissionDenied => {
-            return Ok(At::Strange("may not be read by the node".to_owned()));
+            return Ok(FileState::Strange("may not be read by the node".to_owned()));
         }
         Err(NoFile::Io(why)) => return Err(why),
     };
     let limit = FILE_BYTES_MAX as u64;
     if limit < about.len() {
-        return Ok(At::Strange(format!("has more than {limit} bytes")));
+        return Ok(FileState::Strange(format!("has more than {limit} bytes")));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or(0));
     file.take(limit).read_to_end(&mut bytes)?;
-    Ok(At::File(bytes, Stamp::of(&about)))
+    Ok(FileState::File(bytes, Stamp::of(&about)))
 }
 
 #[cfg(test)]
@@ -403,10 +394,10 @@ mod tests {
         .unwrap();
         fs::create_dir(folder.join("folder.md")).unwrap();
         for name in ["link.md", "pipe.md", "folder.md"] {
-            let strange = At::Strange(NOT_PLAIN.to_owned());
+            let strange = FileState::Strange(NOT_PLAIN.to_owned());
             assert_eq!(read(folder, name).unwrap(), strange, "{name}");
         }
-        assert_eq!(read(folder, "none.md").unwrap(), At::Nothing);
+        assert_eq!(read(folder, "none.md").unwrap(), FileState::Nothing);
         let disk = Disk::default();
         assert_eq!(disk.put_aside(folder, "link.md", "edited").unwrap(), "link.md.edited");
         // A link in the way of a temporary file is not written through.

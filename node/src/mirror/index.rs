@@ -19,6 +19,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_with::{As, DisplayFromStr};
 use tasuki_proto::{
     id::{RoleId, WorkspaceId},
     mail::{BoxKind, MessageId},
@@ -42,8 +43,9 @@ const BYTES_MAX: u64 = 1024 * 1024 * 1024;
 const CHECK_CHARS: usize = 16;
 
 /// A thread's file as it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Known {
+    #[serde(rename = "box", with = "As::<DisplayFromStr>")]
     pub(super) kind: BoxKind,
     pub(super) name: String,
     pub(super) entries: u32,
@@ -59,35 +61,22 @@ enum Line {
     /// The mailbox was here as a whole.
     Synced(bool),
     /// An outbox that is kept, by which directory it is, and what lay in it before.
-    Kept {
-        outbox: String,
-        before: BTreeMap<String, Stamp>,
-        /// What these held. Earlier releases noted none.
-        #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-        contents: BTreeSet<String>,
-    },
+    Kept(String, Before),
     /// A file that was sent, and could not be taken away.
     Sent(String, Stamp),
-    /// What a file in the outbox held that Git tracked, as [`Hash::text`].
-    Tracked(String),
-    Wrote {
-        id: String,
-        r#box: String,
-        name: String,
-        entries: u32,
-        hash: String,
-        stamp: Stamp,
-    },
-    Gone(String),
+    /// What a file in the outbox held that Git tracked.
+    Tracked(Hash),
+    Wrote(#[serde(with = "As::<DisplayFromStr>")] MessageId, Known),
+    Gone(#[serde(with = "As::<DisplayFromStr>")] MessageId),
 }
 
 /// What lay in an outbox before it was kept.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Before {
     pub(super) stamps: BTreeMap<String, Stamp>,
-    /// What they held, as [`Hash::text`]: whoever puts it there once more, as Git does with a file of
-    /// another branch, has written nothing.
-    pub(super) contents: BTreeSet<String>,
+    /// What they held: whoever puts it there once more, as Git does with a file of another branch,
+    /// has written nothing.
+    pub(super) contents: BTreeSet<Hash>,
 }
 
 /// One role's.
@@ -103,7 +92,7 @@ pub(super) struct Index {
     /// Outboxes, and what lay in each before it was one.
     kept: BTreeMap<String, Before>,
     sent: BTreeMap<String, Stamp>,
-    tracked: BTreeSet<String>,
+    tracked: BTreeSet<Hash>,
     /// Whether the mailbox was ever here as a whole.
     pub(super) is_synced: bool,
 }
@@ -156,26 +145,11 @@ impl Index {
         match line {
             Line::Folder(folder) => self.folder = Some(folder),
             Line::Synced(is_synced) => self.is_synced = is_synced,
-            Line::Kept { outbox, before: stamps, contents } => {
-                self.kept.insert(outbox, Before { stamps, contents });
-            }
-            Line::Sent(name, stamp) => {
-                self.sent.insert(name, stamp);
-            }
-            Line::Tracked(content) => {
-                self.tracked.insert(content);
-            }
-            Line::Gone(id) => {
-                if let Ok(id) = id.parse() {
-                    self.remove(id);
-                }
-            }
-            Line::Wrote { id, r#box, name, entries, hash, stamp } => {
-                let known = (id.parse(), r#box.parse(), Hash::parse(&hash));
-                if let (Ok(id), Ok(kind), Some(hash)) = known {
-                    self.insert(id, Known { kind, name, entries, hash, stamp });
-                }
-            }
+            Line::Kept(outbox, before) => drop(self.kept.insert(outbox, before)),
+            Line::Sent(name, stamp) => drop(self.sent.insert(name, stamp)),
+            Line::Tracked(content) => drop(self.tracked.replace(content)),
+            Line::Gone(id) => self.remove(id),
+            Line::Wrote(id, known) => self.insert(id, known),
         }
     }
 
@@ -231,7 +205,6 @@ impl Index {
 
     /// Whether a file in the outbox held this before it was kept, whatever it was called.
     pub(super) fn held_before(&self, content: Hash) -> bool {
-        let content = content.text();
         self.kept.values().any(|before| before.contents.contains(&content))
     }
 
@@ -271,15 +244,14 @@ impl Index {
         if self.threads.get(&id) == Some(&known) {
             return Ok(());
         }
-        let line = line_of(id, &known);
-        self.insert(id, known);
-        self.append(&line)
+        self.insert(id, known.clone());
+        self.append(&Line::Wrote(id, known))
     }
 
     pub(super) fn gone(&mut self, id: MessageId) -> io::Result<()> {
         if self.threads.contains_key(&id) {
             self.remove(id);
-            return self.append(&Line::Gone(id.to_string()));
+            return self.append(&Line::Gone(id));
         }
         Ok(())
     }
@@ -294,15 +266,11 @@ impl Index {
 
     /// Whether a file in the outbox held this while Git tracked it, whatever it was called.
     pub(super) fn was_tracked(&self, content: Hash) -> bool {
-        self.tracked.contains(&content.text())
+        self.tracked.contains(&content)
     }
 
     pub(super) fn note_tracked(&mut self, content: Hash) -> io::Result<()> {
-        let content = content.text();
-        if !self.tracked.insert(content.clone()) {
-            return Ok(());
-        }
-        self.append(&Line::Tracked(content))
+        if self.tracked.insert(content) { self.append(&Line::Tracked(content)) } else { Ok(()) }
     }
 
     pub(super) fn synced(&mut self) -> io::Result<()> {
@@ -328,13 +296,11 @@ impl Index {
         // If it fails, the next change tries again.
         self.file = None;
         let folder = self.folder.iter().cloned().map(Line::Folder);
-        let kept = self.kept.iter().map(|(outbox, before)| {
-            let Before { stamps, contents } = before.clone();
-            Line::Kept { outbox: outbox.clone(), before: stamps, contents }
-        });
+        let kept = self.kept.iter();
+        let kept = kept.map(|(outbox, before)| Line::Kept(outbox.clone(), before.clone()));
         let sent = self.sent.iter().map(|(name, stamp)| Line::Sent(name.clone(), *stamp));
-        let tracked = self.tracked.iter().map(|content| Line::Tracked(content.clone()));
-        let threads = self.threads.iter().map(|(id, known)| line_of(*id, known));
+        let tracked = self.tracked.iter().copied().map(Line::Tracked);
+        let threads = self.threads.iter().map(|(id, known)| Line::Wrote(*id, known.clone()));
         let mut bytes = Vec::new();
         self.lines = 0;
         let own = folder.chain([Line::Synced(self.is_synced)]).chain(kept);
@@ -358,11 +324,8 @@ fn written(line: &Line) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `None`: it is not as it was written. Earlier releases wrote no hash.
+/// `None`: it is not as it was written.
 fn read_line(line: &[u8]) -> Option<Line> {
-    if line.starts_with(b"{") {
-        return serde_json::from_slice(line).ok();
-    }
     let (noted, json) = line.split_at_checked(CHECK_CHARS)?;
     let json = json.strip_prefix(b" ")?;
     (check(json).as_bytes() == noted).then(|| serde_json::from_slice(json).ok())?
@@ -372,17 +335,6 @@ fn check(json: &[u8]) -> String {
     blake3::hash(json).to_hex()[..CHECK_CHARS].to_owned()
 }
 
-fn line_of(id: MessageId, known: &Known) -> Line {
-    Line::Wrote {
-        id: id.to_string(),
-        r#box: known.kind.to_string(),
-        name: known.name.clone(),
-        entries: known.entries,
-        hash: known.hash.text(),
-        stamp: known.stamp,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -390,10 +342,7 @@ mod tests {
     const STAMP: Stamp = Stamp { mtime_ns: 7, size: 3, inode: 9 };
 
     fn before() -> Before {
-        Before {
-            stamps: [("old.md".into(), STAMP)].into(),
-            contents: [Hash::of(b"old").text()].into(),
-        }
+        Before { stamps: [("old.md".into(), STAMP)].into(), contents: [Hash::of(b"old")].into() }
     }
 
     fn known(kind: BoxKind, name: &str) -> Known {
@@ -421,9 +370,8 @@ mod tests {
             assert!(is_whole || is_new, "{what}: {read:?}");
         });
         let lines = fs::read_to_string(&file).unwrap();
-        let old: String = lines.lines().map(|line| format!("{}\n", &line[17..])).collect();
-        fs::write(&file, old + "{\"wro").unwrap();
-        assert_eq!(told(&Index::open(file)), told(&whole), "of an earlier release, and cut off");
+        fs::write(&file, lines + "0123456789abcdef {\"wro").unwrap();
+        assert_eq!(told(&Index::open(file)), told(&whole), "cut off");
     }
 
     #[test]
@@ -465,18 +413,6 @@ mod tests {
         let none = Index::open(file);
         assert!(none.len() == 0 && none.folder == Some("/q".into()));
         assert!(!none.keeps("inode 1 of 2"));
-    }
-
-    #[test]
-    fn what_an_earlier_release_kept_is_known_by_its_stamp() {
-        let data = tempfile::tempdir().unwrap();
-        let file = data.path().join("x.index");
-        let stamp = serde_json::to_string(&STAMP).unwrap();
-        let old = format!(r#"{{"kept":{{"outbox":"inode 1","before":{{"old.md":{stamp}}}}}}}"#);
-        fs::write(&file, old + "\n").unwrap();
-        let index = Index::open(file);
-        assert!(index.keeps("inode 1") && index.was_before("old.md", STAMP));
-        assert!(!index.held_before(Hash::of(b"old")));
     }
 
     #[test]

@@ -23,8 +23,8 @@ use super::{
     home::{Boxes, Home},
     index::Before,
     letters, name,
-    scan::{self, Seen},
-    shared::{Shared, Trouble, note, on_disk, refresh},
+    scan::{self, ScanResult},
+    shared::{Shared, SyncError, note, on_disk, refresh},
     watch,
 };
 use crate::{
@@ -88,25 +88,25 @@ impl Keeper {
 
     /// Runs until the mirror stops.
     pub(super) async fn run(mut self) {
-        let (stop, todo) = (self.shared.stop.clone(), self.shared.todo.clone());
+        let (stop, dirty) = (self.shared.stop.clone(), self.shared.dirty.clone());
         self.shared.remember().await;
         while !stop.is_cancelled() {
             let pause = match self.round().await {
                 Ok(next) => {
                     self.backoff.reset();
-                    self.shared.standing().refused = None;
+                    self.shared.status().refused = None;
                     self.fares(None);
                     next.saturating_duration_since(Instant::now())
                 }
-                Err(Trouble::Stopped) => return,
-                Err(Trouble::Disk(error)) => {
+                Err(SyncError::Stopped) => return,
+                Err(SyncError::Disk(error)) => {
                     self.boxes = None;
                     self.fares(Some(&error));
                     self.backoff.pause(chance()).min(Duration::from_millis(DISK_RETRY_MS_MAX))
                 }
-                Err(Trouble::Broker(why)) => {
+                Err(SyncError::Broker(why)) => {
                     tracing::debug!(why, "the mirror waits for the broker");
-                    self.shared.standing().refused = Some(why);
+                    self.shared.status().refused = Some(why);
                     self.backoff.pause(chance())
                 }
             };
@@ -114,7 +114,7 @@ impl Keeper {
             let is_away = !source.is_ready();
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = todo.told() => {}
+                () = dirty.told() => {}
                 () = source.ready(), if is_away => self.backoff.reset(),
                 () = time::sleep(pause) => {}
             }
@@ -123,7 +123,7 @@ impl Keeper {
 
     /// What stands in the way is said once, whichever files it keeps out.
     fn fares(&mut self, problem: Option<&io::Error>) {
-        self.shared.standing().problem = problem.map(ToString::to_string);
+        self.shared.status().problem = problem.map(ToString::to_string);
         let kind = problem.map(io::Error::kind);
         if std::mem::replace(&mut self.problem, kind) == kind {
             return;
@@ -139,9 +139,9 @@ impl Keeper {
     }
 
     /// Does what there is to do; when there is more at the latest.
-    async fn round(&mut self) -> Result<Instant, Trouble> {
+    async fn round(&mut self) -> Result<Instant, SyncError> {
         let boxes = self.open().await?;
-        let mut pending = self.shared.todo.take();
+        let mut pending = self.shared.dirty.take();
         if self.look_again <= Instant::now() {
             // Said to nobody: it would end the pause after what failed.
             pending.is_all_files = true;
@@ -149,18 +149,18 @@ impl Keeper {
         }
         let done = self.work(&boxes, &mut pending).await;
         // Whatever was not ended is to be done again; it is no reason to keep letters.
-        self.shared.todo.put_back(pending);
+        self.shared.dirty.put_back(pending);
         let letters = match &done {
-            Ok(()) | Err(Trouble::Broker(_) | Trouble::Disk(_)) => {
+            Ok(()) | Err(SyncError::Broker(_) | SyncError::Disk(_)) => {
                 self.send_letters(&boxes).await?
             }
-            Err(Trouble::Stopped) => None,
+            Err(SyncError::Stopped) => None,
         };
         done?;
         Ok(letters.map_or(self.look_again, |it| it.min(self.look_again)))
     }
 
-    async fn work(&mut self, boxes: &Arc<Boxes>, pending: &mut Pending) -> Result<(), Trouble> {
+    async fn work(&mut self, boxes: &Arc<Boxes>, pending: &mut Pending) -> Result<(), SyncError> {
         let shared = self.shared.clone();
         let is_ready = shared.source.is_ready();
         if is_ready && pending.is_all_mail {
@@ -176,15 +176,15 @@ impl Keeper {
             self.refresh(boxes, pending).await?;
             if pending.threads.is_empty() && !pending.is_all_mail {
                 self.begin_sending(was_all);
-                shared.standing().synced_ms = clock::wall_ms();
+                shared.status().synced_ms = clock::wall_ms();
             }
         }
-        shared.standing().waiting = pending.threads.len();
+        shared.status().waiting = pending.threads.len();
         Ok(())
     }
 
     /// Looks the folders up, and makes them.
-    async fn open(&mut self) -> Result<Arc<Boxes>, Trouble> {
+    async fn open(&mut self) -> Result<Arc<Boxes>, SyncError> {
         let is_first = self.boxes.is_none();
         let opened = on_disk(&self.shared, move |shared| {
             if is_first {
@@ -205,7 +205,7 @@ impl Keeper {
             Ok(held)
         });
         self.held = Some(held.await?);
-        let told = watch::watch(&boxes, &self.shared.todo);
+        let told = watch::watch(&boxes, &self.shared.dirty);
         let is_watched = told.is_ok();
         self.watcher = match told {
             Ok(watcher) => Some(watcher),
@@ -215,33 +215,33 @@ impl Keeper {
                 None
             }
         };
-        self.shared.standing().is_watched = is_watched;
+        self.shared.status().is_watched = is_watched;
         self.boxes = Some(boxes.clone());
         self.look_again = Instant::now();
         Ok(boxes)
     }
 
     /// Finds the threads that are not as their files are.
-    async fn list(&self, pending: &mut Pending) -> Result<(), Trouble> {
+    async fn list(&self, pending: &mut Pending) -> Result<(), SyncError> {
         let shared = &self.shared;
         let mut listed = BTreeSet::new();
         for kind in BoxKind::ALL {
             let mut after = String::new();
             loop {
                 let page = shared.ask(shared.source.list(&shared.role, kind, &after)).await??;
-                let (index, standing) = (shared.index(), shared.standing());
+                let (index, status) = (shared.index(), shared.status());
                 for thread in &page.threads {
                     let Ok(id) = thread.message_id.parse() else { continue };
                     listed.insert(id);
                     let is_so = index
                         .get(id)
                         .is_some_and(|known| (known.kind, known.entries) == (kind, thread.entries));
-                    let is_too_large = standing.too_large.get(&id) == Some(&thread.entries);
+                    let is_too_large = status.too_large.get(&id) == Some(&thread.entries);
                     if !is_so && !is_too_large {
                         pending.threads.insert(id, true);
                     }
                 }
-                drop((index, standing));
+                drop((index, status));
                 if page.next.is_empty() || page.next == after {
                     break;
                 }
@@ -256,7 +256,7 @@ impl Keeper {
     }
 
     /// Brings the files of threads to what the broker says; takes them out of `pending`.
-    async fn refresh(&self, boxes: &Arc<Boxes>, pending: &mut Pending) -> Result<(), Trouble> {
+    async fn refresh(&self, boxes: &Arc<Boxes>, pending: &mut Pending) -> Result<(), SyncError> {
         {
             let index = self.shared.index();
             pending.threads.retain(|id, is_certain| *is_certain || index.get(*id).is_some());
@@ -264,8 +264,8 @@ impl Keeper {
         let all: Vec<MessageId> = pending.threads.keys().copied().collect();
         let mut trouble = None;
         for batch in all.chunks(BATCH) {
-            self.shared.standing().waiting = pending.threads.len();
-            let one = |id: MessageId| self.refreshed(boxes, id);
+            self.shared.status().waiting = pending.threads.len();
+            let one = async |id: MessageId| (id, refresh(&self.shared, boxes, id).await);
             let batch = batch.iter().copied();
             let mut done = futures::stream::iter(batch).map(one).buffer_unordered(AT_ONCE);
             let mut is_going = false;
@@ -280,9 +280,9 @@ impl Keeper {
             }
             // A single thread's trouble is no other's.
             let is_everybodys = match trouble {
-                Some(Trouble::Stopped) => true,
-                Some(Trouble::Disk(_)) => !is_going,
-                Some(Trouble::Broker(_)) | None => false,
+                Some(SyncError::Stopped) => true,
+                Some(SyncError::Disk(_)) => !is_going,
+                Some(SyncError::Broker(_)) | None => false,
             };
             if is_everybodys || !self.shared.source.is_ready() {
                 break;
@@ -291,43 +291,35 @@ impl Keeper {
         trouble.map_or(Ok(()), Err)
     }
 
-    async fn refreshed(
-        &self,
-        boxes: &Arc<Boxes>,
-        id: MessageId,
-    ) -> (MessageId, Result<(), Trouble>) {
-        (id, refresh(&self.shared, boxes, id).await)
-    }
-
     /// Looks at the files, and notes what is to be done about them.
-    async fn look(&mut self, boxes: &Arc<Boxes>, pending: &mut Pending) -> Result<(), Trouble> {
+    async fn look(&mut self, boxes: &Arc<Boxes>, pending: &mut Pending) -> Result<(), SyncError> {
         let (is_all, names) = (pending.is_all_files, pending.names.clone());
         if !is_all && names.is_empty() {
             return Ok(());
         }
         let of = boxes.clone();
         let seen = on_disk(&self.shared, move |shared| {
-            let sights = match is_all {
+            let observed = match is_all {
                 true => scan::look_at_all(&of)?,
                 false => scan::look_at_some(&of, names)?,
             };
-            let seen = Seen::of(&shared.index(), &of, sights, is_all);
+            let seen = ScanResult::of(&shared.index(), &of, observed, is_all);
             // Nobody writes while this looks: they are of interrupted changes.
             let remove =
                 |(kind, name): &(BoxKind, String)| shared.disk.remove(of.folder(*kind), name);
             seen.halves.iter().try_for_each(remove)?;
             Ok(seen)
         });
-        let Seen { touched, dropped, queued, before, aside, olds, halves: _ } = seen.await?;
+        let ScanResult { touched, dropped, queued, before, aside, olds, halves: _ } = seen.await?;
         (pending.is_all_files, pending.names) = Default::default();
         pending.threads.extend(touched.into_iter().map(|id| (id, true)));
         if is_all {
             self.settling.retain(|name, _| dropped.contains_key(name));
             self.queued = queued;
-            let mut standing = self.shared.standing();
-            standing.aside = aside;
-            standing.before = before;
-            standing.unread.retain(|path, _| {
+            let mut status = self.shared.status();
+            status.aside = aside;
+            status.before = before;
+            status.unread.retain(|path, _| {
                 let name = path.file_name().and_then(|name| name.to_str());
                 name.is_some_and(|name| {
                     let is_old = |(_, own): &(_, String)| name::old(own) == name;
@@ -336,14 +328,14 @@ impl Keeper {
                         || olds.iter().any(is_old)
                 })
             });
-            drop(standing);
+            drop(status);
             let poll = if self.watcher.is_some() { WATCHED_MS } else { POLL_MS };
             self.look_again = Instant::now() + Duration::from_millis(poll);
         } else {
             self.queued.extend(queued);
-            let mut standing = self.shared.standing();
-            standing.aside.extend(aside);
-            standing.before.extend(before);
+            let mut status = self.shared.status();
+            status.aside.extend(aside);
+            status.before.extend(before);
         }
         for (name, stamp) in dropped {
             self.settle(name, stamp);
@@ -417,7 +409,7 @@ fn end_olds(
         if *kind == BoxKind::Outbox
             && shared.disk.rename((folder, name::old(own)), (folder, own))? == Done::Yes
         {
-            shared.todo.file(*kind, own.clone());
+            shared.dirty.file(*kind, own.clone());
             continue;
         }
         let done = shared.disk.end_old(boxes.folder(*kind), own, |_| false)?;

@@ -17,12 +17,12 @@ use tasuki_proto::{id::Timestamp, limits::CLIENT_REFS_MAX, mail::BoxKind, reason
 use tokio::time::Instant;
 
 use super::{
-    disk::{self, At, Done, Hash, Stamp},
+    disk::{self, Done, FileState, Hash, Stamp},
     dropped::{Dropped, reason},
     home::Boxes,
     keeper::Keeper,
     name::{QUEUED, REJECTED},
-    shared::{Read, Shared, Trouble, note, on_disk},
+    shared::{Read, Shared, SyncError, note, on_disk},
 };
 use crate::{
     clock,
@@ -61,7 +61,7 @@ const WAS_TRACKED: &str = "holds what a file held that Git tracked, so a pull ma
 type OfGit = Result<Option<Tracked>, NoAnswer>;
 
 /// What became of one.
-enum Fate {
+enum SendOutcome {
     Sent,
     Queued,
     Rejected(String),
@@ -89,14 +89,14 @@ impl Keeper {
         self.settling.retain(|name, _| !is_mirrored(&self.shared, name));
         note(self.shared.index().synced());
         // What was passed over until all was known.
-        self.shared.todo.all_files();
+        self.shared.dirty.all_files();
     }
 
     /// Sends what is ready; when there is more at the latest.
     pub(super) async fn send_letters(
         &mut self,
         boxes: &Arc<Boxes>,
-    ) -> Result<Option<Instant>, Trouble> {
+    ) -> Result<Option<Instant>, SyncError> {
         let now = Instant::now();
         let again = now + Duration::from_millis(QUEUED_MS);
         let (ready, waiting): (Vec<_>, Vec<_>) =
@@ -122,33 +122,35 @@ impl Keeper {
                 at_latest(again);
                 break;
             }
-            let fate = self.send_file(boxes, &name, &name, Some(stamp), &tracked).await?;
-            self.note_fate(boxes, &name, fate.as_ref());
-            match fate {
-                Some(Fate::Later(why)) => {
+            let outcome = self.send_file(boxes, &name, &name, Some(stamp), &tracked).await?;
+            self.note_outcome(boxes, &name, outcome.as_ref());
+            match outcome {
+                Some(SendOutcome::Later(why)) => {
                     tracing::debug!(name, why, "a letter waits in the outbox");
                     if let Some(known) = self.settling.get_mut(&name) {
                         known.1 = known.1.max(again);
                     }
                     at_latest(again);
                 }
-                Some(Fate::Queued) => {
+                Some(SendOutcome::Queued) => {
                     let queued = format!("{name}.{QUEUED}");
                     self.queued.insert(queued, name.clone());
                     self.settling.remove(&name);
                 }
-                Some(Fate::Sent | Fate::Rejected(_) | Fate::Left(_)) | None => {
+                Some(SendOutcome::Sent | SendOutcome::Rejected(_) | SendOutcome::Left(_))
+                | None => {
                     self.settling.remove(&name);
                 }
             }
         }
         for (file, name) in self.queued.clone() {
             if self.shared.source.is_ready() {
-                let fate = self.send_file(boxes, &file, &name, None, &tracked).await?;
-                self.note_fate(boxes, &file, fate.as_ref());
-                match fate {
-                    Some(Fate::Later(_) | Fate::Queued) => {}
-                    Some(Fate::Sent | Fate::Rejected(_) | Fate::Left(_)) | None => {
+                let outcome = self.send_file(boxes, &file, &name, None, &tracked).await?;
+                self.note_outcome(boxes, &file, outcome.as_ref());
+                match outcome {
+                    Some(SendOutcome::Later(_) | SendOutcome::Queued) => {}
+                    Some(SendOutcome::Sent | SendOutcome::Rejected(_) | SendOutcome::Left(_))
+                    | None => {
                         self.queued.remove(&file);
                     }
                 }
@@ -157,17 +159,23 @@ impl Keeper {
         if !self.queued.is_empty() {
             at_latest(again);
         }
-        self.shared.standing().unsent = self.settling.len() + self.queued.len();
+        self.shared.status().unsent = self.settling.len() + self.queued.len();
         Ok(next)
     }
 
     /// Tells people of a file that stays as it is, once.
-    fn note_fate(&self, boxes: &Boxes, file: &str, fate: Option<&Fate>) {
+    fn note_outcome(&self, boxes: &Boxes, file: &str, outcome: Option<&SendOutcome>) {
         let path = boxes.file(BoxKind::Outbox, file);
-        match fate {
-            Some(Fate::Left(why)) => self.shared.leave(path, why),
-            Some(Fate::Sent | Fate::Queued | Fate::Rejected(_) | Fate::Later(_)) | None => {
-                self.shared.standing().unread.remove(&path);
+        match outcome {
+            Some(SendOutcome::Left(why)) => self.shared.leave(path, why),
+            Some(
+                SendOutcome::Sent
+                | SendOutcome::Queued
+                | SendOutcome::Rejected(_)
+                | SendOutcome::Later(_),
+            )
+            | None => {
+                self.shared.status().unread.remove(&path);
             }
         }
     }
@@ -180,18 +188,18 @@ impl Keeper {
         name: &str,
         settled: Option<Stamp>,
         tracked: &OfGit,
-    ) -> Result<Option<Fate>, Trouble> {
+    ) -> Result<Option<SendOutcome>, SyncError> {
         let (of, own) = (boxes.clone(), file.to_owned());
         let read = move |_: &Shared| disk::read_own(of.folder(BoxKind::Outbox), &own);
         let (bytes, stamp) = match on_disk(&self.shared, read).await {
-            Ok(At::Nothing) => return Ok(None),
-            Ok(At::File(bytes, stamp)) => (bytes, stamp),
-            Ok(At::Strange(why)) => return Ok(Some(Fate::Left(why))),
-            Err(why) => return Ok(Some(Fate::Left(format!("cannot be read: {why}")))),
+            Ok(FileState::Nothing) => return Ok(None),
+            Ok(FileState::File(bytes, stamp)) => (bytes, stamp),
+            Ok(FileState::Strange(why)) => return Ok(Some(SendOutcome::Left(why))),
+            Err(why) => return Ok(Some(SendOutcome::Left(format!("cannot be read: {why}")))),
         };
         if settled.is_some_and(|settled| settled != stamp) {
             self.settle(name.to_owned(), stamp);
-            return Ok(Some(Fate::Later("it changes".to_owned())));
+            return Ok(Some(SendOutcome::Later("it changes".to_owned())));
         }
         let (is_synced, was_before, was_sent) = {
             let index = self.shared.index();
@@ -203,41 +211,43 @@ impl Keeper {
         let hash = Hash::of(&bytes);
         if self.shared.index().held_before(hash) {
             self.shared.index().note_before(file, stamp);
-            self.shared.standing().before.insert(boxes.file(BoxKind::Outbox, file));
+            self.shared.status().before.insert(boxes.file(BoxKind::Outbox, file));
             return Ok(None);
         }
-        if let Some(fate) = fate_of_tracked(tracked, file) {
+        if let Some(outcome) = outcome_of_tracked(tracked, file) {
             note_tracked(&self.shared, tracked, file, hash);
-            return Ok(Some(fate));
+            return Ok(Some(outcome));
         }
         if self.shared.index().was_tracked(hash) {
-            return Ok(Some(Fate::Left(WAS_TRACKED.to_owned())));
+            return Ok(Some(SendOutcome::Left(WAS_TRACKED.to_owned())));
         }
         let read = Dropped::read(&self.shared.role, name, &bytes, stamp, now());
         let is_draft = read.as_ref().is_ok_and(|it| it.is_draft);
         if !is_draft && !is_synced {
-            return Ok(Some(Fate::Later("the mailbox is not here as a whole yet".to_owned())));
+            return Ok(Some(SendOutcome::Later(
+                "the mailbox is not here as a whole yet".to_owned(),
+            )));
         }
         let (file, name) = (file.to_owned(), name.to_owned());
-        let fate = match read {
-            _ if was_sent => Fate::Sent,
+        let outcome = match read {
+            _ if was_sent => SendOutcome::Sent,
             Ok(dropped) => self.send(&dropped).await?,
-            Err(why) => Fate::Rejected(why),
+            Err(why) => SendOutcome::Rejected(why),
         };
-        if let Err(why) = self.end(boxes, file, name.clone(), hash, &fate).await {
-            let what = if matches!(fate, Fate::Sent) {
+        if let Err(why) = self.end(boxes, file, name.clone(), hash, &outcome).await {
+            let what = if matches!(outcome, SendOutcome::Sent) {
                 // The broker knows a letter again for a while, and this for good.
                 note(self.shared.index().note_sent(&name, stamp));
                 "was sent and cannot be taken away"
             } else {
                 "cannot be given its new name"
             };
-            return Ok(Some(Fate::Left(format!("{what}: {why}"))));
+            return Ok(Some(SendOutcome::Left(format!("{what}: {why}"))));
         }
-        Ok(Some(fate))
+        Ok(Some(outcome))
     }
 
-    async fn send(&self, dropped: &Dropped) -> Result<Fate, Trouble> {
+    async fn send(&self, dropped: &Dropped) -> Result<SendOutcome, SyncError> {
         let shared = &self.shared;
         let thread = match dropped.document.message_id {
             None => None,
@@ -250,36 +260,38 @@ impl Keeper {
                 Ok(Read::TooLarge(_)) if dropped.is_draft => Some(Vec::new()),
                 Ok(Read::TooLarge(_)) => {
                     let why = "Its thread is too large to be compared.";
-                    return Ok(Fate::Rejected(why.to_owned()));
+                    return Ok(SendOutcome::Rejected(why.to_owned()));
                 }
                 // What is known without the broker will do for it, too.
-                Err(Trouble::Broker(_)) if dropped.is_draft => {
+                Err(SyncError::Broker(_)) if dropped.is_draft => {
                     shared.index().get(id).map(|_| Vec::<Entry>::new())
                 }
-                Err(Trouble::Broker(why)) => return Ok(Fate::Later(why)),
+                Err(SyncError::Broker(why)) => return Ok(SendOutcome::Later(why)),
                 Err(trouble) => return Err(trouble),
             },
         };
         let offset = clock::utc_offset_s();
         let mut request = match dropped.letter(&shared.role, thread.as_deref(), offset) {
             Ok(request) => request,
-            Err(why) => return Ok(Fate::Rejected(why)),
+            Err(why) => return Ok(SendOutcome::Rejected(why)),
         };
         let mut known = BTreeSet::new();
         if mail_terms::names_a_group(&request.to, &shared.groups) {
             match shared.ask(shared.source.roles()).await? {
                 Ok(roles) => known = roles,
                 Err(why) if why.reason == Reason::RightForbidden => {}
-                Err(why) => return Ok(Fate::Later(why.message)),
+                Err(why) => return Ok(SendOutcome::Later(why.message)),
             }
         }
         match mail_terms::receivers(&request.to, &shared.groups, &known, &shared.role) {
             Ok(to) => request.to = to.iter().map(ToString::to_string).collect(),
             Err(NoReceivers::Nobody) => {
-                return Ok(Fate::Rejected("It goes to a group with nobody else in it.".into()));
+                return Ok(SendOutcome::Rejected(
+                    "It goes to a group with nobody else in it.".into(),
+                ));
             }
             Err(NoReceivers::Ambiguous(name)) => {
-                return Ok(Fate::Rejected(format!(
+                return Ok(SendOutcome::Rejected(format!(
                     "It goes to {name}, which is both a group of the configuration and a role of \
                      the workspace."
                 )));
@@ -293,16 +305,16 @@ impl Keeper {
         let shown = id.and_then(|id| Some((id, shared.index().get(id)?.entries)));
         if let Some((id, through)) = shown.filter(|(_, through)| *through != 0) {
             let saw = shared.source.saw(&shared.role, id, through);
-            shared.stop.run_until_cancelled(saw).await.ok_or(Trouble::Stopped)?;
+            shared.stop.run_until_cancelled(saw).await.ok_or(SyncError::Stopped)?;
         }
         let sent = shared.source.send(&shared.role, request);
         let is_own_id = dropped.document.message_id.is_none();
-        let fate = fate(shared.ask(sent).await?, is_own_id);
-        if let (Fate::Sent, Some(id)) = (&fate, id) {
+        let outcome = outcome(shared.ask(sent).await?, is_own_id);
+        if let (SendOutcome::Sent, Some(id)) = (&outcome, id) {
             // Whatever the feed says, or when.
-            shared.todo.thread(id, true);
+            shared.dirty.thread(id, true);
         }
-        Ok(fate)
+        Ok(outcome)
     }
 
     /// Does with the file what became of the letter.
@@ -312,12 +324,12 @@ impl Keeper {
         file: String,
         name: String,
         hash: Hash,
-        fate: &Fate,
+        outcome: &SendOutcome,
     ) -> io::Result<()> {
         let shared = &self.shared;
         let of = boxes.clone();
-        match fate {
-            Fate::Sent => {
+        match outcome {
+            SendOutcome::Sent => {
                 tracing::info!(role = %shared.role, name, "a letter from the outbox was sent");
                 let done = on_disk(shared, move |shared| {
                     shared.disk.take_away(of.folder(BoxKind::Outbox), &file, hash)
@@ -326,7 +338,7 @@ impl Keeper {
                     shared.put_aside([boxes.file(BoxKind::Outbox, &name)]);
                 }
             }
-            Fate::Queued => {
+            SendOutcome::Queued => {
                 on_disk(shared, move |shared| {
                     let folder = of.folder(BoxKind::Outbox);
                     let queued = format!("{name}.{QUEUED}");
@@ -337,14 +349,14 @@ impl Keeper {
                 })
                 .await?;
             }
-            Fate::Rejected(why) => {
+            SendOutcome::Rejected(why) => {
                 tracing::warn!(role = %shared.role, name, why, "a file in the outbox cannot be sent");
                 let why = why.clone();
                 let reject = move |shared: &Shared| reject(shared, &of, &file, &name, &why);
                 let aside = on_disk(shared, reject).await?;
-                shared.standing().aside.insert(boxes.file(BoxKind::Outbox, &aside));
+                shared.status().aside.insert(boxes.file(BoxKind::Outbox, &aside));
             }
-            Fate::Later(_) | Fate::Left(_) => {}
+            SendOutcome::Later(_) | SendOutcome::Left(_) => {}
         }
         Ok(())
     }
@@ -361,13 +373,13 @@ async fn of_git(shared: &Arc<Shared>, boxes: &Arc<Boxes>) -> io::Result<OfGit> {
     on_disk(shared, move |_| Ok(repository::tracked_in(of.folder(BoxKind::Outbox).path()))).await
 }
 
-fn fate_of_tracked(tracked: &OfGit, file: &str) -> Option<Fate> {
+fn outcome_of_tracked(tracked: &OfGit, file: &str) -> Option<SendOutcome> {
     match tracked {
-        Ok(Some(tracked)) => tracked.has(file).then(|| Fate::Left(TRACKED.to_owned())),
-        Ok(None) => Some(Fate::Later("Git is writing".to_owned())),
-        Err(why) => {
-            Some(Fate::Left(format!("is not sent, for whether Git tracks it is not known: {why}")))
-        }
+        Ok(Some(tracked)) => tracked.has(file).then(|| SendOutcome::Left(TRACKED.to_owned())),
+        Ok(None) => Some(SendOutcome::Later("Git is writing".to_owned())),
+        Err(why) => Some(SendOutcome::Left(format!(
+            "is not sent, for whether Git tracks it is not known: {why}"
+        ))),
     }
 }
 
@@ -383,8 +395,8 @@ fn note_tracked(shared: &Shared, tracked: &OfGit, file: &str, hash: Hash) {
 pub(super) fn may_return(shared: &Shared, boxes: &Boxes, file: &str) -> bool {
     let outbox = boxes.folder(BoxKind::Outbox);
     let tracked = repository::tracked_in(outbox.path());
-    match fate_of_tracked(&tracked, file) {
-        Some(Fate::Left(why)) => {
+    match outcome_of_tracked(&tracked, file) {
+        Some(SendOutcome::Left(why)) => {
             if let Some(hash) = disk::read_own(outbox, file).ok().and_then(|it| it.hash()) {
                 note_tracked(shared, &tracked, file, hash);
             }
@@ -405,16 +417,16 @@ fn is_mirrored(shared: &Shared, name: &str) -> bool {
 
 /// What the answer means for the file. `is_own_id`: the id of the thread that it begins was made
 /// from it; else the letter had a name that was, so words that name has are this letter's.
-fn fate(answer: Result<Sent, Refusal>, is_own_id: bool) -> Fate {
+fn outcome(answer: Result<Sent, Refusal>, is_own_id: bool) -> SendOutcome {
     match answer {
-        Ok(Sent::Stored(_)) => Fate::Sent,
-        Ok(Sent::Queued { .. }) => Fate::Queued,
-        Err(Refusal { reason: Reason::MessageExists, .. }) if is_own_id => Fate::Sent,
-        Err(Refusal { reason: Reason::KeyReused, .. }) if !is_own_id => Fate::Sent,
+        Ok(Sent::Stored(_)) => SendOutcome::Sent,
+        Ok(Sent::Queued { .. }) => SendOutcome::Queued,
+        Err(Refusal { reason: Reason::MessageExists, .. }) if is_own_id => SendOutcome::Sent,
+        Err(Refusal { reason: Reason::KeyReused, .. }) if !is_own_id => SendOutcome::Sent,
         Err(refusal) if refusal.reason.is_retryable() || is_passing(refusal.reason) => {
-            Fate::Later(refusal.message)
+            SendOutcome::Later(refusal.message)
         }
-        Err(refusal) => Fate::Rejected(format!("{} ({})", refusal.message, refusal.reason)),
+        Err(refusal) => SendOutcome::Rejected(format!("{} ({})", refusal.message, refusal.reason)),
     }
 }
 

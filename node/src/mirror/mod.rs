@@ -1,7 +1,7 @@
 //! Keeps the mailboxes of this node's roles as files of Markdown, for people.
 //!
 //! ```text
-//! broker's feed ──▶ follow ──▶ todo ──▶ keeper of one role ──▶ thread: plan, disk ──▶ docs/mailbox/
+//! broker's feed ──▶ feed ──▶ dirty set ──▶ keeper of one role ──▶ thread: plan, disk ──▶ docs/mailbox/
 //! files that somebody touched ──▶ watch ──┘   └── letters: what was dropped into the outbox ──▶ link
 //! ```
 //!
@@ -24,7 +24,7 @@ mod broker;
 mod dirty_set;
 mod disk;
 mod dropped;
-mod follow;
+mod feed;
 mod home;
 mod index;
 mod keeper;
@@ -44,14 +44,14 @@ mod tests;
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tasuki_proto::id::{RoleId, WorkspaceId};
 use tokio::{sync::watch::Receiver, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     disk::Disk,
-    follow::Told,
+    feed::DirtySets,
     home::{Home, homes},
     keeper::Keeper,
     shared::Shared,
@@ -102,14 +102,8 @@ struct Running {
 
 impl fmt::Debug for Mirror {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let roles: Vec<RoleId> = self.0.keepers().keys().cloned().collect();
+        let roles: Vec<RoleId> = self.0.keepers.lock().keys().cloned().collect();
         f.debug_struct("Mirror").field("roles", &roles).finish_non_exhaustive()
-    }
-}
-
-impl Inner {
-    fn keepers(&self) -> MutexGuard<'_, BTreeMap<RoleId, Running>> {
-        self.keepers.lock()
     }
 }
 
@@ -127,11 +121,11 @@ impl Mirror {
 
     /// How each mailbox does.
     pub fn report(&self) -> Vec<Report> {
-        let keepers = self.0.keepers();
+        let keepers = self.0.keepers.lock();
         let report = |(role, running): (&RoleId, &Running)| {
             let shared = &running.shared;
             let (files, folder) = (shared.index().len(), shared.home.folder());
-            Report::new(role.to_string(), folder, files, &shared.standing())
+            Report::new(role.to_string(), folder, files, &shared.status())
         };
         keepers.iter().map(report).collect()
     }
@@ -139,9 +133,9 @@ impl Mirror {
     /// As after a feed that could not go on where it was, and as every now and then.
     #[cfg(test)]
     fn list_all(&self) {
-        for keeper in self.0.keepers().values() {
-            keeper.shared.todo.all_mail();
-            keeper.shared.todo.all_files();
+        for keeper in self.0.keepers.lock().values() {
+            keeper.shared.dirty.all_mail();
+            keeper.shared.dirty.all_files();
         }
     }
 
@@ -160,9 +154,9 @@ impl Mirror {
 /// Has a keeper for each role, and another one when its home changes.
 async fn run(inner: Arc<Inner>, settings: Settings) {
     let Settings { data, workspace, mut roots, within, source, groups: _ } = settings;
-    let told = Told::default();
+    let told = DirtySets::default();
     let following = tokio::spawn({
-        let follow = follow::run(source.clone(), told.clone());
+        let follow = feed::run(source.clone(), told.clone());
         inner.stop.clone().run_until_cancelled_owned(follow)
     });
     loop {
@@ -171,14 +165,14 @@ async fn run(inner: Arc<Inner>, settings: Settings) {
         let wanted = move || homes(&wanted, within.as_deref());
         let wanted = tokio::task::spawn_blocking(wanted).await.unwrap_or_default();
         let leaving: Vec<RoleId> = {
-            let keepers = inner.keepers();
+            let keepers = inner.keepers.lock();
             let is_other =
                 |(role, it): &(&RoleId, &Running)| wanted.get(*role) != Some(&it.shared.home);
             keepers.iter().filter(is_other).map(|(role, _)| role.clone()).collect()
         };
         end(&inner, &told, leaving).await;
         for (role, home) in wanted {
-            if !inner.keepers().contains_key(&role) {
+            if !inner.keepers.lock().contains_key(&role) {
                 begin(&inner, &told, role, home, &data, &workspace, &source);
             }
         }
@@ -191,14 +185,14 @@ async fn run(inner: Arc<Inner>, settings: Settings) {
         }
     }
     inner.stop.cancelled().await;
-    let all = inner.keepers().keys().cloned().collect();
+    let all = inner.keepers.lock().keys().cloned().collect();
     end(&inner, &told, all).await;
     drop(following.await);
 }
 
 fn begin(
     inner: &Inner,
-    told: &Told,
+    told: &DirtySets,
     role: RoleId,
     home: Home,
     data: &std::path::Path,
@@ -211,15 +205,15 @@ fn begin(
     let mut shared = Shared::new(role.clone(), home, index, source.clone(), stop, disk);
     shared.groups = inner.groups.clone();
     let shared = Arc::new(shared);
-    told.get().insert(role.clone(), shared.todo.clone());
+    told.get().insert(role.clone(), shared.dirty.clone());
     let work = tokio::spawn(Keeper::new(shared.clone()).run());
-    inner.keepers().insert(role, Running { shared, work });
+    inner.keepers.lock().insert(role, Running { shared, work });
 }
 
-async fn end(inner: &Inner, told: &Told, roles: Vec<RoleId>) {
+async fn end(inner: &Inner, told: &DirtySets, roles: Vec<RoleId>) {
     for role in roles {
         told.get().remove(&role);
-        let ended = inner.keepers().remove(&role);
+        let ended = inner.keepers.lock().remove(&role);
         let Some(Running { shared, work }) = ended else { continue };
         shared.stop.cancel();
         if let Err(error) = work.await {

@@ -13,7 +13,7 @@ const SHOWN_MAX: usize = 50;
 
 /// How a role's keeper does.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct SyncStatus {
     /// When all was as the broker says, by this machine's clock; 0: not yet.
     pub(super) synced_ms: u64,
     /// Threads whose files are to be written.
@@ -69,24 +69,24 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(role: String, folder: PathBuf, files: usize, standing: &Standing) -> Self {
-        let unread = standing.unread.iter().map(|(path, why)| (path.clone(), why.clone()));
+    pub(super) fn new(role: String, folder: PathBuf, files: usize, status: &SyncStatus) -> Self {
+        let unread = status.unread.iter().map(|(path, why)| (path.clone(), why.clone()));
         Self {
             role,
             folder,
             files,
-            before: standing.before.len(),
-            before_paths: standing.before.iter().take(SHOWN_MAX).cloned().collect(),
-            waiting: standing.waiting,
-            synced_ms: standing.synced_ms,
-            unsent: standing.unsent,
-            aside: standing.aside.len(),
-            aside_paths: standing.aside.iter().take(SHOWN_MAX).cloned().collect(),
-            unread: standing.unread.len(),
+            before: status.before.len(),
+            before_paths: status.before.iter().take(SHOWN_MAX).cloned().collect(),
+            waiting: status.waiting,
+            synced_ms: status.synced_ms,
+            unsent: status.unsent,
+            aside: status.aside.len(),
+            aside_paths: status.aside.iter().take(SHOWN_MAX).cloned().collect(),
+            unread: status.unread.len(),
             unread_paths: unread.take(SHOWN_MAX).collect(),
-            too_large: standing.too_large.len(),
-            is_watched: standing.is_watched,
-            problem: standing.problem.clone().or_else(|| standing.refused.clone()),
+            too_large: status.too_large.len(),
+            is_watched: status.is_watched,
+            problem: status.problem.clone().or_else(|| status.refused.clone()),
         }
     }
 }

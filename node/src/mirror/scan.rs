@@ -9,7 +9,7 @@ use std::{
 use tasuki_proto::mail::{BoxKind, MessageId};
 
 use super::{
-    disk::{self, At, Hash, Stamp},
+    disk::{self, FileState, Hash, Stamp},
     home::Boxes,
     index::{Before, Index},
     name::Kind,
@@ -18,7 +18,7 @@ use crate::dir::Dir;
 
 /// What was seen.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ScanResult {
     /// Threads whose file is not where it was left, or not as it was left.
     pub(super) touched: BTreeSet<MessageId>,
     /// Files in the outbox that are none of these.
@@ -36,23 +36,23 @@ pub(super) struct Seen {
 
 /// A file, or one that is gone (`None`).
 #[derive(Debug)]
-pub(super) struct Sight {
+pub(super) struct Observed {
     kind: BoxKind,
     name: String,
     stamp: Option<Stamp>,
 }
 
 /// All files there are.
-pub(super) fn look_at_all(boxes: &Boxes) -> io::Result<Vec<Sight>> {
-    let mut sights = Vec::new();
+pub(super) fn look_at_all(boxes: &Boxes) -> io::Result<Vec<Observed>> {
+    let mut observed = Vec::new();
     for kind in BoxKind::ALL {
         for name in boxes.folder(kind).names()? {
             // A name that is no text is nobody's mail.
             let Ok(name) = name.into_string() else { continue };
-            sights.extend(Some(look_at(boxes, kind, name)?).filter(|it| it.stamp.is_some()));
+            observed.extend(Some(look_at(boxes, kind, name)?).filter(|it| it.stamp.is_some()));
         }
     }
-    Ok(sights)
+    Ok(observed)
 }
 
 /// What would be sent from an outbox, or become something that is.
@@ -66,8 +66,8 @@ pub(super) fn letters(outbox: &Dir) -> io::Result<Before> {
         };
         if is_letter && let Some(about) = outbox.stat(&name)? {
             // What cannot be read is not sent; its stamp will do.
-            if let Ok(At::File(bytes, _)) = disk::read(outbox, &name) {
-                letters.contents.insert(Hash::of(&bytes).text());
+            if let Ok(FileState::File(bytes, _)) = disk::read(outbox, &name) {
+                letters.contents.insert(Hash::of(&bytes));
             }
             letters.stamps.insert(name, Stamp::of_stat(&about));
         }
@@ -79,21 +79,21 @@ pub(super) fn letters(outbox: &Dir) -> io::Result<Before> {
 pub(super) fn look_at_some(
     boxes: &Boxes,
     names: BTreeSet<(BoxKind, String)>,
-) -> io::Result<Vec<Sight>> {
+) -> io::Result<Vec<Observed>> {
     names.into_iter().map(|(kind, name)| look_at(boxes, kind, name)).collect()
 }
 
-fn look_at(boxes: &Boxes, kind: BoxKind, name: String) -> io::Result<Sight> {
+fn look_at(boxes: &Boxes, kind: BoxKind, name: String) -> io::Result<Observed> {
     let stamp = boxes.folder(kind).stat(&name)?.as_ref().map(Stamp::of_stat);
-    Ok(Sight { kind, name, stamp })
+    Ok(Observed { kind, name, stamp })
 }
 
-impl Seen {
-    /// What the sights tell. `is_all`: what is not among them is not there.
-    pub(super) fn of(index: &Index, boxes: &Boxes, sights: Vec<Sight>, is_all: bool) -> Self {
+impl ScanResult {
+    /// What the observed files tell. `is_all`: a file that is not among them is not there.
+    pub(super) fn of(index: &Index, boxes: &Boxes, observed: Vec<Observed>, is_all: bool) -> Self {
         let mut seen = Self::default();
         let mut there = BTreeSet::new();
-        for Sight { kind, name, stamp } in sights {
+        for Observed { kind, name, stamp } in observed {
             let in_place = index
                 .named(&name)
                 .filter(|id| index.get(*id).is_some_and(|it| it.kind == kind && it.name == name));

@@ -18,9 +18,9 @@ use super::{
     home::{Boxes, Home},
     index::Index,
     name,
-    report::Standing,
+    report::SyncStatus,
     source::Source,
-    thread::{Job, Outcome, Want},
+    thread::{Outcome, TargetFile, ThreadSync},
 };
 use crate::{beside, filebox::Document, refusal::Refusal};
 
@@ -29,7 +29,7 @@ pub(super) const THREAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// What stands in the way.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum SyncError {
     Disk(io::Error),
     /// The broker did not say, or will not.
     Broker(String),
@@ -46,13 +46,13 @@ pub(super) enum Read {
     TooLarge(u32),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for SyncError {
     fn from(error: io::Error) -> Self {
         Self::Disk(error)
     }
 }
 
-impl From<Refusal> for Trouble {
+impl From<Refusal> for SyncError {
     fn from(refusal: Refusal) -> Self {
         Self::Broker(refusal.message)
     }
@@ -64,10 +64,10 @@ pub(super) struct Shared {
     pub(super) role: RoleId,
     pub(super) home: Home,
     pub(super) source: Arc<dyn Source>,
-    pub(super) todo: Arc<DirtySet>,
+    pub(super) dirty: Arc<DirtySet>,
     pub(super) disk: Disk,
     pub(super) stop: CancellationToken,
-    pub(super) standing: Mutex<Standing>,
+    pub(super) status: Mutex<SyncStatus>,
     pub(super) groups: Arc<Groups>,
     index: Mutex<Index>,
 }
@@ -81,32 +81,32 @@ impl Shared {
         stop: CancellationToken,
         disk: Disk,
     ) -> Self {
-        let todo = Arc::new(DirtySet::default());
-        todo.all_mail();
-        todo.all_files();
-        let (standing, groups) = Default::default();
+        let dirty = Arc::new(DirtySet::default());
+        dirty.all_mail();
+        dirty.all_files();
+        let (status, groups) = Default::default();
         let index = Mutex::new(Index::new(index));
-        Self { role, home, source, todo, disk, stop, standing, groups, index }
+        Self { role, home, source, dirty, disk, stop, status, groups, index }
     }
 
     pub(super) fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock()
     }
 
-    pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock()
+    pub(super) fn status(&self) -> MutexGuard<'_, SyncStatus> {
+        self.status.lock()
     }
 
     /// Asks the broker, unless the mirror stops.
     pub(super) async fn ask<T>(
         &self,
         question: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<Result<T, Refusal>, Trouble> {
-        self.stop.run_until_cancelled(question).await.ok_or(Trouble::Stopped)
+    ) -> Result<Result<T, Refusal>, SyncError> {
+        self.stop.run_until_cancelled(question).await.ok_or(SyncError::Stopped)
     }
 
     /// All of a thread.
-    pub(super) async fn read(&self, id: MessageId) -> Result<Read, Trouble> {
+    pub(super) async fn read(&self, id: MessageId) -> Result<Read, SyncError> {
         let (mut entries, mut bytes, mut from) = (Vec::new(), 0, 1);
         loop {
             let page = match self.ask(self.source.read(&self.role, id, from)).await? {
@@ -126,22 +126,22 @@ impl Shared {
                     return Ok(Read::Whole(Box::new(thread), entries));
                 }
                 (_, next) if from < next => from = next,
-                _ => return Err(Trouble::Broker(format!("the thread {id} came without words"))),
+                _ => return Err(SyncError::Broker(format!("the thread {id} came without words"))),
             }
         }
     }
 
     /// Those that are too large to be files are told of.
     fn note_size(&self, id: MessageId, read: &Read) {
-        let mut standing = self.standing();
+        let mut status = self.status();
         match read {
             Read::TooLarge(entries) => {
-                if standing.too_large.insert(id, *entries).is_none() {
+                if status.too_large.insert(id, *entries).is_none() {
                     let role = &self.role;
                     tracing::warn!(%role, %id, "a thread is too large to be written as a file");
                 }
             }
-            Read::Whole(..) | Read::Unknown => drop(standing.too_large.remove(&id)),
+            Read::Whole(..) | Read::Unknown => drop(status.too_large.remove(&id)),
         }
     }
 
@@ -156,18 +156,18 @@ impl Shared {
 
     /// Tells people of a file in the outbox that stays as it is, once.
     pub(super) fn leave(&self, path: PathBuf, why: &str) {
-        let mut standing = self.standing();
-        if standing.unread.get(&path).is_none_or(|told| told != why) {
+        let mut status = self.status();
+        if status.unread.get(&path).is_none_or(|told| told != why) {
             let (role, path) = (&self.role, path.display());
             tracing::warn!(%role, %path, why, "a file in the outbox is left as it is");
         }
-        standing.unread.insert(path, why.to_owned());
+        status.unread.insert(path, why.to_owned());
     }
 
     pub(super) fn put_aside(&self, aside: impl IntoIterator<Item = PathBuf>) {
         for path in aside {
             tracing::warn!(role = %self.role, path = %path.display(), "a file was put aside");
-            self.standing().aside.insert(path);
+            self.status().aside.insert(path);
         }
     }
 }
@@ -186,7 +186,7 @@ pub(super) async fn refresh(
     shared: &Arc<Shared>,
     boxes: &Arc<Boxes>,
     id: MessageId,
-) -> Result<(), Trouble> {
+) -> Result<(), SyncError> {
     let read = shared.read(id).await?;
     shared.note_size(id, &read);
     let want = match read {
@@ -194,7 +194,7 @@ pub(super) async fn refresh(
         Read::Unknown | Read::TooLarge(_) => None,
         Read::Whole(thread, entries) => {
             let kind = BoxKind::of_wire(thread.r#box());
-            let kind = kind.ok_or_else(|| Trouble::Broker(format!("{id} is in no box")))?;
+            let kind = kind.ok_or_else(|| SyncError::Broker(format!("{id} is in no box")))?;
             let mut index = shared.index();
             let name = match index.get(id) {
                 Some(known) => known.name.clone(),
@@ -210,10 +210,10 @@ pub(super) async fn refresh(
     let work = move |shared: &Shared| -> io::Result<Outcome> {
         let want = want.map(|(kind, name, thread, entries)| {
             let is_whole = entries.iter().all(|it| it.sealed.is_none());
-            Want::new(kind, name, Document::of_stored(&thread, &entries), is_whole)
+            TargetFile::new(kind, name, Document::of_stored(&thread, &entries), is_whole)
         });
         let known = shared.index().get(id).cloned();
-        let outcome = Job { disk: shared.disk.clone(), boxes, known, want }.carry_out()?;
+        let outcome = ThreadSync { disk: shared.disk.clone(), boxes, known, want }.carry_out()?;
         let mut index = shared.index();
         note(match outcome.known.clone() {
             Some(known) => index.wrote(id, known),

@@ -407,7 +407,7 @@ async fn what_fails_is_tried_again_after_a_pause() {
     assert!(until(|| 4 <= bench.office.reads()).await);
     let pauses = 2 * keeper::RETRY_MS_MIN / 2;
     assert!(Duration::from_millis(pauses) <= clock.elapsed(), "{:?}", clock.elapsed());
-    assert!(shared.standing().problem.as_ref().is_some_and(|it| it.ends_with(".md: killed")));
+    assert!(shared.status().problem.as_ref().is_some_and(|it| it.ends_with(".md: killed")));
     stop.cancel();
     work.await.unwrap();
 }
@@ -496,11 +496,11 @@ async fn a_kill_at_any_change_neither_doubles_nor_loses() {
         let shared = Shared::new(role("qa"), home, index, source, stop.clone(), disk);
         let shared = Arc::new(shared);
         let work = tokio::spawn(Keeper::new(shared.clone()).run());
-        let is_killed = || shared.standing().problem.is_some();
+        let is_killed = || shared.status().problem.is_some();
         let is_there = |name: &str| bench.told("p").contains(name);
         assert!(until(|| is_killed() || is_there("box/one.md")).await);
         bench.office.answer(one, "qa", "dev");
-        shared.todo.thread(one, true);
+        shared.dirty.thread(one, true);
         assert!(until(|| is_killed() || bench.told("p") == all).await, "{}", bench.told("p"));
         let is_done = !is_killed();
         stop.cancel();

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc};
 use tasuki_proto::mail::BoxKind;
 
 use super::{
-    disk::{At, Disk, Done, Hash, Stamp},
+    disk::{Disk, Done, FileState, Hash, Stamp},
     home::Boxes,
     index::Known,
     name::EDITED,
@@ -22,7 +22,7 @@ const TRIES_MAX: usize = 8;
 
 /// A thread's file as it should be.
 #[derive(Debug)]
-pub(super) struct Want {
+pub(super) struct TargetFile {
     pub(super) kind: BoxKind,
     pub(super) name: String,
     entries: u32,
@@ -31,7 +31,7 @@ pub(super) struct Want {
     hash: Hash,
 }
 
-impl Want {
+impl TargetFile {
     /// `is_whole`: all of its words could be read; else it is looked at again with each list.
     pub(super) fn new(kind: BoxKind, name: String, document: Document, is_whole: bool) -> Self {
         // Others' words: what nobody sees in them is for nobody who reads the file.
@@ -67,13 +67,13 @@ impl Want {
 
 /// One thread at one role.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct ThreadSync {
     pub(super) disk: Disk,
     pub(super) boxes: Arc<Boxes>,
     /// As the node remembers to have left it.
     pub(super) known: Option<Known>,
     /// `None`: the role has no copy.
-    pub(super) want: Option<Want>,
+    pub(super) want: Option<TargetFile>,
 }
 
 /// How it is now.
@@ -85,13 +85,13 @@ pub(super) struct Outcome {
 }
 
 /// A look at one place.
-struct Look {
+struct Observation {
     content: Content,
     hash: Option<Hash>,
     stamp: Option<Stamp>,
 }
 
-impl Job {
+impl ThreadSync {
     pub(super) fn carry_out(&self) -> io::Result<Outcome> {
         let mut aside = Vec::new();
         for _ in 0..TRIES_MAX {
@@ -177,26 +177,27 @@ impl Job {
         Ok(Some(Ended(at.map(|(_, stamp)| stamp))))
     }
 
-    fn look(&self, kind: BoxKind, name: &str) -> io::Result<Look> {
+    fn look(&self, kind: BoxKind, name: &str) -> io::Result<Observation> {
         let at = self.disk.read(self.boxes.folder(kind), name)?;
         let hash = at.hash();
         let stamp = match &at {
-            At::File(_, stamp) => Some(*stamp),
-            At::Nothing | At::Strange(_) => None,
+            FileState::File(_, stamp) => Some(*stamp),
+            FileState::Nothing | FileState::Strange(_) => None,
         };
         let content = match (&at, &self.want) {
-            (At::Nothing, _) => Content::Missing,
-            (At::File(..), Some(want)) if hash == Some(want.hash) => Content::Wanted,
-            (At::File(bytes, _), _) if self.is_own(bytes) => Content::Own,
-            (At::File(..) | At::Strange(_), _) => Content::Edited,
+            (FileState::Nothing, _) => Content::Missing,
+            (FileState::File(..), Some(want)) if hash == Some(want.hash) => Content::Wanted,
+            (FileState::File(bytes, _), _) if self.is_own(bytes) => Content::Own,
+            (FileState::File(..) | FileState::Strange(_), _) => Content::Edited,
         };
-        Ok(Look { content, hash, stamp })
+        Ok(Observation { content, hash, stamp })
     }
 
     fn is_own(&self, bytes: &[u8]) -> bool {
         let is_known = self.known.as_ref().is_some_and(|it| it.hash == Hash::of(bytes));
         let is_unknown = self.known.is_none();
-        let of_thread = |want: &Want| want.was(bytes) || (is_unknown && want.has_all_of(bytes));
+        let of_thread =
+            |want: &TargetFile| want.was(bytes) || (is_unknown && want.has_all_of(bytes));
         is_known || self.want.as_ref().is_some_and(of_thread)
     }
 

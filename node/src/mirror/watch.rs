@@ -10,9 +10,9 @@ use super::{dirty_set::DirtySet, home::Boxes};
 /// Lasts until it is dropped. `Err`: the system does not tell, for this reason.
 pub(super) fn watch(
     boxes: &Arc<Boxes>,
-    todo: &Arc<DirtySet>,
+    dirty: &Arc<DirtySet>,
 ) -> Result<RecommendedWatcher, String> {
-    let (of, told) = (boxes.clone(), todo.clone());
+    let (of, told) = (boxes.clone(), dirty.clone());
     let handler = move |event: notify::Result<Event>| match event {
         Ok(event) => tell(&of, &told, &event),
         Err(error) => {
@@ -30,20 +30,20 @@ pub(super) fn watch(
     Ok(watcher)
 }
 
-fn tell(boxes: &Boxes, todo: &DirtySet, event: &Event) {
+fn tell(boxes: &Boxes, dirty: &DirtySet, event: &Event) {
     if event.need_rescan() {
-        return todo.all_files();
+        return dirty.all_files();
     }
     if event.kind.is_access() {
         return;
     }
     for path in &event.paths {
         if boxes.kind_of(path).is_some() {
-            todo.all_files();
+            dirty.all_files();
         } else if let Some((kind, name)) = place(boxes, path)
             && !name.starts_with('.')
         {
-            todo.file(kind, name);
+            dirty.file(kind, name);
         }
     }
 }

@@ -24,7 +24,7 @@ use tokio::{
 
 use super::{Actions, Connected, Refusal, Seen, actor::Msg, player::Instance, state::Receipt};
 use crate::{
-    link::{AnyRequest, AnyResponse, Link, Moving, Sent},
+    link::{AnyRequest, AnyResponse, Link, Moving, Sent, WeakLink},
     outbox::{Summary, Untold},
     presence::Presence,
     wait::{Answer, Question},
@@ -41,7 +41,8 @@ const RESTART_MS_MAX: u64 = 1_000;
 pub struct Handle {
     role: RoleId,
     presence: Presence,
-    link: Link,
+    /// Whoever holds on to a handle keeps no node that has stopped.
+    link: WeakLink,
     /// Another one after the actor started anew; closed when the node has stopped.
     actor: watch::Receiver<ActorRef<Msg>>,
     reports: Arc<Semaphore>,
@@ -51,11 +52,15 @@ impl Handle {
     pub fn new(
         role: RoleId,
         presence: Presence,
-        link: Link,
+        link: &Link,
         actor: watch::Receiver<ActorRef<Msg>>,
     ) -> Self {
         let reports = Arc::new(Semaphore::new(REPORTS_PER_ROLE_MAX));
-        Self { role, presence, link, actor, reports }
+        Self { role, presence, link: link.downgrade(), actor, reports }
+    }
+
+    fn link(&self) -> Result<Link, Refusal> {
+        self.link.upgrade().ok_or_else(gone)
     }
 
     /// Hands a message over, to the next actor if this one just failed.
@@ -74,6 +79,21 @@ impl Handle {
             if !matches!(next, Ok(Ok(()))) {
                 return Err(gone());
             }
+        }
+    }
+
+    /// Reports something in the background.
+    fn report_by<F>(&self, report: impl FnOnce(Link, RoleId) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let permit = self.reports.clone().try_acquire_owned();
+        if let (Some(link), Ok(permit)) = (self.link.upgrade(), permit) {
+            let report = report(link.clone(), self.role.clone());
+            link.spawn(async move {
+                report.await;
+                drop(permit);
+            });
         }
     }
 
@@ -97,29 +117,27 @@ impl Actions for Handle {
         request: AnyRequest,
         key: Option<IdempotencyKey>,
     ) -> Result<Seen<AnyResponse>, Refusal> {
-        let (link, role) = (self.link.clone(), self.role.clone());
-        let is_command = request.call().has_key;
-        let call = async move { link.call(&role, request, key).await };
-        if is_command {
-            self.link.carry_out(call).await
-        } else {
-            self.link.do_while_heard(call).await
+        let (link, role) = (self.link()?, self.role.clone());
+        if !request.call().has_key {
+            return link.do_while_heard(link.call(&role, request, key)).await;
         }
+        link.carry_out(|link| async move { link.call(&role, request, key).await }).await
     }
 
     async fn wait(&self, question: Question, hold: Duration) -> Result<Answer, Refusal> {
-        let permit = self.link.admit_wait(&self.role, hold).await?;
+        let link = self.link()?;
+        let permit = link.admit_wait(&self.role, hold).await?;
         if hold.is_zero() {
-            let look = self.link.wait(&self.role, question, hold, permit);
-            return self.link.do_while_heard(look).await;
+            return link.do_while_heard(link.wait(&self.role, question, hold, permit)).await;
         }
+        drop(link);
         let (reply, answer) = oneshot::channel();
         self.deliver(Msg::Wait { question, hold, reply, permit }).await?;
         answer.await.unwrap_or_else(|_| Err(gone()))
     }
 
     fn open_waits(&self) -> usize {
-        self.link.open_waits(&self.role)
+        self.link().map_or(0, |link| link.open_waits(&self.role))
     }
 
     async fn send(
@@ -127,8 +145,9 @@ impl Actions for Handle {
         request: wire::SendRequest,
         key: Option<IdempotencyKey>,
     ) -> Result<Sent, Refusal> {
-        let (link, role) = (self.link.clone(), self.role.clone());
-        self.link.carry_out(async move { link.send_mail(&role, request, key).await }).await
+        let role = self.role.clone();
+        let send = |link: Link| async move { link.send_mail(&role, request, key).await };
+        self.link()?.carry_out(send).await
     }
 
     async fn move_mail(
@@ -136,8 +155,9 @@ impl Actions for Handle {
         request: wire::MoveRequest,
         key: Option<IdempotencyKey>,
     ) -> Result<Moving, Refusal> {
-        let (link, role) = (self.link.clone(), self.role.clone());
-        self.link.carry_out(async move { link.move_mail(&role, request, key).await }).await
+        let role = self.role.clone();
+        let moving = |link: Link| async move { link.move_mail(&role, request, key).await };
+        self.link()?.carry_out(moving).await
     }
 
     async fn put_attachment(
@@ -145,8 +165,8 @@ impl Actions for Handle {
         attachment: &wire::Attachment,
         content: Bytes,
     ) -> Result<(), Refusal> {
-        let put = self.link.put_attachment(&self.role, attachment, content);
-        self.link.do_while_heard(put).await
+        let link = self.link()?;
+        link.do_while_heard(link.put_attachment(&self.role, attachment, content)).await
     }
 
     async fn get_attachment(
@@ -154,26 +174,21 @@ impl Actions for Handle {
         message: &str,
         attachment: &wire::Attachment,
     ) -> Result<Bytes, Refusal> {
-        let get = self.link.get_attachment(&self.role, message, attachment);
-        self.link.do_while_heard(get).await
+        let link = self.link()?;
+        link.do_while_heard(link.get_attachment(&self.role, message, attachment)).await
     }
 
     async fn untold(&self, max: usize) -> Result<Untold, Refusal> {
-        Ok(self.link.untold(&self.role, max))
+        Ok(self.link()?.untold(&self.role, max))
     }
 
     async fn kept(&self, names: &[String]) -> Result<Vec<Summary>, Refusal> {
-        Ok(self.link.kept(&self.role, names))
+        Ok(self.link()?.kept(&self.role, names))
     }
 
     fn mark_told(&self, told: Untold) {
         // What nobody claims to have told is told again.
-        let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
-        let (link, role) = (self.link.clone(), self.role.clone());
-        self.link.spawn(async move {
-            link.mark_told(&role, told).await;
-            drop(permit);
-        });
+        self.report_by(|link, role| async move { link.mark_told(&role, told).await });
     }
 
     fn mark_handed(&self, loop_id: &LoopId, turn: Turn) {
@@ -185,13 +200,13 @@ impl Actions for Handle {
     }
 
     fn mark_mail(&self, message: MessageId, through: u32, mark: wire::MailMark) {
-        self.link.mark_mail(&self.role, message, through, mark);
+        if let Some(link) = self.link.upgrade() {
+            link.mark_mail(&self.role, message, through, mark);
+        }
     }
 
     fn mark_item(&self, issue: IssueId, number: u64, until: Box<dyn Send + Sync>) {
-        let Ok(permit) = self.reports.clone().try_acquire_owned() else { return };
-        let (link, role) = (self.link.clone(), self.role.clone());
-        self.link.spawn(async move {
+        self.report_by(move |link, role| async move {
             let request = wire::MarkItemsRequest {
                 issue_id: issue.to_string(),
                 numbers: vec![number],
@@ -199,16 +214,20 @@ impl Actions for Handle {
             };
             // What nobody claims to have shown is shown again.
             drop(link.call(&role, AnyRequest::new(request), None).await);
-            drop((permit, until));
+            drop(until);
         });
     }
 
     async fn marks_settled(&self) {
-        self.link.mail_marks_settled(&self.role).await;
+        if let Some(link) = self.link.upgrade() {
+            link.mail_marks_settled(&self.role).await;
+        }
     }
 
     fn decline(&self) {
-        self.link.decline(&self.role);
+        if let Some(link) = self.link.upgrade() {
+            link.decline(&self.role);
+        }
     }
 
     fn called(&self, client: &str, by: Option<&Instance>) {

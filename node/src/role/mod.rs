@@ -262,7 +262,9 @@ pub mod mail {
             &self,
             request: wire::ReadThreadRequest,
         ) -> Result<Seen<wire::ReadThreadResponse>, Refusal> {
-            self.look_up(request).await
+            // What the agent was shown is marked once it is written.
+            let mark = wire::MailMark::None.into();
+            self.look_up(wire::ReadThreadRequest { mark, ..request }).await
         }
 
         pub async fn mailboxes(&self) -> Result<Seen<wire::ListMailboxesResponse>, Refusal> {

@@ -136,7 +136,7 @@ mod tests {
                     .await
                     .expect("started");
             let actor = actors.await.expect("started").remove(0);
-            let handle = Arc::new(Handle::new(role, presence.clone(), link.clone(), actor.clone()));
+            let handle = Arc::new(Handle::new(role, presence.clone(), &link, actor.clone()));
             Self { link, supervisor, supervision, actor, handle, presence, _data: data }
         }
 

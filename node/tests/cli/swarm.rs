@@ -302,7 +302,7 @@ Next for w1: task-2, kept until WHEN (LEN left); the worker has 3 points.
     let reject = ["--reject", "--feedback", "Not sorted."];
     assert_eq!(
         shop.says(&[&review[..], &reject, &finding].concat()).await,
-        "task-2 is rejected; w1 goes on with it.\n"
+        "task-2 is rejected; w1 keeps the task.\n"
     );
     let whole = shop.says(&["task", "show", &format!("{short}/2")]).await;
     assert!(
@@ -313,7 +313,7 @@ Next for w1: task-2, kept until WHEN (LEN left); the worker has 3 points.
     let approve = ["--approve", "--score", "2", "--feedback", "Fine."];
     assert_eq!(
         shop.says(&[&review[..], &approve].concat()).await,
-        "task-2 is approved.\nNext for w1: no task is kept for it; the worker has 4 points.\n"
+        "task-2 is approved.\nNext for w1: no task is reserved; the worker has 4 points.\n"
     );
 
     let deliver =

@@ -116,7 +116,7 @@ fn entries_of_others_are_left_unless_forced() {
 fn what_makes_no_sense_is_refused_before_anything_is_read() {
     let home = Home::new();
     for (line, why) in [
-        ("connect codex", "Say which role with --role. There are: A, B."),
+        ("connect codex", "Specify --role. Available: A, B."),
         ("connect codex --role A --name a_b", "--name takes letters, digits and `-`"),
         ("connect codex --role A --name=-", "begins with a letter or a digit"),
         ("disconnect codex --name ../x", "--name takes letters, digits and `-`"),

@@ -63,9 +63,10 @@ impl Place {
         let mut copies: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for line in lines.lines() {
             let it: Value = serde_json::from_str(line).unwrap();
-            let word = |name: &str| it[name].as_str().unwrap().to_owned();
-            let copy = format!("{} {} {}", word("role"), word("box"), &word("message_id")[..8]);
-            copies.entry(copy).or_default().push(word("text"));
+            let word = |value: &Value| value.as_str().unwrap().to_owned();
+            let id = word(&it["thread"]["message_id"]);
+            let copy = format!("{} {} {}", word(&it["role"]), word(&it["box"]), &id[..8]);
+            copies.entry(copy).or_default().push(word(&it["entry"]["text"]));
         }
         copies.into_iter().map(|(copy, texts)| format!("{copy}: {}", texts.join(", "))).collect()
     }

@@ -68,7 +68,10 @@ async fn mail_and_lines_have_every_entry() {
     let lines: Vec<Value> = lines.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
     let told: Vec<String> = lines
         .iter()
-        .map(|it| format!("{} {}/{} {}", it["box"], it["entry"], it["entries"], it["text"]))
+        .map(|it| {
+            let (entry, entries) = (&it["entry"], &it["thread"]["entries"]);
+            format!("{} {}/{entries} {}", it["box"], entry["number"], entry["text"])
+        })
         .collect();
     let expected = [
         "\"inbox\" 1/2 \"text 1\"",
@@ -80,8 +83,8 @@ async fn mail_and_lines_have_every_entry() {
     ];
     assert_eq!(told, expected);
     let imported = |it: &Value| it["is_imported"] == true && it["written_ms"].as_u64() > Some(0);
-    assert!(lines.iter().all(imported), "{lines:?}");
-    assert!(lines.iter().all(|it| it["receipts"].is_array()), "{lines:?}");
+    assert!(lines.iter().all(|it| imported(&it["entry"])), "{lines:?}");
+    assert!(lines.iter().all(|it| it["entry"]["receipts"].is_array()), "{lines:?}");
 
     // Looking marks nothing as seen: what came into the inbox is still unseen.
     let said = place.text("export --role qa --box inbox --format jsonl").await;

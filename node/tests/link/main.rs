@@ -24,6 +24,7 @@ use tasuki_proto::{
     reason::Reason,
     wire::mark_turn_request::Mark,
 };
+use tokio::task::unconstrained;
 
 use self::{
     asking::{AskLink as _, Await as _},
@@ -245,11 +246,12 @@ async fn a_wait_that_is_dropped_before_it_was_taken_up_is_not_parked() {
     fake.until("parked", |world| world.parked.len() == 1).await;
     for number in 0..DROPPED {
         // It asks, and is gone before anybody else on this thread hears of it.
-        let asked = link.await_turn(&role, &named(&format!("l{number}")), LONG).now_or_never();
+        let name = named(&format!("l{number}"));
+        let asked = unconstrained(link.await_turn(&role, &name, LONG)).now_or_never();
         assert!(asked.is_none());
     }
     // Whatever was asked before it has been heard when it is parked.
-    let mut last = Box::pin(link.await_turn(&role, &last, LONG));
+    let mut last = Box::pin(unconstrained(link.await_turn(&role, &last, LONG)));
     assert!(last.as_mut().now_or_never().is_none());
     let is_last = |question: &tasuki_proto::wire::TurnQuestion| question.r#loop == "last";
     let parked = |world: &fake::World| world.parked.values().any(is_last);
@@ -437,17 +439,17 @@ async fn waits_are_bounded() {
     let mut open = Vec::new();
     // A place is left for each look there may be.
     for role in &roles[..WAITS_PER_STREAM_MAX - CALLS_MAX] {
-        let mut wait = Box::pin(link.await_turn(role, &main, LONG));
+        let mut wait = Box::pin(unconstrained(link.await_turn(role, &main, LONG)));
         assert!(wait.as_mut().now_or_never().is_none(), "nobody answers yet");
         open.push(wait);
     }
     let role = &roles[WAITS_PER_STREAM_MAX];
     let refusal = link.await_turn(role, &main, LONG).await.expect_err("too many");
     assert_eq!(refusal.reason, Reason::Overloaded);
-    let mut look = Box::pin(link.await_turn(role, &main, Duration::ZERO));
+    let mut look = Box::pin(unconstrained(link.await_turn(role, &main, Duration::ZERO)));
     assert!(look.as_mut().now_or_never().is_none(), "it has a place of its own");
     drop(open.pop());
-    let mut wait = Box::pin(link.await_turn(role, &main, LONG));
+    let mut wait = Box::pin(unconstrained(link.await_turn(role, &main, LONG)));
     assert!(wait.as_mut().now_or_never().is_none(), "there is room again");
     drop((open, look, wait));
     link.shutdown(SOON).await;

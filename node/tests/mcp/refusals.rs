@@ -22,7 +22,7 @@ async fn a_refusal_is_a_result_that_says_what_to_do() {
         (&all, "await_my_turn", json!({ "agent_id": ["A"] }), "invalid_argument", "agent_id"),
         (&a, "await_my_turn", json!({ "timeout_sec": -1 }), "invalid_argument", "timeout_sec"),
         (&a, "await_my_turn", json!({ "loop": "no" }), "unknown_loop", "no loop no"),
-        (&a, "handover_work", json!({}), "invalid_argument", "is_task_complete"),
+        (&a, "handover_work", json!({}), "invalid_argument", "`work_summary` is missing"),
         (
             &a,
             "handover_work",

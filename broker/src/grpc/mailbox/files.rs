@@ -1,55 +1,46 @@
 //! Files that are attached: in and out in pieces, checked against their hash.
 
-use std::pin::Pin;
-
 use bytes::{Bytes, BytesMut};
-use futures::{Stream, StreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use tasuki_proto::{
     id::RoleId,
-    limits::{ATTACHMENT_BYTES_MAX, CHUNK_BYTES_MAX},
+    limits::CHUNK_BYTES_MAX,
     reason::Reason,
     wire::{self, put_attachment_request::Part},
 };
-use tonic::{Status, Streaming};
+use tonic::{Status, Streaming, codegen::BoxStream};
 
 use super::{
-    super::{
-        session::{Admitted, Services, WorkspaceSession},
-        status::too_large,
-    },
+    super::{Admitted, Services, only, parse::check_size},
     id, parse, status,
 };
 use crate::rules::mailbox;
 
-pub(super) type Chunks =
-    Pin<Box<dyn Stream<Item = Result<wire::GetAttachmentResponse, Status>> + Send>>;
-
-/// Keeps a file; true when this role had stored it already, or has a thread that it is attached to.
-pub(super) async fn put(
-    services: &Services,
+/// `PutAttachment`: keeps a file; repeated when this role had stored it already, or has a thread
+/// that it is attached to.
+pub(in crate::grpc) async fn put(
+    services: Services,
     admitted: Admitted,
     mut parts: Streaming<wire::PutAttachmentRequest>,
-) -> Result<bool, Status> {
+) -> Result<BoxStream<wire::PutAttachmentResponse>, Status> {
+    let respond = |repeated| stream::iter([Ok(wire::PutAttachmentResponse { repeated })]).boxed();
     let Some(Part::Head(head)) = parts.message().await?.and_then(|it| it.part) else {
         return Err(status::invalid("head", &"is missing: the first message says what comes"));
     };
     let size = usize::try_from(head.size).unwrap_or(usize::MAX);
     let admitted = Admitted { bytes: size, ..admitted };
-    let session = services.enter_as(&admitted, head.caller.as_ref())?;
+    let session = services.enter(&admitted, head.caller.as_ref())?;
     let role: RoleId = id("role", &head.role)?;
     let hash = parse::content_hash(&head.hash)?;
-    if ATTACHMENT_BYTES_MAX < head.size {
-        let limit = usize::try_from(ATTACHMENT_BYTES_MAX).unwrap_or(usize::MAX);
-        return Err(too_large("size", size, limit));
-    }
+    parse::check_file_size("size", head.size)?;
     // Before any of it is taken in: where mail is private, files had better not be sent at all.
     let sender = role.clone();
-    let known = session.look_as(&role, move |view| {
+    let known = session.query(Some(&role), move |view| {
         view.workspace.privacy.check_files()?;
         Ok(view.workspace.mail.size_of_known(&sender, &hash))
     });
     if known.await? == Some(head.size) {
-        return Ok(true);
+        return Ok(respond(true));
     }
     // What is on its way counts from its first byte on.
     let words = admitted.grant.words(size)?;
@@ -58,9 +49,7 @@ pub(super) async fn put(
         let Some(Part::Chunk(chunk)) = it.part else {
             return Err(status::invalid("chunk", &"is missing: after the head come bytes alone"));
         };
-        if CHUNK_BYTES_MAX < chunk.len() {
-            return Err(too_large("chunk", chunk.len(), CHUNK_BYTES_MAX));
-        }
+        check_size("chunk", chunk.len(), CHUNK_BYTES_MAX)?;
         if head.size < (content.len() + chunk.len()) as u64 {
             return Err(status::invalid("size", &"is less than what came"));
         }
@@ -71,18 +60,23 @@ pub(super) async fn put(
         return Err(status::invalid("hash", &why));
     }
     let keep = mailbox::StoreAttachment { role, hash, content: content.freeze() };
-    Ok(session.keep(keep, words).await?.is_repeat)
+    let keep = mailbox::Command::StoreAttachment(keep);
+    let is_repeat = session.execute_within(words, keep, |_, done| Ok(done.is_repeat)).await?;
+    Ok(respond(is_repeat))
 }
 
-/// A file's bytes, to a role that has a thread it is attached to.
-pub(super) async fn get(
-    session: &WorkspaceSession,
-    it: &wire::GetAttachmentRequest,
-) -> Result<Chunks, Status> {
+/// `GetAttachment`: a file's bytes, to a role that has a thread it is attached to.
+pub(in crate::grpc) async fn get(
+    services: Services,
+    admitted: Admitted,
+    asked: Streaming<wire::GetAttachmentRequest>,
+) -> Result<BoxStream<wire::GetAttachmentResponse>, Status> {
+    let it = only(asked).await?;
+    let session = services.enter(&admitted, it.caller.as_ref())?;
     let role: RoleId = id("role", &it.role)?;
     let hash = parse::content_hash(&it.hash)?;
     let asker = role.clone();
-    let looked = session.look_at_named(&role, "message", &it.message, move |view, thread| {
+    let looked = session.query_named(&role, "message", &it.message, move |view, thread| {
         Ok((thread, view.workspace.mail.thread_facts(&asker, thread)?.entries))
     });
     let (_, (thread, entries)) = looked.await?;

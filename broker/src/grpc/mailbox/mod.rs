@@ -1,6 +1,6 @@
 //! `Mailbox`: threads, boxes, receipts.
 //!
-//! `parse` reads what callers say of mail, and `names` finds the threads they name; `words` reads
+//! `parse` reads what callers say of mail, and `names` finds the threads they name; `render` reads
 //! entries from the journal and says what a thread is; `files` are those that are attached;
 //! `search` finds.
 //!
@@ -9,93 +9,112 @@
 mod files;
 mod names;
 mod parse;
+mod render;
 mod search;
-mod words;
+
+use std::collections::BTreeSet;
 
 use tasuki_proto::{
     id::RoleId,
-    limits::{BOX_PAGE, BOX_PAGE_MAX, THREAD_PAGE_MAX},
+    limits::{BOX_PAGE, BOX_PAGE_MAX, MOVES_MAX, THREAD_PAGE_MAX},
     mail::{BoxKind, MessageId},
     reason::Reason,
     token::Right,
-    wire::{self, mailbox_server::Mailbox},
+    wire::{self, event::Kind, park_response::Outcome},
 };
-use tonic::{Request, Response, Status, Streaming};
+use tonic::Status;
 
-pub(super) use self::parse::question;
+pub(super) use self::{
+    files::{get as get_file, put as put_file},
+    parse::question,
+    render::outcome,
+};
 use super::{
-    Service, auth,
-    parse::{hold, id, optional},
+    Answer, Endpoint, Later, WorkspaceSession, at_once,
+    parse::{check_count, id, limit, optional},
     scan::Part,
-    session::{Admitted, WorkspaceSession},
     status,
 };
 use crate::{
+    access::Grant,
     rules::{
-        Command, Mark, Reply,
-        mailbox::{self, MoveOutcome, ThreadSummary},
+        Mark, Reply,
+        mailbox::{self, Event, MoveOutcome, ThreadSummary},
     },
-    workspace::{Answer, Executed},
+    workspace::{Executed, View},
 };
 
-#[tonic::async_trait]
-impl Mailbox for Service {
-    async fn send(
-        &self,
-        request: Request<wire::SendRequest>,
-    ) -> Result<Response<wire::SendResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = parse::key_of_letter(&session, &mut it)?;
-        let role = id("role", &it.role)?;
-        let answered = match it.in_reply_to.as_str() {
+impl Endpoint for wire::SendRequest {
+    /// Sealed again, it is the same letter, though its bytes are others; so it is when its sender
+    /// was started anew and knows less of the letters before it.
+    fn intent(&mut self) -> Vec<u8> {
+        let earlier = std::mem::take(&mut self.earlier);
+        let marked = self.sealed.as_mut().filter(|it| it.same.len() == parse::SAME_BYTES);
+        let envelope = marked.map(|it| std::mem::take(&mut it.envelope));
+        let bytes = prost::Message::encode_to_vec(self);
+        self.earlier = earlier;
+        if let (Some(sealed), Some(envelope)) = (&mut self.sealed, envelope) {
+            sealed.envelope = envelope;
+        }
+        bytes
+    }
+
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role = id("role", &self.role)?;
+        let answered = match self.in_reply_to.as_str() {
             "" => None,
             name => Some(session.thread_named(&role, "in_reply_to", name).await?),
         };
-        let send = parse::send(it, role, answered.as_ref().map(|it| it.thread))?;
+        let send = parse::send(self, role, answered.as_ref().map(|it| it.thread))?;
         let (to, kind) = (send.to.clone(), send.kind);
         let begun = match &send.place {
             mailbox::Place::Begin(subject) => Some(subject.clone()),
             mailbox::Place::Answer(_) => None,
         };
-        let command = Command::Mail(mailbox::Command::Send(send));
-        let done = session.execute(Some(key), command).await?;
-        let Reply::Mail(mailbox::Reply::Sent { thread, entry, kind: place }) = done.reply else {
-            unreachable!("mail is sent or refused")
+        let render = move |view: &View<'_>, done: Executed| {
+            let Reply::Mail(mailbox::Reply::Sent { thread, entry, kind: place }) = done.reply
+            else {
+                unreachable!("mail is sent or refused")
+            };
+            let receipts: Vec<_> = match done.is_repeat {
+                true => view.workspace.mail.receipts(thread, entry, entry).of(entry),
+                false => to.into_iter().map(mailbox::EntryReceipts::none).collect(),
+            };
+            let recorded = done.recorded.filter(|_| !done.is_repeat);
+            Ok(move |session: &WorkspaceSession| {
+                let (at, file_name) = match (recorded, &begun, &answered) {
+                    // What was recorded just then need not be read back.
+                    (Some(at), Some(subject), _) => (at, subject.file_name(at, kind)),
+                    (Some(at), None, Some(named)) => (at, session.file_name(named)?),
+                    (Some(_), None, None) => {
+                        unreachable!("mail begins a thread or answers in one")
+                    }
+                    (None, ..) => session.stored(thread, entry)?,
+                };
+                Ok::<_, Status>(wire::SendResponse {
+                    message_id: thread.to_string(),
+                    entry,
+                    file_name,
+                    receipts: render::receipts(&receipts, at),
+                    repeated: done.is_repeat,
+                    sequence: done.sequence.get(),
+                    r#box: place.to_wire().into(),
+                })
+            })
         };
-        let (at, file_name) = match (done.recorded.filter(|_| !done.is_repeat), &begun, &answered) {
-            // What was recorded just then need not be read back.
-            (Some(at), Some(subject), _) => (at, subject.file_name(at, kind)),
-            (Some(at), None, Some(named)) => (at, session.file_name(named)?),
-            (Some(_), None, None) => unreachable!("mail begins a thread or answers in one"),
-            (None, ..) => session.stored(thread, entry)?,
-        };
-        let receipts = if done.is_repeat {
-            session.receipts(thread, entry).await?
-        } else {
-            to.into_iter().map(mailbox::EntryReceipts::none).collect()
-        };
-        Ok(Response::new(wire::SendResponse {
-            message_id: thread.to_string(),
-            entry,
-            file_name,
-            receipts: words::receipts(&receipts, at),
-            repeated: done.is_repeat,
-            sequence: done.sequence.get(),
-            r#box: place.to_wire().into(),
-        }))
+        let words = session.words()?;
+        let send = mailbox::Command::Send(send);
+        session.execute_within(words, send, render).await?(session)
     }
+}
 
-    async fn r#move(
-        &self,
-        request: Request<wire::MoveRequest>,
-    ) -> Result<Response<wire::MoveResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
-        let role = id("role", &it.role)?;
-        let to = parse::target(it.to())?;
-        parse::names(&it.messages)?;
-        let mut found = Vec::with_capacity(it.messages.len());
-        for named in session.threads_named(&role, "messages", &it.messages).await? {
+impl Endpoint for wire::MoveRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role = id("role", &self.role)?;
+        let to = parse::target(self.to())?;
+        check_count("messages", self.messages.len(), 1..=MOVES_MAX)?;
+        let mut found = Vec::with_capacity(self.messages.len());
+        for named in session.threads_named(&role, "messages", &self.messages).await? {
             found.push(match named {
                 Ok(named) => Ok((session.file_name(&named)?, named.thread)),
                 Err(status) if Reason::of(&status).is_some_and(parse::is_of_name) => Err(status),
@@ -104,45 +123,40 @@ impl Mailbox for Service {
         }
         let threads = found.iter().filter_map(|it| it.as_ref().ok().map(|(_, it)| *it)).collect();
         let moving = mailbox::Move { role, threads, to };
-        let command = Command::Mail(mailbox::Command::Move(moving));
-        let Executed { reply, sequence, .. } = session.execute(Some(key), command).await?;
-        let Reply::Mail(mailbox::Reply::Moved { moved, .. }) = reply else {
-            unreachable!("a move tells of each")
+        let render = move |_: &View<'_>, reply| {
+            let Reply::Mail(mailbox::Reply::Moved { moved, .. }) = reply else {
+                unreachable!("a move tells of each")
+            };
+            let each = self.messages.into_iter().zip(found).map(|(asked, found)| match found {
+                Ok((file_name, thread)) => {
+                    let outcome = moved.iter().find(|it| it.thread == thread);
+                    let outcome = outcome.map_or(MoveOutcome::Unknown, |it| it.outcome);
+                    render::moved(asked, thread, file_name, to, outcome)
+                }
+                Err(status) => {
+                    let refusal = Some(parse::refusal(&status));
+                    wire::Moved { asked, refusal, ..wire::Moved::default() }
+                }
+            });
+            Ok(at_once(wire::MoveResponse { moved: each.collect(), ..Default::default() }))
         };
-        let told = it.messages.into_iter().zip(found).map(|(asked, found)| match found {
-            Ok((file_name, thread)) => {
-                let outcome = moved.iter().find(|it| it.thread == thread);
-                let outcome = outcome.map_or(MoveOutcome::Unknown, |it| it.outcome);
-                words::moved(asked, thread, file_name, to, outcome)
-            }
-            Err(status) => {
-                let refusal = Some(parse::refusal(&status));
-                wire::Moved { asked, refusal, ..wire::Moved::default() }
-            }
-        });
-        let moved = told.collect();
-        Ok(Response::new(wire::MoveResponse { moved, sequence: sequence.get() }))
+        session.execute(mailbox::Command::Move(moving), render).await
     }
+}
 
-    async fn list_box(
-        &self,
-        request: Request<wire::ListBoxRequest>,
-    ) -> Result<Response<wire::ListBoxResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let role: RoleId = id("role", &it.role)?;
-        let Some(kind) = BoxKind::of_wire(it.r#box()) else {
+impl Endpoint for wire::ListBoxRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let Some(kind) = BoxKind::of_wire(self.r#box()) else {
             return Err(status::invalid("box", &"is missing; say inbox, outbox, done or cancel"));
         };
-        let after = parse::after(&it.after)?;
-        let limit = match it.limit {
-            0 => BOX_PAGE,
-            limit => limit.min(BOX_PAGE_MAX),
-        } as usize;
-        let filter = parse::list_filter(&it)?;
+        let after = parse::after(&self.after)?;
+        let limit = limit(self.limit, BOX_PAGE, BOX_PAGE_MAX);
+        let filter = parse::list_filter(&self)?;
         let (mut page, mut behind) = (Vec::new(), after);
         let (total, sequence) = loop {
             let (asker, filter, most) = (role.clone(), filter.clone(), limit + 1 - page.len());
-            let seen = session.look_as(&role, move |view| {
+            let seen = session.query(Some(&role), move |view| {
                 let mail = &view.workspace.mail;
                 let fits = |facts: ThreadSummary| filter.fits(&facts).then_some(facts);
                 let found = mail.page(&asker, kind, behind);
@@ -153,25 +167,22 @@ impl Mailbox for Service {
             page.extend(found);
             behind = next;
             if behind.is_none() || limit < page.len() {
-                break (total, sequence);
+                break (total, sequence.get());
             }
         };
         let read = session.reading(page.len(), move |it| it.page_of(page, limit));
         let (threads, next) = read.await?;
-        let sequence = sequence.get();
-        Ok(Response::new(wire::ListBoxResponse { threads, total, next, sequence }))
+        Ok(wire::ListBoxResponse { threads, total, next, sequence })
     }
+}
 
-    async fn read_thread(
-        &self,
-        request: Request<wire::ReadThreadRequest>,
-    ) -> Result<Response<wire::ReadThreadResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let role: RoleId = id("role", &it.role)?;
-        let wanted = BoxKind::of_wire(it.r#box());
-        let mark = session.mark_of(it.mark(), Mark::Seen)?;
-        let (asker, from, newest) = (role.clone(), it.from, it.last);
-        let looked = session.look_at_named(&role, "message", &it.message, move |view, thread| {
+impl Endpoint for wire::ReadThreadRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let wanted = BoxKind::of_wire(self.r#box());
+        let mark = session.mark_of(self.mark(), Mark::Seen)?;
+        let (asker, from, newest) = (role.clone(), self.from, self.last);
+        let looked = session.query_named(&role, "message", &self.message, move |view, thread| {
             let mail = &view.workspace.mail;
             let facts = mail.thread_facts(&asker, thread)?;
             let from = match newest {
@@ -188,7 +199,7 @@ impl Mailbox for Service {
         {
             return Err(Reason::UnknownMessage.status(format!(
                 "message {} is not in the {kind} of {role}; it is in {}",
-                it.message, facts.kind
+                self.message, facts.kind
             )));
         }
         let many = facts.entries.saturating_sub(from) as usize;
@@ -204,102 +215,72 @@ impl Mailbox for Service {
             session.mark(&role, facts.id, last.number, mark).await?;
         }
         let (thread, sequence) = (Some(thread), sequence.get());
-        Ok(Response::new(wire::ReadThreadResponse { thread, entries, next, sequence }))
+        Ok(wire::ReadThreadResponse { thread, entries, next, sequence })
     }
+}
 
-    async fn await_mail(
-        &self,
-        request: Request<wire::AwaitMailRequest>,
-    ) -> Result<Response<wire::AwaitMailResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let question = question(&it)?;
+impl Endpoint for wire::AwaitMailRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let question = question(&self)?;
         let role = question.role().clone();
-        let mark = session.mark_of(it.mark(), Mark::Handed)?;
-        let told = session.wait_for(question, hold(it.hold_ms)).await?;
-        let answer = session.mail_answer(&told)?;
-        if let (Some(mark), Answer::Mail(mailbox::Answer { mail: Some(facts), .. })) =
-            (mark, &told.answer)
-            && let Some(last) = answer.entries.last()
+        let mark = session.mark_of(self.mark(), Mark::Handed)?;
+        let Outcome::Mail(answer) = session.wait(question, self.hold_ms).await? else {
+            unreachable!("a question about mail is answered with some")
+        };
+        if let (Some(mark), Some(thread), Some(last)) =
+            (mark, &answer.thread, answer.entries.last())
         {
-            session.mark(&role, facts.id, last.number, mark).await?;
+            let thread = thread.message_id.parse().expect("the broker names threads by their ids");
+            session.mark(&role, thread, last.number, mark).await?;
         }
-        Ok(Response::new(wire::AwaitMailResponse { answer: Some(answer) }))
+        Ok(wire::AwaitMailResponse { answer: Some(answer) })
     }
+}
 
-    async fn mark_mail(
-        &self,
-        request: Request<wire::MarkMailRequest>,
-    ) -> Result<Response<wire::MarkMailResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let mark = match it.mark() {
+impl Endpoint for wire::MarkMailRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let mark = match self.mark() {
             wire::MailMark::Handed => Mark::Handed,
             wire::MailMark::Seen => Mark::Seen,
             wire::MailMark::Unspecified | wire::MailMark::None => {
                 return Err(status::invalid("mark", &"is missing; say handed or seen"));
             }
         };
-        let thread: MessageId =
-            it.message_id.parse().map_err(|e| status::invalid("message_id", &e))?;
-        session.mark(&id("role", &it.role)?, thread, it.through, mark).await?;
-        Ok(Response::new(wire::MarkMailResponse {}))
+        let thread = self.message_id.parse().map_err(|e| status::invalid("message_id", &e))?;
+        session.mark(&id("role", &self.role)?, thread, self.through, mark).await
     }
+}
 
-    async fn search_mail(
-        &self,
-        request: Request<wire::SearchMailRequest>,
-    ) -> Result<Response<wire::SearchMailResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        Ok(Response::new(search::mail(session, it).await?))
+impl Endpoint for wire::ListMailboxesRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let list = |view: &View<'_>| {
+            Ok(wire::ListMailboxesResponse { mailboxes: render::mailboxes(view) })
+        };
+        session.query(None, list).await
     }
+}
 
-    async fn list_mailboxes(
-        &self,
-        request: Request<wire::ListMailboxesRequest>,
-    ) -> Result<Response<wire::ListMailboxesResponse>, Status> {
-        let (session, _) = self.services.enter(request, |it| it.caller.take())?;
-        let mailboxes = session.look(words::mailboxes).await?;
-        Ok(Response::new(wire::ListMailboxesResponse { mailboxes }))
+impl Endpoint for wire::OpenMailboxRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let open = mailbox::Command::Open(id("role", &self.role)?);
+        session.execute(open, |_, _| Ok(at_once(wire::OpenMailboxResponse::default()))).await
     }
+}
 
-    async fn open_mailbox(
-        &self,
-        request: Request<wire::OpenMailboxRequest>,
-    ) -> Result<Response<wire::OpenMailboxResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
-        let role = id("role", &it.role)?;
-        session.may_act_as(&role)?;
-        let command = Command::Mail(mailbox::Command::Open(role));
-        let done = session.execute(Some(key), command).await?;
-        Ok(Response::new(wire::OpenMailboxResponse { repeated: done.is_repeat }))
+impl Endpoint for wire::CloseMailboxRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let close = mailbox::Command::Close(id("role", &self.role)?);
+        session.execute(close, |_, _| Ok(at_once(wire::CloseMailboxResponse::default()))).await
     }
+}
 
-    async fn close_mailbox(
-        &self,
-        request: Request<wire::CloseMailboxRequest>,
-    ) -> Result<Response<wire::CloseMailboxResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
-        let role = id("role", &it.role)?;
-        session.may_act_as(&role)?;
-        let command = Command::Mail(mailbox::Command::Close(role));
-        let done = session.execute(Some(key), command).await?;
-        Ok(Response::new(wire::CloseMailboxResponse { repeated: done.is_repeat }))
-    }
-
-    async fn list_dead_letters(
-        &self,
-        request: Request<wire::ListDeadLettersRequest>,
-    ) -> Result<Response<wire::ListDeadLettersResponse>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        let role: RoleId = id("role", &it.role)?;
-        let after = parse::after(&it.after)?;
-        let limit = match it.limit {
-            0 => BOX_PAGE_MAX,
-            limit => limit.min(BOX_PAGE_MAX),
-        } as usize;
+impl Endpoint for wire::ListDeadLettersRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let after = parse::after(&self.after)?;
+        let limit = limit(self.limit, BOX_PAGE_MAX, BOX_PAGE_MAX);
         let asker = role.clone();
-        let seen = session.look_as(&role, move |view| {
+        let seen = session.query(Some(&role), move |view| {
             let mail = &view.workspace.mail;
             let page = mail.dead_letters(&asker, after).take(limit + 1).collect::<Vec<_>>();
             Ok((page, mail.dead_count(&asker) as u64, view.workspace.sequence))
@@ -307,65 +288,39 @@ impl Mailbox for Service {
         let (page, total, sequence) = seen.await?;
         let read = session.reading(page.len(), move |it| it.page_of(page, limit));
         let (threads, next) = read.await?;
-        let sequence = sequence.get();
-        Ok(Response::new(wire::ListDeadLettersResponse { threads, next, total, sequence }))
+        Ok(wire::ListDeadLettersResponse { threads, next, total, sequence: sequence.get() })
     }
+}
 
-    async fn hand_again(
-        &self,
-        request: Request<wire::HandAgainRequest>,
-    ) -> Result<Response<wire::HandAgainResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
-        let role = id("role", &it.role)?;
-        let thread = session.thread_named(&role, "message", &it.message).await?.thread;
-        let command = Command::Mail(mailbox::Command::HandAgain { role, thread });
-        session.execute(Some(key), command).await?;
-        Ok(Response::new(wire::HandAgainResponse { message_id: thread.to_string() }))
+impl Endpoint for wire::HandAgainRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role = id("role", &self.role)?;
+        let thread = session.thread_named(&role, "message", &self.message).await?.thread;
+        let message_id = thread.to_string();
+        let render = |_: &View<'_>, _| Ok(at_once(wire::HandAgainResponse { message_id }));
+        session.execute(mailbox::Command::HandAgain { role, thread }, render).await
     }
+}
 
-    async fn import_thread(
-        &self,
-        request: Request<wire::ImportThreadRequest>,
-    ) -> Result<Response<wire::ImportThreadResponse>, Status> {
-        let (session, mut it) = self.services.enter(request, |it| it.caller.take())?;
-        let key = session.key(it.key.take(), &it)?;
-        let import = parse::import(it)?;
-        for role in import.roles() {
-            session.may_act_as(role)?;
-        }
-        let command = Command::Mail(mailbox::Command::Import(import));
-        let Executed { reply, is_repeat, sequence, .. } =
-            session.execute(Some(key), command).await?;
-        let Reply::Mail(mailbox::Reply::Imported { thread, entries }) = reply else {
-            unreachable!("a thread is taken over or refused")
+impl Endpoint for wire::ImportThreadRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let import = mailbox::Command::Import(parse::import(self)?);
+        let render = |_: &View<'_>, reply| {
+            let Reply::Mail(mailbox::Reply::Imported { thread, entries }) = reply else {
+                unreachable!("a thread is taken over or refused")
+            };
+            Ok::<Later<wire::ImportThreadResponse>, _>(Box::new(move |session| {
+                let (message_id, file_name) =
+                    (thread.to_string(), session.title(thread)?.file_name);
+                Ok(wire::ImportThreadResponse {
+                    message_id,
+                    file_name,
+                    entries,
+                    ..Default::default()
+                })
+            }))
         };
-        Ok(Response::new(wire::ImportThreadResponse {
-            message_id: thread.to_string(),
-            file_name: session.title(thread)?.file_name,
-            entries,
-            repeated: is_repeat,
-            sequence: sequence.get(),
-        }))
-    }
-
-    async fn put_attachment(
-        &self,
-        request: Request<Streaming<wire::PutAttachmentRequest>>,
-    ) -> Result<Response<wire::PutAttachmentResponse>, Status> {
-        let admitted = Admitted::stream(&request)?;
-        let repeated = files::put(&self.services, admitted, request.into_inner()).await?;
-        Ok(Response::new(wire::PutAttachmentResponse { repeated }))
-    }
-
-    type GetAttachmentStream = files::Chunks;
-
-    async fn get_attachment(
-        &self,
-        request: Request<wire::GetAttachmentRequest>,
-    ) -> Result<Response<files::Chunks>, Status> {
-        let (session, it) = self.services.enter(request, |it| it.caller.take())?;
-        Ok(Response::new(files::get(&session, &it).await?))
+        session.execute(import, render).await
     }
 }
 
@@ -379,11 +334,8 @@ impl WorkspaceSession {
             wire::MailMark::Unspecified => {
                 Ok((may_tell && self.node().is_none()).then_some(natural))
             }
-            wire::MailMark::Handed | wire::MailMark::Seen if !may_tell => {
-                Err(auth::lacks(Right::Send))
-            }
-            wire::MailMark::Handed => Ok(Some(Mark::Handed)),
-            wire::MailMark::Seen => Ok(Some(Mark::Seen)),
+            wire::MailMark::Handed => self.check_right(Right::Send).map(|()| Some(Mark::Handed)),
+            wire::MailMark::Seen => self.check_right(Right::Send).map(|()| Some(Mark::Seen)),
         }
     }
 
@@ -393,9 +345,72 @@ impl WorkspaceSession {
         thread: MessageId,
         through: u32,
         mark: Mark,
-    ) -> Result<(), Status> {
+    ) -> Result<wire::MarkMailResponse, Status> {
         let mark = mailbox::MarkThread { role: role.clone(), thread, through, mark };
-        self.execute(None, Command::Mail(mailbox::Command::Mark(mark))).await?;
-        Ok(())
+        let mark = mailbox::Command::Mark(mark);
+        self.execute(mark, |_, _| Ok(at_once(wire::MarkMailResponse {}))).await
     }
+}
+
+/// What the feed tells of mail, to whoever may act as a role that it concerns.
+pub(super) fn event(event: &Event, grant: &Grant) -> Option<Kind> {
+    let roles = event.roles();
+    if !roles.is_empty() && !roles.iter().any(|role| grant.has_role(role)) {
+        return None;
+    }
+    let marked = |message_id: String, role: &RoleId, through, receipt: &str| {
+        let (role, receipt) = (role.to_string(), receipt.to_owned());
+        Kind::MailMarked(wire::MailMarked { message_id, role, through, receipt })
+    };
+    Some(match event {
+        Event::Sent(it) => Kind::MailSent(wire::MailSent {
+            message_id: it.thread.to_string(),
+            entry: it.entry,
+            sender: it.sender.to_string(),
+            receivers: it.to.iter().map(ToString::to_string).collect(),
+            r#type: mailbox::kind_name(it.kind).to_owned(),
+        }),
+        Event::Moved(it) => Kind::MailMoved(wire::MailMoved {
+            message_id: it.thread.to_string(),
+            role: it.role.to_string(),
+            r#box: it.to.to_wire().into(),
+        }),
+        Event::Handed(it) if it.is_dead => Kind::MailDied(wire::MailDied {
+            message_id: it.thread.to_string(),
+            role: it.role.to_string(),
+            is_revived: false,
+            unseen: {
+                let unseen = it.unseen.iter().map(|(sender, entry)| wire::MailUnseen {
+                    sender: sender.to_string(),
+                    entry: *entry,
+                });
+                unseen.collect()
+            },
+        }),
+        Event::Handed(it) => marked(it.thread.to_string(), &it.role, it.through, "handed"),
+        Event::Seen(it) => marked(it.thread.to_string(), &it.role, it.through, "seen"),
+        Event::Lapsed(it) => Kind::MailLapsed(wire::MailLapsed {
+            message_id: it.thread.to_string(),
+            roles: it.roles.iter().map(ToString::to_string).collect(),
+            entry: it.entry,
+            sender: it.sender.as_ref().map(ToString::to_string).unwrap_or_default(),
+        }),
+        Event::Revived(it) => Kind::MailDied(wire::MailDied {
+            message_id: it.thread.to_string(),
+            role: it.role.to_string(),
+            is_revived: true,
+            unseen: Vec::new(),
+        }),
+        Event::Imported(it) => Kind::MailImported(wire::MailImported {
+            message_id: it.thread.to_string(),
+            entries: it.first + u32::try_from(it.entries.len()).unwrap_or(u32::MAX) - 1,
+            participants: {
+                let roles: BTreeSet<&RoleId> = roles.into_iter().collect();
+                roles.into_iter().map(ToString::to_string).collect()
+            },
+        }),
+        Event::Opened(role) => Kind::MailboxOpened(wire::MailboxOpened { role: role.to_string() }),
+        Event::Closed(role) => Kind::MailboxClosed(wire::MailboxClosed { role: role.to_string() }),
+        Event::Kept(_) => return None,
+    })
 }

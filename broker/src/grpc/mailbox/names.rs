@@ -2,7 +2,7 @@
 //!
 //! A name is an id, the beginning of one, or a file's name. It is looked up as the role that
 //! asks, so another's thread is as if it were not there. All names of a call cost the workspace
-//! one look; only what a file is called is in the journal.
+//! one turn; only what a file is called is in the journal.
 
 use tasuki_proto::{
     id::RoleId,
@@ -11,7 +11,7 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-use super::{super::session::WorkspaceSession, status};
+use super::{super::WorkspaceSession, status};
 use crate::{
     rules::{Rejection, mailbox::Mailboxes},
     workspace::View,
@@ -51,7 +51,7 @@ impl WorkspaceSession {
         let wanted: Vec<MessageName> =
             parsed.iter().filter_map(|it| it.as_ref().ok().cloned()).collect();
         let asker = role.clone();
-        let found = self.look_as(role, move |view| {
+        let found = self.query(Some(role), move |view| {
             let mail = &view.workspace.mail;
             Ok(wanted.iter().map(|name| find(mail, &asker, name)).collect::<Vec<_>>())
         });
@@ -64,21 +64,21 @@ impl WorkspaceSession {
         Ok(named.collect())
     }
 
-    /// The one thread of the role that `name` names, and what `look` tells of it: as a rule with
-    /// one look, with two where several threads have names that begin alike.
-    pub(super) async fn look_at_named<T: Send + 'static>(
+    /// The one thread of the role that `name` names, and what `query` says of it: as a rule in
+    /// one turn, in two where several threads have names that begin alike.
+    pub(super) async fn query_named<T: Send + 'static>(
         &self,
         role: &RoleId,
         field: &str,
         name: &str,
-        look: impl Fn(&View<'_>, MessageId) -> Result<T, Rejection> + Clone + Send + 'static,
+        query: impl Fn(&View<'_>, MessageId) -> Result<T, Rejection> + Clone + Send + 'static,
     ) -> Result<(Named, T), Status> {
         let parsed = parse(field, name)?;
-        let (asker, wanted, look_first) = (role.clone(), parsed.clone(), look.clone());
-        let looked = self.look_as(role, move |view| {
+        let (asker, wanted, first) = (role.clone(), parsed.clone(), query.clone());
+        let looked = self.query(Some(role), move |view| {
             let found = find(&view.workspace.mail, &asker, &wanted);
             let told = match found.as_slice() {
-                [one] => Some(look_first(view, *one)?),
+                [one] => Some(first(view, *one)?),
                 _ => None,
             };
             Ok((found, told))
@@ -88,7 +88,7 @@ impl WorkspaceSession {
         let thread = named.thread;
         let told = match told {
             Some(told) => told,
-            None => self.look_as(role, move |view| look(view, thread)).await?,
+            None => self.query(Some(role), move |view| query(view, thread)).await?,
         };
         Ok((named, told))
     }

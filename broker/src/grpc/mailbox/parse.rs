@@ -4,7 +4,7 @@ use tasuki_proto::{
     id::RoleId,
     limits::{
         ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CLIENT_REF_BYTES_MAX,
-        FILE_NAME_BYTES_MAX, IMPORT_ENTRIES_MAX, MAIL_EXPIRES_MS_MAX, MOVES_MAX, RECEIVERS_MAX,
+        FILE_NAME_BYTES_MAX, IMPORT_ENTRIES_MAX, MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX,
         SEALED_BYTES_MAX, SUBJECT_BYTES_MAX,
     },
     mail::{BoxKind, MessageId, MessageName, MessageType},
@@ -15,11 +15,7 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::{
-        parse::{text, time},
-        session::{Key, WorkspaceSession},
-        status::too_large,
-    },
+    super::parse::{check_count, check_size, text, time},
     id, optional, status,
 };
 use crate::{
@@ -37,25 +33,7 @@ const UTC_OFFSET_S_MAX: u32 = 24 * 3600;
 const KIND_BYTES_MAX: usize = 64;
 
 /// A sender's mark of what it sealed, in bytes.
-const SAME_BYTES: usize = 16;
-
-/// The key of a letter. Sealed again, it is the same letter, though its bytes are others; so it is
-/// when its sender was started anew and knows less of the letters before it.
-pub(super) fn key_of_letter(
-    session: &WorkspaceSession,
-    it: &mut wire::SendRequest,
-) -> Result<Key, Status> {
-    let key = it.key.take();
-    let earlier = std::mem::take(&mut it.earlier);
-    let marked = it.sealed.as_mut().filter(|it| it.same.len() == SAME_BYTES);
-    let envelope = marked.map(|it| std::mem::take(&mut it.envelope));
-    let key = session.key(key, it);
-    it.earlier = earlier;
-    if let (Some(sealed), Some(envelope)) = (&mut it.sealed, envelope) {
-        sealed.envelope = envelope;
-    }
-    key
-}
+pub(super) const SAME_BYTES: usize = 16;
 
 pub(super) fn send(
     it: wire::SendRequest,
@@ -78,9 +56,7 @@ pub(super) fn send(
         let why = format!("is not the mark of an envelope, of {SAME_BYTES} bytes");
         return Err(status::invalid("sealed.same", &why));
     }
-    if SEALED_BYTES_MAX < sealed.len() {
-        return Err(too_large("sealed", sealed.len(), SEALED_BYTES_MAX));
-    }
+    check_size("sealed", sealed.len(), SEALED_BYTES_MAX)?;
     if UTC_OFFSET_S_MAX < it.utc_offset_s.unsigned_abs() {
         return Err(status::invalid("utc_offset_s", &"is more than a day"));
     }
@@ -106,10 +82,7 @@ pub(super) fn send(
     if MAIL_EXPIRES_MS_MAX < it.expires_in_ms {
         return Err(status::invalid("expires_in_ms", &"is more than a year"));
     }
-    if ATTACHMENTS_MAX < it.attachments.len() {
-        let why = format!("are {}; {ATTACHMENTS_MAX} are possible", it.attachments.len());
-        return Err(status::invalid("attachments", &why));
-    }
+    check_count("attachments", it.attachments.len(), 0..=ATTACHMENTS_MAX)?;
     Ok(Send {
         role,
         to,
@@ -128,16 +101,11 @@ pub(super) fn send(
 
 pub(super) fn import(it: wire::ImportThreadRequest) -> Result<Import, Status> {
     let thread = it.message_id.parse().map_err(|e| status::invalid("message_id", &e))?;
-    if it.entries.is_empty() || IMPORT_ENTRIES_MAX < it.entries.len() {
-        let why = format!("are {}; 1 to {IMPORT_ENTRIES_MAX} are possible", it.entries.len());
-        return Err(status::invalid("entries", &why));
-    }
+    check_count("entries", it.entries.len(), 1..=IMPORT_ENTRIES_MAX)?;
     let file_name = match it.file_name {
         name if name.is_empty() => None,
         name => {
-            if FILE_NAME_BYTES_MAX < name.len() {
-                return Err(too_large("file_name", name.len(), FILE_NAME_BYTES_MAX));
-            }
+            check_size("file_name", name.len(), FILE_NAME_BYTES_MAX)?;
             if !is_line(&name) {
                 return Err(status::invalid("file_name", &"has characters that are never shown"));
             }
@@ -225,14 +193,6 @@ pub(super) fn target(to: wire::Box) -> Result<BoxKind, Status> {
     }
 }
 
-pub(super) fn names(names: &[String]) -> Result<(), Status> {
-    if names.is_empty() || MOVES_MAX < names.len() {
-        let why = format!("are {}; 1 to {MOVES_MAX} are possible", names.len());
-        return Err(status::invalid("messages", &why));
-    }
-    Ok(())
-}
-
 /// Whether it says that a name is none, of the names of several.
 pub(super) const fn is_of_name(reason: Reason) -> bool {
     matches!(reason, Reason::UnknownMessage | Reason::AmbiguousMessage | Reason::InvalidArgument)
@@ -250,6 +210,12 @@ pub(super) fn content_hash(text: &str) -> Result<ContentHash, Status> {
     Ok(*hash.as_bytes())
 }
 
+/// Whether a file is no larger than one may be, in bytes.
+pub(super) fn check_file_size(field: &str, size: u64) -> Result<(), Status> {
+    let bytes = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
+    check_size(field, bytes(size), bytes(ATTACHMENT_BYTES_MAX))
+}
+
 fn attachment(it: wire::Attachment) -> Result<Attachment, Status> {
     let name = it.name;
     let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
@@ -258,25 +224,17 @@ fn attachment(it: wire::Attachment) -> Result<Attachment, Status> {
         return Err(status::invalid("attachments.name", &why));
     }
     let longest = name.len().max(it.media_type.len());
-    if ATTACHMENT_NAME_BYTES_MAX < longest {
-        return Err(too_large("attachments.name", longest, ATTACHMENT_NAME_BYTES_MAX));
-    }
+    check_size("attachments.name", longest, ATTACHMENT_NAME_BYTES_MAX)?;
     if !is_line(&it.media_type) {
         return Err(status::invalid("attachments.media_type", &"is not printable"));
     }
-    if ATTACHMENT_BYTES_MAX < it.size {
-        let size = usize::try_from(it.size).unwrap_or(usize::MAX);
-        let limit = usize::try_from(ATTACHMENT_BYTES_MAX).unwrap_or(usize::MAX);
-        return Err(too_large("attachments.size", size, limit));
-    }
+    check_file_size("attachments.size", it.size)?;
     let hash = content_hash(&it.hash)?;
     Ok(Attachment { name, media_type: it.media_type, size: it.size, hash })
 }
 
 fn subject(value: String) -> Result<String, Status> {
-    if SUBJECT_BYTES_MAX < value.len() {
-        return Err(too_large("subject", value.len(), SUBJECT_BYTES_MAX));
-    }
+    check_size("subject", value.len(), SUBJECT_BYTES_MAX)?;
     Ok(value)
 }
 
@@ -288,10 +246,7 @@ fn kind(text: &str) -> Result<Option<MessageType>, Status> {
 }
 
 fn roles(field: &str, names: &[String], max: usize) -> Result<Vec<RoleId>, Status> {
-    if names.is_empty() || max < names.len() {
-        let why = format!("has {} names; 1 to {max} are possible", names.len());
-        return Err(status::invalid(field, &why));
-    }
+    check_count(field, names.len(), 1..=max)?;
     let mut roles: Vec<RoleId> = Vec::with_capacity(names.len());
     for name in names {
         let role = id(field, name)?;

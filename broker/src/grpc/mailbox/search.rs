@@ -15,9 +15,9 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::{session::WorkspaceSession, status},
+    super::{Answer, Endpoint, WorkspaceSession, parse::limit, status},
     id, optional,
-    words::Page,
+    render::Page,
 };
 use crate::{
     rules::mailbox::{ThreadNumber, ThreadSummary},
@@ -47,61 +47,58 @@ struct Readable {
     facts: ThreadSummary,
 }
 
-pub(super) async fn mail(
-    session: WorkspaceSession,
-    it: wire::SearchMailRequest,
-) -> Result<wire::SearchMailResponse, Status> {
-    let role: RoleId = id("role", &it.role)?;
-    let query = parse(&it.query).map_err(|error| status::invalid("query", &error))?;
-    let kind = BoxKind::of_wire(it.r#box());
-    let at = |ms: u64| (ms != 0).then(|| Timestamp::from_millis(ms));
-    let narrow = Narrow {
-        kind: (!it.r#type.is_empty()).then(|| it.r#type.clone()),
-        sender: optional("sender", &it.sender)?,
-        since: at(it.since_ms),
-        until: at(it.until_ms),
-        ..Narrow::default()
-    };
-    let limit = match it.limit {
-        0 => HITS,
-        limit => limit.min(HITS_MAX),
-    } as usize;
-    let (asker, asked) = (role.clone(), query.clone());
-    let before =
-        session.look_as(&role, move |view| Ok(before(view, &asker, &asked, narrow, kind))).await?;
-    // What is not yet there need not be waited for.
-    let include = Sequence::from(it.include_sequence).min(before.sequence);
-    let ask = SearchRequest {
-        reader: role.clone(),
-        query: query.clone(),
-        narrow: before.narrow,
-        limit,
-        now: before.now,
-    };
-    let (found, readable) = if let (Some(kind), true) = (kind, before.is_large) {
-        in_large_box(&session, ask, include, kind).await?
-    } else {
-        let found = session.search(ask, include).await?;
-        let readable = readable(&session, &role, found.hits.clone(), kind, limit).await?;
-        (found, readable)
-    };
-    // Reading and marking a hundred long texts takes its time.
-    let shown = session.aside(move |session| {
-        let mut page = Page::default();
-        for it in &readable {
-            if !page.add(shown(session, &query, it)?) {
-                break;
+impl Endpoint for wire::SearchMailRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let query = parse(&self.query).map_err(|error| status::invalid("query", &error))?;
+        let kind = BoxKind::of_wire(self.r#box());
+        let at = |ms: u64| (ms != 0).then(|| Timestamp::from_millis(ms));
+        let narrow = Narrow {
+            kind: (!self.r#type.is_empty()).then(|| self.r#type.clone()),
+            sender: optional("sender", &self.sender)?,
+            since: at(self.since_ms),
+            until: at(self.until_ms),
+            ..Narrow::default()
+        };
+        let limit = limit(self.limit, HITS, HITS_MAX);
+        let (asker, asked) = (role.clone(), query.clone());
+        let before = session
+            .query(Some(&role), move |view| Ok(before(view, &asker, &asked, narrow, kind)))
+            .await?;
+        // What is not yet there need not be waited for.
+        let include = Sequence::from(self.include_sequence).min(before.sequence);
+        let ask = SearchRequest {
+            reader: role.clone(),
+            query: query.clone(),
+            narrow: before.narrow,
+            limit,
+            now: before.now,
+        };
+        let (found, readable) = if let (Some(kind), true) = (kind, before.is_large) {
+            in_large_box(session, ask, include, kind).await?
+        } else {
+            let found = session.search(ask, include).await?;
+            let readable = readable(session, &role, found.hits.clone(), kind, limit).await?;
+            (found, readable)
+        };
+        // Reading and marking a hundred long texts takes its time.
+        let shown = session.aside(move |session| {
+            let mut page = Page::default();
+            for it in &readable {
+                if !page.add(shown(session, &query, it)?) {
+                    break;
+                }
             }
-        }
-        Ok(page.items)
-    });
-    let hits = shown.await?;
-    Ok(wire::SearchMailResponse {
-        hits,
-        total: found.total,
-        through_sequence: found.through.get(),
-        left_out: String::new(),
-    })
+            Ok(page.items)
+        });
+        let hits = shown.await?;
+        Ok(wire::SearchMailResponse {
+            hits,
+            total: found.total,
+            through_sequence: found.through.get(),
+            left_out: String::new(),
+        })
+    }
 }
 
 /// What narrows the search down.
@@ -158,7 +155,7 @@ async fn in_large_box(
         let mut found = session.search(ask.clone(), include).await?;
         let is_all = found.hits.len() < look_through;
         let (hits, role) = (found.hits.clone(), ask.reader.clone());
-        let inside = session.look_as(&ask.reader, move |view| {
+        let inside = session.query(Some(&ask.reader), move |view| {
             let mail = &view.workspace.mail;
             let is_inside = |hit: &Hit| mail.box_of(&role, hit.thread) == Some(kind);
             Ok(hits.into_iter().filter(is_inside).collect::<Vec<_>>())
@@ -182,7 +179,7 @@ async fn readable(
     limit: usize,
 ) -> Result<Vec<Readable>, Status> {
     let asker = role.clone();
-    let looked = session.look_as(role, move |view| {
+    let looked = session.query(Some(role), move |view| {
         let mail = &view.workspace.mail;
         let readable = hits.into_iter().filter_map(|hit| {
             let found = mail.box_of(&asker, hit.thread)?;

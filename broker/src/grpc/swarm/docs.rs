@@ -1,90 +1,81 @@
 //! Documents: shared ones, those of an issue, those of a task.
 
 use tasuki_proto::{
-    id::RoleId,
     limits::DOC_VERSIONS_MAX,
     swarm::{DocName, IssueId, TaskNumber},
     token::Right,
     wire,
 };
-use tonic::Status;
 
-use super::{super::render::text, super::status::invalid, View, WorkspaceSession, id, parse};
-use crate::rules::{
-    Rejection,
-    swarm::{self, CommandKind, Doc, DocPlace, Reply},
+use super::{
+    super::{render::text, status::invalid},
+    Answer, Endpoint, Rejection, View, WorkspaceSession, at_once, id, parse,
 };
+use crate::rules::swarm::{CommandKind, Doc, DocPlace, Reply};
 
-pub(super) async fn write(
-    session: &WorkspaceSession,
-    mut it: wire::WriteDocRequest,
-) -> Result<wire::Doc, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let place = parse::place(it.place)?;
-    let name: DocName = parse::named("name", &it.name)?;
-    let content = parse::content(it.content)?;
-    let size = content.len() as u64;
-    // With `claim` alone one writes about the task that one has claimed.
-    let as_claimant = !session.has_right(Right::Send);
-    let ask = CommandKind::WriteDoc { place, name: name.clone(), content, as_claimant };
-    let done = session.ask(role, Some(key), ask).await?;
-    let Some(Reply::Doc { version }) = done.reply else {
-        unreachable!("a document is written or refused")
-    };
-    let mut doc = session.doc(place, &name).await?;
-    if doc.version != version {
-        // A newer one was written meanwhile.
-        doc = wire::Doc { version, size, place: doc.place, name: doc.name, ..wire::Doc::default() };
-    }
-    Ok(wire::Doc { repeated: done.is_repeat, ..doc })
-}
-
-pub(super) async fn read(
-    session: &WorkspaceSession,
-    it: wire::ReadDocRequest,
-) -> Result<wire::Doc, Status> {
-    let place = parse::place(it.place)?;
-    let name: DocName = parse::named("name", &it.name)?;
-    let newest = session.doc(place, &name).await?;
-    let version = if it.version == 0 { newest.version } else { it.version };
-    if newest.version < version || DOC_VERSIONS_MAX < version {
-        let why = format!("{version} is not there; the newest is {}", newest.version);
-        return Err(invalid("version", &why));
-    }
-    let (content, at, by) = session.doc_words(place, name, version)?;
-    if version == newest.version {
-        return Ok(wire::Doc { content, ..newest });
-    }
-    let size = content.len() as u64;
-    let (written_ms, written_by) = (at.as_millis(), text(by.as_ref()));
-    Ok(wire::Doc { version, size, content, written_ms, written_by, ..newest })
-}
-
-pub(super) async fn list(
-    session: &WorkspaceSession,
-    it: wire::ListDocsRequest,
-) -> Result<wire::ListDocsResponse, Status> {
-    let place = parse::place(it.place)?;
-    let look = move |view: &View<'_>| {
-        let docs = view.workspace.swarm.docs(place)?;
-        let docs = docs.by_name.iter().map(|(name, doc)| shown(place, name, doc)).collect();
-        Ok(wire::ListDocsResponse { docs })
-    };
-    session.look_for(None, look).await
-}
-
-impl WorkspaceSession {
-    /// The newest version of a document, without its words.
-    async fn doc(&self, place: DocPlace, name: &DocName) -> Result<wire::Doc, Status> {
-        let name = name.clone();
-        let look = move |view: &View<'_>| {
-            let docs: Result<_, swarm::Rejection> = view.workspace.swarm.docs(place);
-            let doc = docs.and_then(|docs| docs.get(&name)).map_err(Rejection::Swarm)?;
-            Ok(shown(place, &name, doc))
+impl Endpoint for wire::WriteDocRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let place = parse::place(self.place)?;
+        let name: DocName = parse::named("name", &self.name)?;
+        let content = parse::content(self.content)?;
+        let size = content.len() as u64;
+        // With `claim` alone one writes about the task that one has claimed.
+        let as_claimant = !session.has_right(Right::Send);
+        let write = CommandKind::WriteDoc { place, name: name.clone(), content, as_claimant };
+        let render = move |view: &View<'_>, reply: Option<Reply>| {
+            let Some(Reply::Doc { version }) = reply else {
+                unreachable!("a document is written or refused")
+            };
+            let doc = newest(view, place, &name)?;
+            Ok(at_once(match doc.version == version {
+                true => doc,
+                // A newer one was written since.
+                false => {
+                    let (place, name) = (doc.place, doc.name);
+                    wire::Doc { version, size, place, name, ..Default::default() }
+                }
+            }))
         };
-        self.look_for(None, look).await
+        session.ask(id("role", &self.role)?, write, render).await
     }
+}
+
+impl Endpoint for wire::ReadDocRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let place = parse::place(self.place)?;
+        let name: DocName = parse::named("name", &self.name)?;
+        let wanted = name.clone();
+        let newest = session.query(None, move |view| newest(view, place, &wanted)).await?;
+        let version = if self.version == 0 { newest.version } else { self.version };
+        if newest.version < version || DOC_VERSIONS_MAX < version {
+            let why = format!("{version} is not there; the newest is {}", newest.version);
+            return Err(invalid("version", &why));
+        }
+        let (content, at, by) = session.doc_words(place, name, version)?;
+        if version == newest.version {
+            return Ok(wire::Doc { content, ..newest });
+        }
+        let size = content.len() as u64;
+        let (written_ms, written_by) = (at.as_millis(), text(by.as_ref()));
+        Ok(wire::Doc { version, size, content, written_ms, written_by, ..newest })
+    }
+}
+
+impl Endpoint for wire::ListDocsRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let place = parse::place(self.place)?;
+        let list = move |view: &View<'_>| {
+            let docs = view.workspace.swarm.docs(place)?.by_name.iter();
+            let docs = docs.map(|(name, doc)| shown(place, name, doc)).collect();
+            Ok(wire::ListDocsResponse { docs })
+        };
+        session.query(None, list).await
+    }
+}
+
+/// The newest version of a document, without its words.
+fn newest(view: &View<'_>, place: DocPlace, name: &DocName) -> Result<wire::Doc, Rejection> {
+    Ok(shown(place, name, view.workspace.swarm.docs(place)?.get(name)?))
 }
 
 fn shown(place: DocPlace, name: &DocName, doc: &Doc) -> wire::Doc {

@@ -12,17 +12,17 @@ use tonic::Status;
 
 use super::{
     super::{
-        parse::{text, time},
+        parse::{check_count, text, time},
         status::invalid,
     },
-    Actor, WorkspaceSession, id, optional, parse,
+    Actor, Answer, Endpoint, View, WorkspaceSession, at_once, id, issues, optional, parse,
 };
 use crate::{
     hash::Hash,
     rules::swarm::{
         CommandKind, ImportEnd, ImportIssue, ImportedAuditEntry, ImportedDelivery, ImportedDoc,
         ImportedIssue, ImportedMessage, ImportedReply, ImportedReview, ImportedSubmission,
-        ImportedTask, ImportedVerdict, IssueState, MessageKind, TaskState, Total, Verdict,
+        ImportedTask, ImportedVerdict, MessageKind, TaskState, Total, Verdict,
         words::{AuditKind, VerdictWords, Verification},
     },
 };
@@ -33,67 +33,50 @@ const PART_ITEMS_MAX: usize = 2000;
 /// By which name somebody was known elsewhere, in bytes.
 const ACTOR_BYTES_MAX: usize = 256;
 
-pub(super) async fn issue(
-    session: &WorkspaceSession,
-    mut it: wire::ImportIssueRequest,
-) -> Result<wire::ImportIssueResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let person = id("person", &it.person)?;
-    let import = part(it)?;
-    let (issue, parts) = (import.issue, import.parts);
-    let ask = CommandKind::ImportIssue(Box::new(import));
-    let done = session.ask_as(Actor::Person(person), Some(key), ask).await?;
-    let look = move |view: &super::View<'_>| {
-        let import = view.workspace.swarm.issue(issue)?.import;
-        Ok(import.map_or(parts, |it| it.done))
-    };
-    let parts_done = session.look_for(None, look).await?;
-    let (repeated, sequence) = (done.is_repeat, done.sequence.get());
-    Ok(wire::ImportIssueResponse { parts_done, repeated, sequence })
+impl Endpoint for wire::ImportIssueRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let person = Actor::Person(id("person", &self.person)?);
+        let import = part(self)?;
+        let (issue, parts) = (import.issue, import.parts);
+        let render = move |view: &View<'_>, _| {
+            let import = view.workspace.swarm.issue(issue)?.import;
+            let parts_done = import.map_or(parts, |it| it.done);
+            Ok(at_once(wire::ImportIssueResponse { parts_done, ..Default::default() }))
+        };
+        session.ask_as(person, CommandKind::ImportIssue(Box::new(import)), render).await
+    }
 }
 
-pub(super) async fn shared(
-    session: &WorkspaceSession,
-    mut it: wire::ImportSharedRequest,
-) -> Result<wire::ImportSharedResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let person = id("person", &it.person)?;
-    if DOCS_MAX < it.docs.len() || WORKERS_MAX < it.workers.len() {
-        let why = format!("are at most {DOCS_MAX}, and workers at most {WORKERS_MAX}");
-        return Err(invalid("docs", &why));
+impl Endpoint for wire::ImportSharedRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let person = Actor::Person(id("person", &self.person)?);
+        if DOCS_MAX < self.docs.len() || WORKERS_MAX < self.workers.len() {
+            let why = format!("are at most {DOCS_MAX}, and workers at most {WORKERS_MAX}");
+            return Err(invalid("docs", &why));
+        }
+        let doc = |it: wire::NewDoc| {
+            Ok((parse::named("docs.name", &it.name)?, parse::content(it.content)?))
+        };
+        let mut docs = self.docs.into_iter().map(doc).collect::<Result<Vec<_>, Status>>()?;
+        docs.sort();
+        docs.dedup_by(|one, other| one.0 == other.0);
+        let workers = self.workers.iter().map(|it| id("workers", it));
+        let mut workers = workers.collect::<Result<Vec<RoleId>, _>>()?;
+        workers.sort();
+        workers.dedup();
+        let render = |_: &View<'_>, _| Ok(at_once(wire::ImportSharedResponse::default()));
+        session.ask_as(person, CommandKind::ImportShared { docs, workers }, render).await
     }
-    let doc =
-        |it: wire::NewDoc| Ok((parse::named("docs.name", &it.name)?, parse::content(it.content)?));
-    let mut docs = it.docs.into_iter().map(doc).collect::<Result<Vec<_>, Status>>()?;
-    docs.sort();
-    docs.dedup_by(|one, other| one.0 == other.0);
-    let mut workers =
-        it.workers.iter().map(|it| id("workers", it)).collect::<Result<Vec<RoleId>, _>>()?;
-    workers.sort();
-    workers.dedup();
-    let ask = CommandKind::ImportShared { docs, workers };
-    let done = session.ask_as(Actor::Person(person), Some(key), ask).await?;
-    let (repeated, sequence) = (done.is_repeat, done.sequence.get());
-    Ok(wire::ImportSharedResponse { repeated, sequence })
 }
 
 fn part(it: wire::ImportIssueRequest) -> Result<ImportIssue, Status> {
     let lists = [it.tasks.len(), it.submissions.len(), it.messages.len(), it.docs.len()];
     let more = [it.deliveries.len(), it.points.len(), it.events.len()];
     let items: usize = lists.iter().chain(&more).sum();
-    if PART_ITEMS_MAX < items {
-        let why = format!("has {items} things; at most {PART_ITEMS_MAX} are possible");
-        return Err(invalid("part", &why));
-    }
+    check_count("part", items, 0..=PART_ITEMS_MAX)?;
     let content = <[u8; 16]>::try_from(&it.content[..]).map(Hash);
     let content = content.map_err(|_| invalid("content", &"is no hash of 16 bytes"))?;
-    let end = match it.end() {
-        wire::IssueStatus::Unspecified => None,
-        wire::IssueStatus::Open | wire::IssueStatus::InProgress => Some(IssueState::Open),
-        wire::IssueStatus::Done => Some(IssueState::Done),
-        wire::IssueStatus::Canceled => Some(IssueState::Canceled),
-    };
-    let end = end.map(|state| ImportEnd { state, is_accepted: it.is_accepted });
+    let end = issues::state(it.end()).map(|state| ImportEnd { state, is_accepted: it.is_accepted });
     let begin = it.issue.map(|it| {
         Ok::<_, Status>(ImportedIssue {
             subject: parse::subject(it.subject)?,

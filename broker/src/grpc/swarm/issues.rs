@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use tasuki_proto::{
-    id::{RoleId, Sequence, Timestamp},
+    id::{RoleId, Timestamp},
     limits::{NEW_DOCS_MAX, TEXT_BYTES_MAX},
     reason::Reason,
     swarm::{DocName, IssueId},
@@ -13,41 +13,39 @@ use tonic::Status;
 
 use super::{
     super::scan::{Page, Part, SKIPPED_MAX},
-    super::status::{invalid, too_large},
-    View, WorkspaceSession, id, optional, parse, render,
+    super::{
+        parse::{check_count, check_size},
+        status::invalid,
+    },
+    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, id, optional, parse, render,
 };
 use crate::rules::swarm::{
     CommandKind, CreateIssue, Issue, IssueState, ListFilter, Reply,
     words::{AuditKind, DocPaths},
 };
 
-pub(super) async fn create(
-    session: &WorkspaceSession,
-    mut it: wire::CreateIssueRequest,
-) -> Result<wire::IssueResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    if TEXT_BYTES_MAX < it.description.len() {
-        return Err(too_large("description", it.description.len(), TEXT_BYTES_MAX));
+impl Endpoint for wire::CreateIssueRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        check_size("description", self.description.len(), TEXT_BYTES_MAX)?;
+        let create = CreateIssue {
+            subject: parse::subject(self.subject)?,
+            description: self.description,
+            paths: parse::paths(self.shared_doc_paths, self.project_doc_paths)?,
+            docs: docs(self.docs)?,
+        };
+        let render = |view: &View<'_>, reply: Option<Reply>| {
+            let Some(Reply::Issue(issue)) = reply else {
+                unreachable!("an issue is opened or refused")
+            };
+            response(view, issue)
+        };
+        session.ask(role, CommandKind::CreateIssue(create), render).await
     }
-    let create = CreateIssue {
-        subject: parse::subject(it.subject)?,
-        description: it.description,
-        paths: parse::paths(it.shared_doc_paths, it.project_doc_paths)?,
-        docs: docs(it.docs)?,
-    };
-    let done = session.ask(role, Some(key), CommandKind::CreateIssue(create)).await?;
-    let Some(Reply::Issue(issue)) = done.reply else {
-        unreachable!("an issue is opened or refused")
-    };
-    session.issue_response(issue, done.is_repeat, done.sequence).await
 }
 
 fn docs(docs: Vec<wire::NewDoc>) -> Result<Vec<(DocName, String)>, Status> {
-    if NEW_DOCS_MAX < docs.len() {
-        let why = format!("are {}; at most {NEW_DOCS_MAX} are possible", docs.len());
-        return Err(invalid("docs", &why));
-    }
+    check_count("docs", docs.len(), 0..=NEW_DOCS_MAX)?;
     let mut names = BTreeSet::new();
     let doc = |it: wire::NewDoc| {
         let name: DocName = parse::named("docs.name", &it.name)?;
@@ -63,145 +61,125 @@ fn docs(docs: Vec<wire::NewDoc>) -> Result<Vec<(DocName, String)>, Status> {
 /// for.
 const SET_PATHS_TRIES: usize = 8;
 
-pub(super) async fn set_paths(
-    session: &WorkspaceSession,
-    mut it: wire::UpdateIssueDocPathsRequest,
-) -> Result<wire::IssueResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let (role, issue): (RoleId, IssueId) =
-        (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
-    let (keeps_shared, keeps_project) = (it.keep_shared_docs, it.keep_project_docs);
-    for (field, is_kept, list) in [
-        ("shared_doc_paths", keeps_shared, &it.shared_doc_paths),
-        ("project_doc_paths", keeps_project, &it.project_doc_paths),
-    ] {
-        if is_kept && !list.is_empty() {
-            return Err(invalid(field, &"is given and is to be kept as it is, too"));
-        }
-    }
-    let mut tries_left = SET_PATHS_TRIES;
-    loop {
-        tries_left -= 1;
-        let (mut shared, mut project) = (it.shared_doc_paths.clone(), it.project_doc_paths.clone());
-        let mut replaces = None;
-        if keeps_shared || keeps_project {
-            let look = move |view: &View<'_>| Ok(view.workspace.swarm.issue(issue)?.paths_version);
-            let version = session.look_for(None, look).await?;
-            let known = session.doc_paths(issue, version)?;
-            shared = if keeps_shared { known.shared } else { shared };
-            project = if keeps_project { known.project } else { project };
-            replaces = Some(version);
-        }
-        let paths = parse::paths(shared, project)?;
-        let ask = CommandKind::SetDocPaths { issue, paths, replaces };
-        let done = match session.ask(role.clone(), Some(key.clone()), ask).await {
-            // Somebody set them in between: what they said is kept.
-            Err(why)
-                if replaces.is_some()
-                    && 0 < tries_left
-                    && Reason::of(&why) == Some(Reason::StaleToken) =>
-            {
-                continue;
+impl Endpoint for wire::UpdateIssueDocPathsRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let issue: IssueId = parse::named("issue_id", &self.issue_id)?;
+        let (keeps_shared, keeps_project) = (self.keep_shared_docs, self.keep_project_docs);
+        for (field, is_kept, list) in [
+            ("shared_doc_paths", keeps_shared, &self.shared_doc_paths),
+            ("project_doc_paths", keeps_project, &self.project_doc_paths),
+        ] {
+            if is_kept && !list.is_empty() {
+                return Err(invalid(field, &"is given and is to be kept as it is, too"));
             }
-            done => done?,
-        };
-        return session.issue_response(issue, done.is_repeat, done.sequence).await;
+        }
+        let mut tries_left = SET_PATHS_TRIES;
+        loop {
+            tries_left -= 1;
+            let (mut shared, mut project) =
+                (self.shared_doc_paths.clone(), self.project_doc_paths.clone());
+            let mut replaces = None;
+            if keeps_shared || keeps_project {
+                let version = session
+                    .query(None, move |view| Ok(view.workspace.swarm.issue(issue)?.paths_version));
+                let version = version.await?;
+                let known = session.doc_paths(issue, version)?;
+                shared = if keeps_shared { known.shared } else { shared };
+                project = if keeps_project { known.project } else { project };
+                replaces = Some(version);
+            }
+            let paths = parse::paths(shared, project)?;
+            let set = CommandKind::SetDocPaths { issue, paths, replaces };
+            match ask(session, &self.role, issue, set).await {
+                // Somebody set them in between: what they said is kept.
+                Err(why)
+                    if replaces.is_some()
+                        && 0 < tries_left
+                        && Reason::of(&why) == Some(Reason::StaleToken) => {}
+                answer => return answer,
+            }
+        }
     }
 }
 
-pub(super) async fn close(
-    session: &WorkspaceSession,
-    mut it: wire::CloseIssueRequest,
-) -> Result<wire::IssueResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
-    let reason = parse::why("summary", it.summary)?;
-    let done = session.ask(role, Some(key), CommandKind::CloseIssue { issue, reason }).await?;
-    session.issue_response(issue, done.is_repeat, done.sequence).await
+impl Endpoint for wire::CloseIssueRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let issue = parse::named("issue_id", &self.issue_id)?;
+        let reason = parse::why("summary", self.summary)?;
+        ask(session, &self.role, issue, CommandKind::CloseIssue { issue, reason }).await
+    }
 }
 
-pub(super) async fn reopen(
-    session: &WorkspaceSession,
-    mut it: wire::ReopenIssueRequest,
-) -> Result<wire::IssueResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
-    let reason = parse::why("summary", it.summary)?;
-    let done = session.ask(role, Some(key), CommandKind::ReopenIssue { issue, reason }).await?;
-    session.issue_response(issue, done.is_repeat, done.sequence).await
+impl Endpoint for wire::ReopenIssueRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let issue = parse::named("issue_id", &self.issue_id)?;
+        let reason = parse::why("summary", self.summary)?;
+        ask(session, &self.role, issue, CommandKind::ReopenIssue { issue, reason }).await
+    }
 }
 
-pub(super) async fn extend(
-    session: &WorkspaceSession,
-    mut it: wire::ExtendIssueRequest,
-) -> Result<wire::IssueResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let (role, issue) = (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
-    let ask = CommandKind::ExtendIssue { issue, extend_ms: parse::lease(it.for_ms)? };
-    let done = session.ask(role, Some(key), ask).await?;
-    session.issue_response(issue, done.is_repeat, done.sequence).await
+impl Endpoint for wire::ExtendIssueRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let issue = parse::named("issue_id", &self.issue_id)?;
+        let extend_ms = parse::lease(self.for_ms)?;
+        ask(session, &self.role, issue, CommandKind::ExtendIssue { issue, extend_ms }).await
+    }
 }
 
-pub(super) async fn get(
-    session: &WorkspaceSession,
-    it: wire::GetIssueRequest,
-) -> Result<wire::IssueResponse, Status> {
-    let issue = parse::named("issue_id", &it.issue_id)?;
-    session.issue_response(issue, false, Sequence::default()).await
+impl Endpoint for wire::GetIssueRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let issue = parse::named("issue_id", &self.issue_id)?;
+        session.show(None, move |view| response(view, issue)).await
+    }
 }
 
-pub(super) async fn list(
-    session: &WorkspaceSession,
-    it: wire::ListIssuesRequest,
-) -> Result<wire::ListIssuesResponse, Status> {
-    let (limit, offset) = (parse::limit(it.limit), it.offset as usize);
-    let (status, sort_by, is_ascending) = (it.status(), it.sort_by(), it.ascending);
-    let order: fn(&Issue) -> (Timestamp, String) = match sort_by {
-        wire::SortBy::Unspecified | wire::SortBy::Created => |it| (it.created, String::new()),
-        wire::SortBy::Updated => |it| (it.updated, String::new()),
-        wire::SortBy::Subject => |it| (Timestamp::default(), it.subject.clone()),
-        wire::SortBy::Points => {
-            return Err(invalid("sort_by", &"is of tasks; issues have no points"));
-        }
-    };
-    let filter =
-        ListFilter { subject_contains: wanted(&it.subject_contains), ..ListFilter::default() };
-    let state = state(status);
-    let lead: Option<RoleId> = optional("lead", &it.lead)?;
-    let is_in_progress = status == wire::IssueStatus::InProgress;
-    let is_default = matches!(sort_by, wire::SortBy::Unspecified | wire::SortBy::Created);
-    let is_plain = !is_in_progress && filter.subject_contains.is_none() && lead.is_none();
-    if is_default && !is_ascending && is_plain && offset <= SKIPPED_MAX {
-        // A page costs what is before its end.
-        let look = move |view: &View<'_>| {
+impl Endpoint for wire::ListIssuesRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let (limit, offset) = (parse::limit(self.limit), self.offset as usize);
+        let (status, sort_by, is_ascending) = (self.status(), self.sort_by(), self.ascending);
+        let order: fn(&Issue) -> (Timestamp, String) = match sort_by {
+            wire::SortBy::Unspecified | wire::SortBy::Created => |_| Default::default(),
+            wire::SortBy::Updated => |it| (it.updated, String::new()),
+            wire::SortBy::Subject => |it| (Timestamp::default(), it.subject.clone()),
+            wire::SortBy::Points => {
+                return Err(invalid("sort_by", &"is of tasks; issues have no points"));
+            }
+        };
+        let subject_contains = wanted(&self.subject_contains);
+        let filter = ListFilter { subject_contains, ..ListFilter::default() };
+        let state = state(status);
+        let lead: Option<RoleId> = optional("lead", &self.lead)?;
+        let is_in_progress = status == wire::IssueStatus::InProgress;
+        let is_plain = matches!(sort_by, wire::SortBy::Unspecified | wire::SortBy::Created)
+            && !is_ascending
+            && offset <= SKIPPED_MAX
+            && !is_in_progress
+            && filter.subject_contains.is_none()
+            && lead.is_none();
+        let first = move |view: &View<'_>| {
             let swarm = &view.workspace.swarm;
-            let page = swarm.list_issues(state, None).skip(offset).take(limit);
-            wire::ListIssuesResponse {
-                issues: page.map(render::issue).collect(),
-                total: swarm.count_issues(state) as u64,
-                now_ms: view.now.as_millis(),
-            }
+            let page = || swarm.list_issues(state, None).skip(offset).take(limit);
+            let page = || page().map(|it| it.id).collect();
+            Ok(is_plain.then(|| (page(), swarm.count_issues(state) as u64)))
         };
-        return session.look(look).await;
+        let part = move |view: &View<'_>, before: Option<IssueId>| {
+            let issues = view.workspace.swarm.list_issues(state, before);
+            let fits = |it: &Issue| {
+                let fits = filter.has_subject(&it.subject)
+                    && (!is_in_progress || it.is_in_progress())
+                    && (lead.is_none() || lead == it.lead);
+                fits.then(|| (order(it), it.id))
+            };
+            Ok(Part::of(issues, usize::MAX, |it| (it.id, 1), fits))
+        };
+        let render = |view: &View<'_>, ids: Vec<IssueId>| {
+            let issues = ids.into_iter().filter_map(|id| view.workspace.swarm.issue(id).ok());
+            Ok(issues.map(render::issue).collect())
+        };
+        let page = Page::new(is_ascending, limit, offset);
+        let (issues, total, now_ms) = session.list(None, page, first, part, render).await?;
+        Ok(wire::ListIssuesResponse { issues, total, now_ms })
     }
-    let part = move |view: &View<'_>, before: Option<IssueId>| {
-        let issues = view.workspace.swarm.list_issues(state, before);
-        let fits = |it: &Issue| {
-            let fits = filter.has_subject(&it.subject)
-                && (!is_in_progress || it.is_in_progress())
-                && (lead.is_none() || lead == it.lead);
-            fits.then(|| (if is_default { Default::default() } else { order(it) }, it.id))
-        };
-        Ok(Part::of(issues, usize::MAX, |it| (it.id, 1), fits))
-    };
-    let (ids, total) = session.page(Page::new(is_ascending, limit, offset), part).await?;
-    let look = move |view: &View<'_>| {
-        let swarm = &view.workspace.swarm;
-        let issues = ids.into_iter().filter_map(|id| swarm.issue(id).ok());
-        let (issues, now_ms) = (issues.map(render::issue).collect(), view.now.as_millis());
-        wire::ListIssuesResponse { issues, total, now_ms }
-    };
-    session.look(look).await
 }
 
 /// What subjects are looked through for; `None` for nothing.
@@ -219,30 +197,29 @@ pub(super) fn state(status: wire::IssueStatus) -> Option<IssueState> {
     }
 }
 
-impl WorkspaceSession {
-    /// An issue as it stands, with its words.
-    async fn issue_response(
-        &self,
-        id: IssueId,
-        repeated: bool,
-        sequence: Sequence,
-    ) -> Result<wire::IssueResponse, Status> {
-        let look = move |view: &View<'_>| {
-            let it = view.workspace.swarm.issue(id)?;
-            let shown = render::issue(it);
-            let seen = (view.now.as_millis(), view.workspace.sequence);
-            Ok((shown, it.paths_version, it.audit, seen))
-        };
-        let (mut issue, version, audit, (now_ms, seen)) = self.look_for(None, look).await?;
-        issue.description = self.description(id)?;
-        let DocPaths { shared, project } = self.doc_paths(id, version)?;
+/// Executes what a role asks about an issue.
+async fn ask(
+    session: &WorkspaceSession,
+    role: &str,
+    issue: IssueId,
+    ask: CommandKind,
+) -> Result<wire::IssueResponse, Status> {
+    session.ask(id("role", role)?, ask, move |view, _| response(view, issue)).await
+}
+
+/// The answer of a call about an issue: as it stands, with its words.
+fn response(view: &View<'_>, id: IssueId) -> Result<Later<wire::IssueResponse>, Rejection> {
+    let it = view.workspace.swarm.issue(id)?;
+    let (mut issue, version, audit) = (render::issue(it), it.paths_version, it.audit);
+    Ok(Box::new(move |session| {
+        issue.description = session.description(id)?;
+        let DocPaths { shared, project } = session.doc_paths(id, version)?;
         (issue.shared_doc_paths, issue.project_doc_paths) = (shared, project);
         // Nothing happens to an issue that is closed, so why it was is what its audit ends with.
-        let last = self.audited(id, audit)?;
+        let last = session.audited(id, audit)?;
         if matches!(last.kind, AuditKind::IssueClosed | AuditKind::IssueReopened) {
             issue.summary = last.detail;
         }
-        let sequence = if sequence == Sequence::default() { seen } else { sequence }.get();
-        Ok(wire::IssueResponse { issue: Some(issue), repeated, sequence, now_ms })
-    }
+        Ok(wire::IssueResponse { issue: Some(issue), ..Default::default() })
+    }))
 }

@@ -1,77 +1,75 @@
 //! What a lead is to look at.
 
 use tasuki_proto::{id::RoleId, limits::SWARM_PAGE_MAX, swarm::IssueId, wire};
-use tonic::Status;
 
 use super::{
-    super::status::invalid,
-    View, WorkspaceSession, id, parse,
-    render::{self, Submitted},
+    super::{parse::check_count, render::text},
+    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, deliveries, id, messages,
+    parse, reviews,
 };
 use crate::rules::swarm::{CommandKind, Item, ItemKind, MessageKind};
 
-pub(super) async fn mark(
-    session: &WorkspaceSession,
-    it: wire::MarkItemsRequest,
-) -> Result<wire::MarkItemsResponse, Status> {
-    let role: RoleId = id("role", &it.role)?;
-    let issue = parse::named("issue_id", &it.issue_id)?;
-    if (SWARM_PAGE_MAX as usize) < it.numbers.len() {
-        let why = format!("are {}; at most {SWARM_PAGE_MAX} are possible", it.numbers.len());
-        return Err(invalid("numbers", &why));
+impl Endpoint for wire::MarkItemsRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let issue = parse::named("issue_id", &self.issue_id)?;
+        check_count("numbers", self.numbers.len(), 0..=SWARM_PAGE_MAX as usize)?;
+        let mark = CommandKind::MarkItems { issue, items: self.numbers };
+        let done = |_: &View<'_>, _| Ok(at_once(wire::MarkItemsResponse {}));
+        session.ask(id("role", &self.role)?, mark, done).await
     }
-    session.ask(role, None, CommandKind::MarkItems { issue, items: it.numbers }).await?;
-    Ok(wire::MarkItemsResponse {})
 }
 
-impl WorkspaceSession {
-    /// An item with all that it is about.
-    pub(super) async fn item(
-        &self,
-        issue: IssueId,
-        number: u64,
-        item: &Item,
-        asker: &RoleId,
-    ) -> Result<wire::Item, Status> {
-        let entry = self.audited(issue, number)?;
-        let mut shown = wire::Item { number, at_ms: entry.at.as_millis(), ..wire::Item::default() };
-        match item.kind {
-            ItemKind::Submission(task, submission) => {
-                let asker = asker.clone();
-                let look = move |view: &View<'_>| {
-                    let (state, _, found) = view.workspace.swarm.submission(submission)?;
-                    let shown = render::submission(state, found, Some(&asker));
-                    Ok((shown, Submitted::of(found)))
-                };
-                let (mut found, submitted) = self.look_for(None, look).await?;
-                self.add_submission_words(&mut found, issue, submitted)?;
-                shown.kind = "submission".to_owned();
-                shown.task_id = task.to_string();
-                shown.sender.clone_from(&found.worker);
-                shown.submission = Some(found);
-            }
-            ItemKind::Message(task, message) => {
-                let (found, _) = self.message(message).await?;
-                shown.kind = match MessageKind::parse(&found.kind) {
-                    Some(kind) if kind.is_blocking() => found.kind.clone(),
+/// An item with all that it is about, as `asker` may see it.
+pub(super) fn with_words(
+    view: &View<'_>,
+    issue: IssueId,
+    number: u64,
+    item: &Item,
+    asker: &RoleId,
+) -> Result<Later<wire::Item>, Rejection> {
+    let swarm = &view.workspace.swarm;
+    let about: Later<wire::Item> = match item.kind {
+        ItemKind::Submission(task, submission) => {
+            let (state, _, found) = swarm.submission(submission)?;
+            let found = reviews::with_words(state, found, Some(asker));
+            Box::new(move |session| {
+                let (kind, task_id) = ("submission".to_owned(), task.to_string());
+                let submission = found(session)?;
+                let (sender, submission) = (submission.worker.clone(), Some(submission));
+                Ok(wire::Item { kind, task_id, sender, submission, ..Default::default() })
+            })
+        }
+        ItemKind::Message(task, message) => {
+            let (state, of, found) = swarm.message(message)?;
+            let found = messages::with_words(state.id, of, found);
+            Box::new(move |session| {
+                let message = found(session)?;
+                let kind = match MessageKind::parse(&message.kind) {
+                    Some(kind) if kind.is_blocking() => message.kind.clone(),
                     Some(_) | None => "note".to_owned(),
                 };
-                shown.task_id = task.to_string();
-                shown.sender.clone_from(&found.sender);
-                shown.message = Some(found);
-            }
-            ItemKind::DeliveryReviewed(delivery) => {
-                let found = self.delivery(Some(asker.clone()), delivery).await?.0;
-                shown.kind = "delivery_result".to_owned();
-                shown.sender.clone_from(&found.reviewed_by);
-                shown.delivery = Some(found);
-            }
-            ItemKind::ClaimLapsed(task) => {
-                shown.kind = "task_lapsed".to_owned();
-                shown.task_id = task.to_string();
-                shown.sender = entry.worker.map_or_else(String::new, |it| it.to_string());
-            }
+                let (sender, task_id) = (message.sender.clone(), task.to_string());
+                let message = Some(message);
+                Ok(wire::Item { kind, task_id, sender, message, ..Default::default() })
+            })
         }
-        Ok(shown)
-    }
+        ItemKind::DeliveryReviewed(delivery) => {
+            let found = deliveries::with_words(view, delivery, Some(asker))?;
+            Box::new(move |session| {
+                let delivery = found(session)?;
+                let kind = "delivery_result".to_owned();
+                let (sender, delivery) = (delivery.reviewed_by.clone(), Some(delivery));
+                Ok(wire::Item { kind, sender, delivery, ..Default::default() })
+            })
+        }
+        ItemKind::ClaimLapsed(task) => Box::new(move |session| {
+            let (kind, task_id) = ("task_lapsed".to_owned(), task.to_string());
+            let sender = text(session.audited(issue, number)?.worker.as_ref());
+            Ok(wire::Item { kind, task_id, sender, ..Default::default() })
+        }),
+    };
+    Ok(Box::new(move |session| {
+        let at_ms = session.audited(issue, number)?.at.as_millis();
+        Ok(wire::Item { number, at_ms, ..about(session)? })
+    }))
 }

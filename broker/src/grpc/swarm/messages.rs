@@ -1,106 +1,69 @@
 //! What workers ask and tell their lead, and the replies.
 
-use tasuki_proto::{
-    id::{RoleId, Sequence},
-    swarm::{IssueId, TaskMessageId},
-    wire,
-};
-use tonic::Status;
+use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 
 use super::{
-    super::status::invalid,
-    Done, View, WorkspaceSession, id, parse,
-    render::{self, Posted},
-    tasks, token,
+    super::status::invalid, Answer, Endpoint, Later, Rejection, View, WorkspaceSession, id, parse,
+    render, tasks,
 };
-use crate::rules::swarm::{CommandKind, MessageKind, PostMessage, Reply, ReplyMessage};
+use crate::rules::swarm::{
+    CommandKind, Message, MessageKind, PostMessage, Reply, ReplyMessage, Task,
+};
 
-pub(super) async fn post(
-    session: &WorkspaceSession,
-    mut it: wire::PostMessageRequest,
-) -> Result<wire::MessageResponse, Status> {
-    let token = token(&mut it.claim_token);
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
-    let kind = MessageKind::parse(&it.kind).ok_or_else(|| {
-        let known = MessageKind::ALL.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
-        invalid("kind", &format!("is none there is; say one of {known}"))
-    })?;
-    let words = parse::message(it.content, it.refs)?;
-    let ask = CommandKind::PostMessage(PostMessage { issue, task, token, kind, words });
-    let done = session.ask(role.clone(), Some(key), ask).await?;
-    session.message_response(role, issue, done).await
+impl Endpoint for wire::PostMessageRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
+        let kind = MessageKind::parse(&self.kind).ok_or_else(|| {
+            let known = MessageKind::ALL.iter().map(|it| it.as_str()).collect::<Vec<_>>();
+            invalid("kind", &format!("is none there is; say one of {}", known.join(", ")))
+        })?;
+        let words = parse::message(self.content, self.refs)?;
+        let post = PostMessage { issue, task, token: self.claim_token.into(), kind, words };
+        let post = CommandKind::PostMessage(post);
+        session.ask(role.clone(), post, move |view, reply| response(view, reply, &role)).await
+    }
 }
 
-pub(super) async fn reply(
-    session: &WorkspaceSession,
-    mut it: wire::ReplyMessageRequest,
-) -> Result<wire::MessageResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
-    let message = parse::maybe("message_id", &it.message_id)?;
-    let words = parse::message(it.content, it.refs)?;
-    let ask = CommandKind::ReplyMessage(ReplyMessage { issue, task, message, words });
-    let done = session.ask(role.clone(), Some(key), ask).await?;
-    session.message_response(role, issue, done).await
+impl Endpoint for wire::ReplyMessageRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
+        let message = parse::maybe("message_id", &self.message_id)?;
+        let words = parse::message(self.content, self.refs)?;
+        let reply = ReplyMessage { issue, task, message, words };
+        let reply = CommandKind::ReplyMessage(reply);
+        session.ask(role.clone(), reply, move |view, reply| response(view, reply, &role)).await
+    }
 }
 
-impl WorkspaceSession {
-    async fn message_response(
-        &self,
-        asker: RoleId,
-        issue: IssueId,
-        done: Done,
-    ) -> Result<wire::MessageResponse, Status> {
-        let Done { reply: Some(Reply::Message(message)), is_repeat, sequence } = done else {
-            unreachable!("a message is taken or refused")
-        };
-        let look = move |view: &View<'_>| {
-            let (state, task, found) = view.workspace.swarm.message(message)?;
-            let shown = (render::message(task, found), Posted::of(found));
-            Ok((shown, render::task(state, task, Some(&asker)), view.now.as_millis()))
-        };
-        let ((mut shown, posted), task, now_ms) = self.look_for(None, look).await?;
-        self.add_message_words(&mut shown, issue, posted)?;
-        Ok(wire::MessageResponse {
-            message: Some(shown),
-            task: Some(task),
-            repeated: is_repeat,
-            sequence: sequence.get(),
-            now_ms,
-        })
-    }
+fn response(
+    view: &View<'_>,
+    reply: Option<Reply>,
+    asker: &RoleId,
+) -> Result<Later<wire::MessageResponse>, Rejection> {
+    let Some(Reply::Message(message)) = reply else {
+        unreachable!("a message is taken or refused")
+    };
+    let (state, task, found) = view.workspace.swarm.message(message)?;
+    let message = with_words(state.id, task, found);
+    let task = Some(render::task(state, task, Some(asker)));
+    Ok(Box::new(move |session| {
+        let message = Some(message(session)?);
+        Ok(wire::MessageResponse { message, task, ..Default::default() })
+    }))
+}
 
-    /// A message as it stands, with its words.
-    pub(super) async fn message(
-        &self,
-        message: TaskMessageId,
-    ) -> Result<(wire::TaskMessage, Sequence), Status> {
-        let look = move |view: &View<'_>| {
-            let (issue, task, found) = view.workspace.swarm.message(message)?;
-            let shown = (render::message(task, found), Posted::of(found));
-            Ok((issue.id, shown, view.workspace.sequence))
-        };
-        let (issue, (mut shown, posted), sequence) = self.look_for(None, look).await?;
-        self.add_message_words(&mut shown, issue, posted)?;
-        Ok((shown, sequence))
-    }
-
-    /// Adds what was asked or told, and the reply.
-    pub(super) fn add_message_words(
-        &self,
-        to: &mut wire::TaskMessage,
-        issue: IssueId,
-        it: Posted,
-    ) -> Result<(), Status> {
-        let words = self.message_words(issue, it.id)?;
-        (to.content, to.refs) = (words.content, words.refs);
-        if it.has_reply {
-            let reply = self.reply_words(issue, it.id)?;
-            (to.reply, to.reply_refs) = (reply.content, reply.refs);
+/// A message with what was asked or told, and the reply.
+pub(super) fn with_words(issue: IssueId, task: &Task, it: &Message) -> Later<wire::TaskMessage> {
+    let (mut shown, id, has_reply) = (render::message(task, it), it.id, it.reply.is_some());
+    Box::new(move |session| {
+        let words = session.message_words(issue, id)?;
+        (shown.content, shown.refs) = (words.content, words.refs);
+        if has_reply {
+            let reply = session.reply_words(issue, id)?;
+            (shown.reply, shown.reply_refs) = (reply.content, reply.refs);
         }
-        Ok(())
-    }
+        Ok(shown)
+    })
 }

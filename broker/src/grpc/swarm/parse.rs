@@ -18,8 +18,12 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::status::{invalid, too_large},
+    super::{
+        parse::{check_count, check_size, text},
+        status::invalid,
+    },
     optional,
+    states::Named,
 };
 use crate::rules::swarm::{
     Blocker, Difficulty, DocPlace, NewTask, Override, Score,
@@ -50,10 +54,11 @@ pub(super) fn maybe<T: FromStr<Err: Display>>(
     if text.is_empty() { Ok(None) } else { named(field, text).map(Some) }
 }
 
-/// A token that says what a worker is to do next. What is none is no better than an old one.
-pub(super) fn next_step(shown: &str) -> Result<NextStepId, Status> {
-    let why = |_| "invalid next_step_token: it is none".to_owned();
-    shown.parse().map_err(why).map_err(|why| Reason::InvalidNextStepToken.status(why))
+/// A token that says what a worker is to do next; `None` without one. What is none is no better
+/// than an old one.
+pub(super) fn next_step(shown: &str) -> Result<Option<NextStepId>, Status> {
+    let why = |_| Reason::InvalidNextStepToken.status("invalid next_step_token: it is none");
+    if shown.is_empty() { Ok(None) } else { shown.parse().map(Some).map_err(why) }
 }
 
 /// A lease that is asked for; `None` as the settings say.
@@ -68,8 +73,7 @@ pub(super) fn lease(for_ms: u64) -> Result<Option<u64>, Status> {
 
 /// How many of a list are asked for.
 pub(super) fn limit(limit: u32) -> usize {
-    let limit = if limit == 0 { SWARM_PAGE } else { limit.min(SWARM_PAGE_MAX) };
-    limit as usize
+    super::super::parse::limit(limit, SWARM_PAGE, SWARM_PAGE_MAX)
 }
 
 /// A line that lists show.
@@ -77,9 +81,7 @@ pub(super) fn subject(subject: String) -> Result<String, Status> {
     if subject.trim().is_empty() {
         return Err(invalid("subject", &"is empty; say in a line what this is about"));
     }
-    if SUBJECT_BYTES_MAX < subject.len() {
-        return Err(too_large("subject", subject.len(), SUBJECT_BYTES_MAX));
-    }
+    check_size("subject", subject.len(), SUBJECT_BYTES_MAX)?;
     if subject.chars().any(char::is_control) {
         return Err(invalid("subject", &"is more than one line"));
     }
@@ -96,27 +98,18 @@ fn said(field: &str, text: String) -> Result<String, Status> {
 
 /// Words that are together no longer than an agent reads.
 fn within<M: Message>(field: &str, words: &M, limit: usize) -> Result<(), Status> {
-    let bytes = words.encoded_len();
-    if limit < bytes { Err(too_large(field, bytes, limit)) } else { Ok(()) }
-}
-
-fn text(field: &str, text: String) -> Result<String, Status> {
-    super::super::parse::text(field, text)
+    check_size(field, words.encoded_len(), limit)
 }
 
 pub(super) fn paths(shared: Vec<String>, project: Vec<String>) -> Result<DocPaths, Status> {
     let bytes: usize = shared.iter().chain(&project).map(String::len).sum();
-    if DOC_PATHS_BYTES_MAX < bytes {
-        return Err(too_large("doc_paths", bytes, DOC_PATHS_BYTES_MAX));
-    }
+    check_size("doc_paths", bytes, DOC_PATHS_BYTES_MAX)?;
     Ok(DocPaths { shared, project })
 }
 
 /// A document's words.
 pub(super) fn content(content: String) -> Result<String, Status> {
-    if DOC_BYTES_MAX < content.len() {
-        return Err(too_large("content", content.len(), DOC_BYTES_MAX));
-    }
+    check_size("content", content.len(), DOC_BYTES_MAX)?;
     Ok(content)
 }
 
@@ -137,22 +130,13 @@ pub(super) fn score(score: u32) -> Result<Score, Status> {
 }
 
 pub(super) fn difficulty(difficulty: wire::Difficulty) -> Result<Difficulty, Status> {
-    match difficulty {
-        wire::Difficulty::Easy => Ok(Difficulty::Easy),
-        wire::Difficulty::Medium => Ok(Difficulty::Medium),
-        wire::Difficulty::Focus => Ok(Difficulty::Focus),
-        wire::Difficulty::Unspecified => {
-            Err(invalid("difficulty", &"is missing; say easy, medium or focus"))
-        }
-    }
+    let missing = || invalid("difficulty", &"is missing; say easy, medium or focus");
+    Difficulty::of_wire(difficulty).ok_or_else(missing)
 }
 
 pub(super) fn new_task(it: wire::NewTask) -> Result<NewTask, Status> {
     let count = it.blocked_by.len() + it.blocked_by_new.len();
-    if BLOCKERS_MAX < count {
-        let why = format!("names {count} tasks; at most {BLOCKERS_MAX} are possible");
-        return Err(invalid("blocked_by", &why));
-    }
+    check_count("blocked_by", count, 0..=BLOCKERS_MAX)?;
     let difficulty = difficulty(it.difficulty())?;
     let known = it.blocked_by.iter().map(|name| named("blocked_by", name).map(Blocker::Task));
     let new = it.blocked_by_new.iter().map(|place| Ok(Blocker::New(*place as usize)));
@@ -201,28 +185,15 @@ pub(super) fn task_words(it: wire::TaskWords) -> Result<TaskWords, Status> {
 
 /// Names of files, which are kept inside the record.
 fn files(field: &str, files: Vec<String>) -> Result<Vec<String>, Status> {
-    if CHANGED_FILES_MAX < files.len() {
-        let why = format!("names {} files; at most {CHANGED_FILES_MAX} are possible", files.len());
-        return Err(invalid(field, &why));
-    }
+    check_count(field, files.len(), 0..=CHANGED_FILES_MAX)?;
     // Whoever delivers has to name them as they are shown.
     if let Some(hidden) = files.iter().find(|it| it.contains('\n') || shown(it).1 != 0) {
         let why = format!("names {}, which has characters that are never shown", echo(hidden));
         return Err(invalid(field, &why));
     }
     let bytes: usize = files.iter().map(String::len).sum();
-    if FILES_BYTES_MAX < bytes {
-        return Err(too_large(field, bytes, FILES_BYTES_MAX));
-    }
+    check_size(field, bytes, FILES_BYTES_MAX)?;
     Ok(files)
-}
-
-fn commands(field: &str, count: usize) -> Result<(), Status> {
-    if COMMANDS_MAX < count {
-        let why = format!("are {count}; at most {COMMANDS_MAX} are possible");
-        return Err(invalid(field, &why));
-    }
-    Ok(())
 }
 
 /// A commit that others are to find: one place in one history, or none is named.
@@ -244,7 +215,7 @@ pub(super) fn artifacts(it: Option<wire::SubmissionWords>) -> Result<Artifacts, 
 pub(super) fn artifacts_words(it: wire::SubmissionWords) -> Result<Artifacts, Status> {
     within("artifacts", &it, SWARM_WORDS_BYTES_MAX)?;
     let rerun = it.rerun.unwrap_or_default();
-    commands("rerun.commands", rerun.commands.len())?;
+    check_count("rerun.commands", rerun.commands.len(), 0..=COMMANDS_MAX)?;
     Ok(Artifacts {
         summary: it.summary,
         changed_files: files("artifacts.changed_files", it.changed_files)?,
@@ -310,17 +281,13 @@ pub(super) fn message_words(content: String, refs: String) -> Result<MessageWord
 }
 
 pub(super) fn refs(refs: String) -> Result<String, Status> {
-    if REFS_BYTES_MAX < refs.len() {
-        return Err(too_large("refs", refs.len(), REFS_BYTES_MAX));
-    }
+    check_size("refs", refs.len(), REFS_BYTES_MAX)?;
     Ok(refs)
 }
 
 /// Why something ends or begins again; it is kept in the history.
 pub(super) fn why(field: &str, why: String) -> Result<String, Status> {
-    if WHY_BYTES_MAX < why.len() {
-        return Err(too_large(field, why.len(), WHY_BYTES_MAX));
-    }
+    check_size(field, why.len(), WHY_BYTES_MAX)?;
     Ok(why)
 }
 
@@ -345,9 +312,9 @@ pub(super) fn delivery_words(it: wire::SubmitDeliveryRequest) -> Result<Delivery
     let evidence = it.test_evidence.unwrap_or_default();
     within("artifacts", &artifacts, SWARM_WORDS_BYTES_MAX / 2)?;
     within("test_evidence", &evidence, SWARM_WORDS_BYTES_MAX / 2)?;
-    commands("test_evidence.doc_commands", evidence.doc_commands.len())?;
+    check_count("test_evidence.doc_commands", evidence.doc_commands.len(), 0..=COMMANDS_MAX)?;
     let rerun = evidence.rerun.unwrap_or_default();
-    commands("rerun.commands", rerun.commands.len())?;
+    check_count("rerun.commands", rerun.commands.len(), 0..=COMMANDS_MAX)?;
     Ok(DeliveryWords {
         summary: text("summary", it.summary)?,
         refs: refs(it.refs)?,
@@ -403,7 +370,7 @@ pub(super) fn verification(it: Option<wire::Verification>) -> Result<Verificatio
 pub(super) fn evidence(it: Option<wire::Evidence>) -> Result<EvidenceWords, Status> {
     let it = it.ok_or_else(|| invalid("evidence", &"is required"))?;
     within("evidence", &it, TEXT_BYTES_MAX)?;
-    commands("evidence.commands", it.commands.len())?;
+    check_count("evidence.commands", it.commands.len(), 0..=COMMANDS_MAX)?;
     if it.commands.is_empty() {
         return Err(invalid(
             "evidence.commands",
@@ -444,17 +411,12 @@ pub(super) fn overridden(it: Option<wire::Override>) -> Result<Option<Override>,
 /// Files of one repository that are to be locked, or looked at.
 pub(super) fn lock_keys(files: &wire::FileSet) -> Result<Vec<LockKey>, Status> {
     let count = files.patterns.len();
-    if count == 0 || LOCK_FILES_MAX < count {
-        let why = format!("names {count} files; 1 to {LOCK_FILES_MAX} are possible");
-        return Err(invalid("files", &why));
-    }
+    check_count("files", count, 1..=LOCK_FILES_MAX)?;
     if files.repository.is_empty() {
         return Err(invalid("files.repository", &"is missing: which repository are they in?"));
     }
     let bytes: usize = files.patterns.iter().map(String::len).sum();
-    if FILES_BYTES_MAX < bytes {
-        return Err(too_large("files", bytes, FILES_BYTES_MAX));
-    }
+    check_size("files", bytes, FILES_BYTES_MAX)?;
     let key = |path: &String| {
         LockKey::new(&files.repository, path, files.is_case_folded)
             .map_err(|why| invalid("files", &format!("cannot be locked: {why}")))

@@ -2,14 +2,13 @@
 
 use tasuki_proto::{
     id::{RoleId, Timestamp},
-    swarm::{SubmissionId, TaskMessageId},
     wire::{self, event::Kind},
 };
 
 use super::super::render::{ms, text};
 use crate::rules::swarm::{
-    Delivery, DeliveryState, Difficulty, Event, Issue, IssueState, Message, MessageState, Settings,
-    Submission, SubmissionState, Task, TaskStage, TaskState, Verdict, WhyUnlocked,
+    Delivery, DeliveryState, Event, Issue, IssueState, Message, Settings, Submission, Task,
+    Verdict, WhyUnlocked,
     lock::Lock,
     words::{
         Artifacts, AuditEntry, AuditKind, CommandResult, DeliveryWords, EvidenceWords, ReviewWords,
@@ -44,38 +43,6 @@ pub(super) fn issue(it: &Issue) -> wire::Issue {
     }
 }
 
-fn task_status(state: TaskState) -> wire::TaskStatus {
-    match state {
-        TaskState::Open => wire::TaskStatus::Open,
-        TaskState::InProgress => wire::TaskStatus::InProgress,
-        TaskState::Blocked => wire::TaskStatus::Blocked,
-        TaskState::Done => wire::TaskStatus::Done,
-        TaskState::Canceled => wire::TaskStatus::Canceled,
-    }
-}
-
-pub(super) fn stage(standing: TaskStage) -> wire::TaskStage {
-    match standing {
-        TaskStage::Waiting => wire::TaskStage::Waiting,
-        TaskStage::Ready => wire::TaskStage::Ready,
-        TaskStage::Reserved => wire::TaskStage::Reserved,
-        TaskStage::InProgress => wire::TaskStage::Working,
-        TaskStage::Blocked => wire::TaskStage::Asking,
-        TaskStage::Submitted => wire::TaskStage::Submitted,
-        TaskStage::InReview => wire::TaskStage::InReview,
-        TaskStage::Done => wire::TaskStage::Done,
-        TaskStage::Canceled => wire::TaskStage::Canceled,
-    }
-}
-
-pub(super) fn difficulty(it: Difficulty) -> wire::Difficulty {
-    match it {
-        Difficulty::Easy => wire::Difficulty::Easy,
-        Difficulty::Medium => wire::Difficulty::Medium,
-        Difficulty::Focus => wire::Difficulty::Focus,
-    }
-}
-
 /// A task as `asker` may see it.
 pub(super) fn task(issue: &Issue, it: &Task, asker: Option<&RoleId>) -> wire::Task {
     let live = it.live_claim();
@@ -89,10 +56,10 @@ pub(super) fn task(issue: &Issue, it: &Task, asker: Option<&RoleId>) -> wire::Ta
         issue_id: issue.id.to_string(),
         task_id: it.number.to_string(),
         subject: it.subject.clone(),
-        difficulty: difficulty(it.difficulty).into(),
+        difficulty: wire::Difficulty::from(it.difficulty).into(),
         points: it.points,
-        status: task_status(it.state).into(),
-        stage: stage(issue.task_standing(it)).into(),
+        status: wire::TaskStatus::from(it.state).into(),
+        stage: wire::TaskStage::from(issue.task_standing(it)).into(),
         blocked_by: it.blocked_by.iter().map(ToString::to_string).collect(),
         claimed_by: text(it.claim.as_ref().map(|claim| &claim.worker)),
         lease_expires_ms: lapsing.map_or(0, |claim| claim.lease.lapses.as_millis()),
@@ -113,19 +80,12 @@ pub(super) fn submission(
     it: &Submission,
     asker: Option<&RoleId>,
 ) -> wire::Submission {
-    let status = match it.state {
-        SubmissionState::Open => wire::SubmissionStatus::Open,
-        SubmissionState::Approved => wire::SubmissionStatus::Approved,
-        SubmissionState::Rejected => wire::SubmissionStatus::Rejected,
-        SubmissionState::Superseded => wire::SubmissionStatus::Superseded,
-        SubmissionState::Reset => wire::SubmissionStatus::Reset,
-    };
     let judged = it.reviewed.as_ref();
     let approved = judged.filter(|it| it.verdict == Verdict::Approved);
     wire::Submission {
         submission_id: it.id.to_string(),
         worker: it.worker.to_string(),
-        status: status.into(),
+        status: wire::SubmissionStatus::from(it.state).into(),
         submitted_ms: it.at.as_millis(),
         reviewed_ms: ms(judged.map(|it| it.at)),
         reviewed_by: text(judged.and_then(|it| it.by.as_ref())),
@@ -148,53 +108,20 @@ fn next_step(issue: &Issue, it: &Submission, asker: Option<&RoleId>) -> Option<w
     Some(wire::NextStep {
         token: if asker == Some(&it.worker) { given.to_string() } else { String::new() },
         task_id: text(minted.task.as_ref()),
-        difficulty: task.map_or(0, |it| difficulty(it.difficulty).into()),
+        difficulty: task.map_or(0, |it| wire::Difficulty::from(it.difficulty).into()),
         reserved_until_ms: kept.map_or(0, |it| it.lease.lapses.as_millis()),
         worker_total_points: total.points.into(),
         consecutive_low_scores: total.low_scores,
     })
 }
 
-/// Which words of a submission there are.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Submitted {
-    pub id: SubmissionId,
-    /// What its review said.
-    pub is_approved: Option<bool>,
-}
-
-impl Submitted {
-    pub(super) fn of(it: &Submission) -> Self {
-        let is_approved = it.reviewed.as_ref().map(|it| it.verdict == Verdict::Approved);
-        Self { id: it.id, is_approved }
-    }
-}
-
-/// Which words of a message there are.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Posted {
-    pub id: TaskMessageId,
-    pub has_reply: bool,
-}
-
-impl Posted {
-    pub(super) fn of(it: &Message) -> Self {
-        Self { id: it.id, has_reply: it.reply.is_some() }
-    }
-}
-
 pub(super) fn message(task: &Task, it: &Message) -> wire::TaskMessage {
-    let status = match it.state {
-        MessageState::Open => wire::MessageStatus::Open,
-        MessageState::Replied => wire::MessageStatus::Replied,
-        MessageState::Resolved => wire::MessageStatus::Resolved,
-    };
     wire::TaskMessage {
         message_id: it.id.to_string(),
         task_id: task.number.to_string(),
         sender: it.sender.to_string(),
         kind: it.kind.to_string(),
-        status: status.into(),
+        status: wire::MessageStatus::from(it.state).into(),
         created_ms: it.at.as_millis(),
         replied_by: text(it.replied_by.as_ref()),
         replied_ms: ms(it.replied.filter(|_| it.reply.is_some())),
@@ -203,12 +130,6 @@ pub(super) fn message(task: &Task, it: &Message) -> wire::TaskMessage {
 }
 
 pub(super) fn delivery(it: &Delivery, asker: Option<&RoleId>) -> wire::Delivery {
-    let status = match it.state {
-        DeliveryState::Open => wire::DeliveryStatus::Open,
-        DeliveryState::InReview => wire::DeliveryStatus::InReview,
-        DeliveryState::Approved => wire::DeliveryStatus::Approved,
-        DeliveryState::Rejected => wire::DeliveryStatus::Rejected,
-    };
     let (claim, verdict) = (it.claim.as_ref(), it.verdict.as_ref());
     let live = it.live_claim();
     let own = live.filter(|claim| Some(&claim.role) == asker);
@@ -216,7 +137,7 @@ pub(super) fn delivery(it: &Delivery, asker: Option<&RoleId>) -> wire::Delivery 
     wire::Delivery {
         delivery_id: it.id.to_string(),
         issue_id: it.issue.to_string(),
-        status: status.into(),
+        status: wire::DeliveryStatus::from(it.state).into(),
         delivered_by: text(it.role.as_ref()),
         claimed_by: text(claim.map(|it| &it.role)),
         reviewed_by: text(verdict.and_then(|it| it.by.as_ref())),

@@ -1,109 +1,92 @@
 //! Submissions: put before the lead by a worker, and judged.
 
-use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
-use tonic::Status;
+use tasuki_proto::{id::RoleId, wire};
 
 use super::{
-    super::status::invalid,
-    WorkspaceSession, id, parse,
-    render::{self, Submitted},
-    tasks, token,
+    super::{render::text, status::invalid},
+    Answer, Endpoint, Later, View, WorkspaceSession, at_once, id, parse, render, tasks,
 };
-use crate::rules::swarm::{CommandKind, MintNextStep, Reply, ReviewTask, SubmitTask, Verdict};
+use crate::rules::swarm::{
+    CommandKind, Issue, MintNextStep, Reply, ReviewTask, Submission, SubmitTask, Verdict,
+};
 
-pub(super) async fn submit(
-    session: &WorkspaceSession,
-    mut it: wire::SubmitTaskRequest,
-) -> Result<wire::SubmitTaskResponse, Status> {
-    let token = token(&mut it.claim_token);
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
-    let words = parse::artifacts(it.words)?;
-    let ask = CommandKind::SubmitTask(SubmitTask { issue, task, token, words });
-    let done = session.ask(role.clone(), Some(key), ask).await?;
-    let Some(Reply::Submitted(submission)) = done.reply else {
-        unreachable!("a task is submitted or refused")
-    };
-    let shown = session.task(Some(role), (issue, task)).await?;
-    Ok(wire::SubmitTaskResponse {
-        submission_id: submission.to_string(),
-        task: Some(shown.wire),
-        repeated: done.is_repeat,
-        sequence: done.sequence.get(),
-        now_ms: shown.now.as_millis(),
-    })
-}
-
-pub(super) async fn mint(
-    session: &WorkspaceSession,
-    mut it: wire::MintNextStepRequest,
-) -> Result<wire::MintNextStepResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
-    let worker = id("worker", &it.worker)?;
-    let score = parse::score(it.completion_score)?;
-    let ask = CommandKind::MintNextStep(MintNextStep { issue, task, worker, score });
-    let done = session.ask(role, Some(key), ask).await?;
-    let Some(Reply::NextStep(step)) = done.reply else {
-        unreachable!("a next step is chosen or refused")
-    };
-    let next_step = wire::NextStep {
-        token: step.next_step.to_string(),
-        task_id: step.task.map_or_else(String::new, |it| it.to_string()),
-        difficulty: render::difficulty(step.difficulty).into(),
-        reserved_until_ms: step.lapses.map_or(0, |it| it.as_millis()),
-        worker_total_points: step.points.into(),
-        consecutive_low_scores: step.low_scores,
-    };
-    Ok(wire::MintNextStepResponse {
-        next_step: Some(next_step),
-        repeated: done.is_repeat,
-        sequence: done.sequence.get(),
-    })
-}
-
-pub(super) async fn review(
-    session: &WorkspaceSession,
-    mut it: wire::ReviewTaskRequest,
-) -> Result<wire::TaskResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let (issue, task) = tasks::of(&it.issue_id, &it.task_id)?;
-    let review = it.review.ok_or_else(|| invalid("review", &"is required"))?;
-    let verdict = if review.is_approved { Verdict::Approved } else { Verdict::Rejected };
-    let review = ReviewTask {
-        issue,
-        task,
-        submission: parse::maybe("submission_id", &it.submission_id)?,
-        verdict,
-        score: parse::score(it.completion_score)?,
-        next_step: match it.next_step_token.as_str() {
-            "" => None,
-            shown => Some(parse::next_step(shown)?),
-        },
-        words: parse::review(review)?,
-    };
-    let done = session.ask(role.clone(), Some(key), CommandKind::ReviewTask(review)).await?;
-    session.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
-}
-
-impl WorkspaceSession {
-    /// Adds what was submitted, and what its review said.
-    pub(super) fn add_submission_words(
-        &self,
-        to: &mut wire::Submission,
-        issue: IssueId,
-        it: Submitted,
-    ) -> Result<(), Status> {
-        to.words = Some(self.submission_words(issue, it.id)?);
-        to.review = match it.is_approved {
-            Some(is_approved) => {
-                Some(render::review(self.review_words(issue, it.id)?, is_approved))
-            }
-            None => None,
+impl Endpoint for wire::SubmitTaskRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
+        let words = parse::artifacts(self.words)?;
+        let submit = SubmitTask { issue, task, token: self.claim_token.into(), words };
+        let asker = role.clone();
+        let render = move |view: &View<'_>, reply: Option<Reply>| {
+            let Some(Reply::Submitted(submission)) = reply else {
+                unreachable!("a task is submitted or refused")
+            };
+            let (state, task) = view.workspace.swarm.task(issue, task)?;
+            let task = Some(render::task(state, task, Some(&asker)));
+            let submission_id = submission.to_string();
+            Ok(at_once(wire::SubmitTaskResponse { submission_id, task, ..Default::default() }))
         };
-        Ok(())
+        session.ask(role, CommandKind::SubmitTask(submit), render).await
     }
+}
+
+impl Endpoint for wire::MintNextStepRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
+        let worker = id("worker", &self.worker)?;
+        let score = parse::score(self.completion_score)?;
+        let mint = CommandKind::MintNextStep(MintNextStep { issue, task, worker, score });
+        let render = |_: &View<'_>, reply: Option<Reply>| {
+            let Some(Reply::NextStep(step)) = reply else {
+                unreachable!("a next step is chosen or refused")
+            };
+            let next_step = wire::NextStep {
+                token: step.next_step.to_string(),
+                task_id: text(step.task.as_ref()),
+                difficulty: wire::Difficulty::from(step.difficulty).into(),
+                reserved_until_ms: step.lapses.map_or(0, |it| it.as_millis()),
+                worker_total_points: step.points.into(),
+                consecutive_low_scores: step.low_scores,
+            };
+            let next_step = Some(next_step);
+            Ok(at_once(wire::MintNextStepResponse { next_step, ..Default::default() }))
+        };
+        session.ask(id("role", &self.role)?, mint, render).await
+    }
+}
+
+impl Endpoint for wire::ReviewTaskRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
+        let review = self.review.ok_or_else(|| invalid("review", &"is required"))?;
+        let verdict = if review.is_approved { Verdict::Approved } else { Verdict::Rejected };
+        let review = ReviewTask {
+            issue,
+            task,
+            submission: parse::maybe("submission_id", &self.submission_id)?,
+            verdict,
+            score: parse::score(self.completion_score)?,
+            next_step: parse::next_step(&self.next_step_token)?,
+            words: parse::review(review)?,
+        };
+        tasks::ask(session, role, (issue, task), CommandKind::ReviewTask(review)).await
+    }
+}
+
+/// A submission with what was submitted, and what its review said, as `asker` may see it.
+pub(super) fn with_words(
+    issue: &Issue,
+    it: &Submission,
+    asker: Option<&RoleId>,
+) -> Later<wire::Submission> {
+    let (mut shown, issue, id) = (render::submission(issue, it, asker), issue.id, it.id);
+    let approved = it.reviewed.as_ref().map(|it| it.verdict == Verdict::Approved);
+    Box::new(move |session| {
+        shown.words = Some(render::artifacts(session.submission_words(issue, id)?));
+        if let Some(is_approved) = approved {
+            shown.review = Some(render::review(session.review_words(issue, id)?, is_approved));
+        }
+        Ok(shown)
+    })
 }

@@ -2,7 +2,7 @@
 
 use prost::Message as _;
 use tasuki_proto::{
-    id::{RoleId, Sequence, Timestamp},
+    id::RoleId,
     limits::{SWARM_WORDS_BYTES_MAX, TASKS_PER_CALL_MAX},
     swarm::{IssueId, TaskNumber},
     wire,
@@ -10,11 +10,11 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
+    super::parse::{check_count, check_size},
     super::scan::{Page, Part, SKIPPED_MAX},
-    super::status::{invalid, too_large},
-    View, WorkspaceSession, id, issues, optional, parse,
-    render::{self, Posted, Submitted},
-    token,
+    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, id, issues, messages,
+    optional, parse, render, reviews,
+    states::Named,
 };
 use crate::rules::swarm::{CommandKind, CreateTasks, ListFilter, Reply, Task, TaskState};
 
@@ -24,200 +24,157 @@ const MESSAGES_BYTES_MAX: usize = 1024 * 1024;
 /// Messages that are told with a task.
 const MESSAGES_MAX: usize = 100;
 
-pub(super) async fn create(
-    session: &WorkspaceSession,
-    mut it: wire::CreateTasksRequest,
-) -> Result<wire::CreateTasksResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let (role, issue): (_, IssueId) =
-        (id("role", &it.role)?, parse::named("issue_id", &it.issue_id)?);
-    let count = it.tasks.len();
-    if count == 0 || TASKS_PER_CALL_MAX < count {
-        let why = format!("are {count}; 1 to {TASKS_PER_CALL_MAX} are possible");
-        return Err(invalid("tasks", &why));
-    }
-    let bytes = it.tasks.iter().map(prost::Message::encoded_len).sum();
-    if SWARM_WORDS_BYTES_MAX < bytes {
-        return Err(too_large("tasks", bytes, SWARM_WORDS_BYTES_MAX));
-    }
-    let tasks = it.tasks.into_iter().map(parse::new_task).collect::<Result<_, _>>()?;
-    let ask = CommandKind::CreateTasks(CreateTasks { issue, tasks });
-    let done = session.ask(role, Some(key), ask).await?;
-    let Some(Reply::Tasks { first, count }) = done.reply else {
-        unreachable!("tasks are made or refused")
-    };
-    let look = move |view: &View<'_>| {
-        let state = view.workspace.swarm.issue(issue)?;
-        let made = state.tasks.iter().skip(first.index()).take(count as usize);
-        let tasks = made.map(|it| render::task(state, it, None)).collect();
-        Ok((tasks, view.now.as_millis()))
-    };
-    let (tasks, now_ms) = session.look_for(None, look).await?;
-    let (repeated, sequence) = (done.is_repeat, done.sequence.get());
-    Ok(wire::CreateTasksResponse { tasks, repeated, sequence, now_ms })
-}
-
-pub(super) async fn claim(
-    session: &WorkspaceSession,
-    mut it: wire::ClaimTaskRequest,
-) -> Result<wire::TaskResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let (issue, task) = of(&it.issue_id, &it.task_id)?;
-    let next_step = match it.next_step_token.as_str() {
-        "" => None,
-        shown => Some(parse::next_step(shown)?),
-    };
-    let ask = CommandKind::ClaimTask { issue, task, next_step };
-    let done = session.ask(role.clone(), Some(key), ask).await?;
-    session.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
-}
-
-pub(super) async fn renew(
-    session: &WorkspaceSession,
-    mut it: wire::RenewClaimRequest,
-) -> Result<wire::TaskResponse, Status> {
-    let token = token(&mut it.claim_token);
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let (issue, task) = of(&it.issue_id, &it.task_id)?;
-    let ask = CommandKind::RenewClaim { issue, task, token, extend_ms: parse::lease(it.for_ms)? };
-    let done = session.ask(role.clone(), Some(key), ask).await?;
-    // Nodes ask again and again, and have its words: none are read for it.
-    let shown = session.task(Some(role), (issue, task)).await?;
-    Ok(wire::TaskResponse {
-        task: Some(shown.wire),
-        repeated: done.is_repeat,
-        sequence: done.sequence.get(),
-        now_ms: shown.now.as_millis(),
-    })
-}
-
-pub(super) async fn reset(
-    session: &WorkspaceSession,
-    mut it: wire::ResetTaskRequest,
-) -> Result<wire::TaskResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let (issue, task) = of(&it.issue_id, &it.task_id)?;
-    let reason = parse::why("reason", it.reason)?;
-    let ask = CommandKind::ResetTask { issue, task, reason };
-    let done = session.ask(role.clone(), Some(key), ask).await?;
-    session.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
-}
-
-pub(super) async fn cancel(
-    session: &WorkspaceSession,
-    mut it: wire::CancelTaskRequest,
-) -> Result<wire::TaskResponse, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let (issue, task) = of(&it.issue_id, &it.task_id)?;
-    let reason = parse::why("reason", it.reason)?;
-    let ask = CommandKind::CancelTask { issue, task, reason };
-    let done = session.ask(role.clone(), Some(key), ask).await?;
-    session.task_response(Some(role), (issue, task), done.is_repeat, done.sequence).await
-}
-
-pub(super) async fn get(
-    session: &WorkspaceSession,
-    it: wire::GetTaskRequest,
-) -> Result<wire::TaskResponse, Status> {
-    let asker = optional("role", &it.role)?;
-    let task = of(&it.issue_id, &it.task_id)?;
-    if let Some(role) = &asker {
-        // Its tokens are told.
-        session.look_as(role, |_| Ok(())).await?;
-    }
-    session.task_response(asker, task, false, Sequence::default()).await
-}
-
-pub(super) async fn list(
-    session: &WorkspaceSession,
-    it: wire::ListTasksRequest,
-) -> Result<wire::ListTasksResponse, Status> {
-    let asker: Option<RoleId> = optional("role", &it.role)?;
-    let issue = parse::named("issue_id", &it.issue_id)?;
-    let (limit, offset) = (parse::limit(it.limit), it.offset as usize);
-    let (stage, sort_by, is_ascending) = (it.stage(), it.sort_by(), it.ascending);
-    let is_any_stage = stage == wire::TaskStage::Unspecified;
-    let order: fn(&Task) -> (u64, String) = match sort_by {
-        wire::SortBy::Unspecified | wire::SortBy::Created => |_| Default::default(),
-        wire::SortBy::Updated => |it| (it.updated.as_millis(), String::new()),
-        wire::SortBy::Subject => |it| (0, it.subject.clone()),
-        wire::SortBy::Points => |it| (it.points.into(), String::new()),
-    };
-    let filter = ListFilter {
-        task_state: if is_any_stage { state(it.status()) } else { state_of_stage(stage) },
-        claimed_by: optional("claimed_by", &it.claimed_by)?,
-        submitter: optional("submitter", &it.submitter)?,
-        subject_contains: issues::wanted(&it.subject_contains),
-        is_ready: stage == wire::TaskStage::Ready,
-        ..ListFilter::default()
-    };
-    let is_default = matches!(sort_by, wire::SortBy::Unspecified | wire::SortBy::Created);
-    let is_plain = is_default
-        && !is_ascending
-        && offset <= SKIPPED_MAX
-        && filter.claimed_by.is_none()
-        && filter.submitter.is_none()
-        && filter.subject_contains.is_none();
-    let shown_to = asker.clone();
-    let first = filter.clone();
-    // A page costs what is before its end, where it is known how many there are.
-    let look = move |view: &View<'_>| {
-        let state = view.workspace.swarm.issue(issue)?;
-        let counts = state.counts();
-        let total = match (stage, first.task_state) {
-            _ if !is_plain => None,
-            (wire::TaskStage::Ready, _) => Some(counts.ready),
-            (wire::TaskStage::Unspecified, Some(wanted)) => Some(counts.tasks[wanted as usize]),
-            (wire::TaskStage::Unspecified, None) => Some(state.tasks.len()),
-            (_, _) => None,
+impl Endpoint for wire::CreateTasksRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role = id("role", &self.role)?;
+        let issue: IssueId = parse::named("issue_id", &self.issue_id)?;
+        let count = self.tasks.len();
+        check_count("tasks", count, 1..=TASKS_PER_CALL_MAX)?;
+        let bytes = self.tasks.iter().map(prost::Message::encoded_len).sum();
+        check_size("tasks", bytes, SWARM_WORDS_BYTES_MAX)?;
+        let tasks = self.tasks.into_iter().map(parse::new_task).collect::<Result<_, _>>()?;
+        let create = CommandKind::CreateTasks(CreateTasks { issue, tasks });
+        let render = move |view: &View<'_>, reply: Option<Reply>| {
+            let Some(Reply::Tasks { first, count }) = reply else {
+                unreachable!("tasks are made or refused")
+            };
+            let state = view.workspace.swarm.issue(issue)?;
+            let made = state.tasks.iter().skip(first.index()).take(count as usize);
+            let tasks = made.map(|it| render::task(state, it, None)).collect();
+            Ok(at_once(wire::CreateTasksResponse { tasks, ..Default::default() }))
         };
-        let Some(total) = total else { return Ok(None) };
-        let page = state.list(&first).skip(offset).take(limit);
-        let tasks = page.map(|it| render::task(state, it, shown_to.as_ref())).collect();
-        let (total, now_ms) = (total as u64, view.now.as_millis());
-        Ok(Some(wire::ListTasksResponse { tasks, total, now_ms }))
-    };
-    if let Some(page) = session.look_for(asker.as_ref(), look).await? {
-        return Ok(page);
+        session.ask(role, create, render).await
     }
-    let part = move |view: &View<'_>, before: Option<TaskNumber>| {
-        let state = view.workspace.swarm.issue(issue)?;
-        let fits = |it: &Task| {
-            let is_of_stage = is_any_stage || render::stage(state.task_standing(it)) == stage;
-            (is_of_stage && filter.fits(it)).then(|| (order(it), it.number))
+}
+
+impl Endpoint for wire::ClaimTaskRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let (issue, task) = of(&self.issue_id, &self.task_id)?;
+        let next_step = parse::next_step(&self.next_step_token)?;
+        let claim = CommandKind::ClaimTask { issue, task, next_step };
+        ask(session, role, (issue, task), claim).await
+    }
+}
+
+impl Endpoint for wire::RenewClaimRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let (issue, task) = of(&self.issue_id, &self.task_id)?;
+        let (token, extend_ms) = (self.claim_token.into(), parse::lease(self.for_ms)?);
+        let renew = CommandKind::RenewClaim { issue, task, token, extend_ms };
+        let asker = role.clone();
+        // Nodes ask again and again, and have its words: none are read for it.
+        let render = move |view: &View<'_>, _| {
+            let (state, task) = view.workspace.swarm.task(issue, task)?;
+            let task = Some(render::task(state, task, Some(&asker)));
+            Ok(at_once(wire::TaskResponse { task, ..Default::default() }))
         };
-        let tasks = state.candidates(&filter, before);
-        Ok(Part::of(tasks, usize::MAX, |it| (it.number, 1), fits))
-    };
-    let (numbers, total) = session.page(Page::new(is_ascending, limit, offset), part).await?;
-    let shown_to = asker.clone();
-    let look = move |view: &View<'_>| {
-        let state = view.workspace.swarm.issue(issue)?;
-        let tasks = numbers.iter().filter_map(|it| state.tasks.get(it.index()));
-        let tasks = tasks.map(|it| render::task(state, it, shown_to.as_ref())).collect();
-        Ok(wire::ListTasksResponse { tasks, total, now_ms: view.now.as_millis() })
-    };
-    session.look_for(asker.as_ref(), look).await
+        session.ask(role, renew, render).await
+    }
+}
+
+impl Endpoint for wire::ResetTaskRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let (issue, task) = of(&self.issue_id, &self.task_id)?;
+        let reason = parse::why("reason", self.reason)?;
+        let reset = CommandKind::ResetTask { issue, task, reason };
+        ask(session, role, (issue, task), reset).await
+    }
+}
+
+impl Endpoint for wire::CancelTaskRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let (issue, task) = of(&self.issue_id, &self.task_id)?;
+        let reason = parse::why("reason", self.reason)?;
+        let cancel = CommandKind::CancelTask { issue, task, reason };
+        ask(session, role, (issue, task), cancel).await
+    }
+}
+
+impl Endpoint for wire::GetTaskRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let asker: Option<RoleId> = optional("role", &self.role)?;
+        let task = of(&self.issue_id, &self.task_id)?;
+        let shown_to = asker.clone();
+        session.show(asker.as_ref(), move |view| response(view, task, shown_to.as_ref())).await
+    }
+}
+
+impl Endpoint for wire::ListTasksRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let asker: Option<RoleId> = optional("role", &self.role)?;
+        let issue: IssueId = parse::named("issue_id", &self.issue_id)?;
+        let (limit, offset) = (parse::limit(self.limit), self.offset as usize);
+        let (stage, sort_by, is_ascending) = (self.stage(), self.sort_by(), self.ascending);
+        let is_any_stage = stage == wire::TaskStage::Unspecified;
+        let order: fn(&Task) -> (u64, String) = match sort_by {
+            wire::SortBy::Unspecified | wire::SortBy::Created => |_| Default::default(),
+            wire::SortBy::Updated => |it| (it.updated.as_millis(), String::new()),
+            wire::SortBy::Subject => |it| (0, it.subject.clone()),
+            wire::SortBy::Points => |it| (it.points.into(), String::new()),
+        };
+        let filter = ListFilter {
+            task_state: if is_any_stage {
+                TaskState::of_wire(self.status())
+            } else {
+                state_of_stage(stage)
+            },
+            claimed_by: optional("claimed_by", &self.claimed_by)?,
+            submitter: optional("submitter", &self.submitter)?,
+            subject_contains: issues::wanted(&self.subject_contains),
+            is_ready: stage == wire::TaskStage::Ready,
+            ..ListFilter::default()
+        };
+        let is_default = matches!(sort_by, wire::SortBy::Unspecified | wire::SortBy::Created);
+        let is_plain = is_default
+            && !is_ascending
+            && offset <= SKIPPED_MAX
+            && filter.claimed_by.is_none()
+            && filter.submitter.is_none()
+            && filter.subject_contains.is_none();
+        let plain = filter.clone();
+        let first = move |view: &View<'_>| {
+            let state = view.workspace.swarm.issue(issue)?;
+            let counts = state.counts();
+            let total = match (stage, plain.task_state) {
+                _ if !is_plain => None,
+                (wire::TaskStage::Ready, _) => Some(counts.ready),
+                (wire::TaskStage::Unspecified, Some(wanted)) => Some(counts.tasks[wanted as usize]),
+                (wire::TaskStage::Unspecified, None) => Some(state.tasks.len()),
+                (_, _) => None,
+            };
+            let page = || state.list(&plain).skip(offset).take(limit).map(|it| it.number).collect();
+            Ok(total.map(|total| (page(), total as u64)))
+        };
+        let part = move |view: &View<'_>, before: Option<TaskNumber>| {
+            let state = view.workspace.swarm.issue(issue)?;
+            let fits = |it: &Task| {
+                let is_of_stage =
+                    is_any_stage || wire::TaskStage::from(state.task_standing(it)) == stage;
+                (is_of_stage && filter.fits(it)).then(|| (order(it), it.number))
+            };
+            let tasks = state.candidates(&filter, before);
+            Ok(Part::of(tasks, usize::MAX, |it| (it.number, 1), fits))
+        };
+        let shown_to = asker.clone();
+        let render = move |view: &View<'_>, numbers: Vec<TaskNumber>| {
+            let state = view.workspace.swarm.issue(issue)?;
+            let tasks = numbers.iter().filter_map(|it| state.tasks.get(it.index()));
+            Ok(tasks.map(|it| render::task(state, it, shown_to.as_ref())).collect())
+        };
+        let page = Page::new(is_ascending, limit, offset);
+        let listed = session.list(asker.as_ref(), page, first, part, render).await?;
+        let (tasks, total, now_ms) = listed;
+        Ok(wire::ListTasksResponse { tasks, total, now_ms })
+    }
 }
 
 /// A task of an issue, by their names.
 pub(super) fn of(issue: &str, task: &str) -> Result<(IssueId, TaskNumber), Status> {
     Ok((parse::named("issue_id", issue)?, parse::named("task_id", task)?))
-}
-
-fn state(status: wire::TaskStatus) -> Option<TaskState> {
-    match status {
-        wire::TaskStatus::Unspecified => None,
-        wire::TaskStatus::Open => Some(TaskState::Open),
-        wire::TaskStatus::InProgress => Some(TaskState::InProgress),
-        wire::TaskStatus::Blocked => Some(TaskState::Blocked),
-        wire::TaskStatus::Done => Some(TaskState::Done),
-        wire::TaskStatus::Canceled => Some(TaskState::Canceled),
-    }
 }
 
 /// The state that all tasks of a stage are in.
@@ -236,72 +193,51 @@ fn state_of_stage(stage: wire::TaskStage) -> Option<TaskState> {
     }
 }
 
-/// A task as one role may see it, and which words of it there are.
-pub(super) struct Shown {
-    pub wire: wire::Task,
-    pub now: Timestamp,
-    pub sequence: Sequence,
-    submission: Option<Submitted>,
-    messages: Vec<(wire::TaskMessage, Posted)>,
+/// Executes what a role asks about a task.
+pub(super) async fn ask(
+    session: &WorkspaceSession,
+    role: RoleId,
+    of: (IssueId, TaskNumber),
+    ask: CommandKind,
+) -> Result<wire::TaskResponse, Status> {
+    session.ask(role.clone(), ask, move |view, _| response(view, of, Some(&role))).await
 }
 
-impl WorkspaceSession {
-    /// A task as it stands, with all that was said about it.
-    pub(super) async fn task_response(
-        &self,
-        asker: Option<RoleId>,
-        of: (IssueId, TaskNumber),
-        repeated: bool,
-        sequence: Sequence,
-    ) -> Result<wire::TaskResponse, Status> {
-        let shown = self.task(asker, of).await?;
-        let now_ms = shown.now.as_millis();
-        let seen = shown.sequence;
-        let sequence = if sequence == Sequence::default() { seen } else { sequence }.get();
-        let task = Some(self.task_with_words(of, shown)?);
-        Ok(wire::TaskResponse { task, repeated, sequence, now_ms })
-    }
+/// The answer of a call about a task: all that was said about it, as `asker` may see it.
+fn response(
+    view: &View<'_>,
+    of: (IssueId, TaskNumber),
+    asker: Option<&RoleId>,
+) -> Result<Later<wire::TaskResponse>, Rejection> {
+    let task = with_words(view, of, asker)?;
+    Ok(Box::new(move |session| {
+        Ok(wire::TaskResponse { task: Some(task(session)?), ..Default::default() })
+    }))
+}
 
-    /// A task as `asker`, whom somebody looked at before, may see it.
-    pub(super) async fn task(
-        &self,
-        asker: Option<RoleId>,
-        (issue, number): (IssueId, TaskNumber),
-    ) -> Result<Shown, Status> {
-        let look = move |view: &View<'_>| {
-            let (state, task) = view.workspace.swarm.task(issue, number)?;
-            let messages = task.messages.iter().rev().take(MESSAGES_MAX);
-            Ok(Shown {
-                wire: render::task(state, task, asker.as_ref()),
-                now: view.now,
-                sequence: view.workspace.sequence,
-                submission: task.submissions.last().map(Submitted::of),
-                messages: messages.map(|it| (render::message(task, it), Posted::of(it))).collect(),
-            })
-        };
-        self.look_for(None, look).await
-    }
-
-    pub(super) fn task_with_words(
-        &self,
-        (issue, number): (IssueId, TaskNumber),
-        it: Shown,
-    ) -> Result<wire::Task, Status> {
-        let mut task = it.wire;
-        task.words = Some(self.task_words(issue, number)?);
-        if let (Some(shown), Some(submitted)) = (&mut task.submission, it.submission) {
-            self.add_submission_words(shown, issue, submitted)?;
-        }
+fn with_words(
+    view: &View<'_>,
+    (issue, number): (IssueId, TaskNumber),
+    asker: Option<&RoleId>,
+) -> Result<Later<wire::Task>, Rejection> {
+    let (state, task) = view.workspace.swarm.task(issue, number)?;
+    let mut shown = render::task(state, task, asker);
+    let submission = task.submissions.last().map(|it| reviews::with_words(state, it, asker));
+    let newest = task.messages.iter().rev().take(MESSAGES_MAX);
+    let newest: Vec<_> = newest.map(|it| messages::with_words(issue, task, it)).collect();
+    Ok(Box::new(move |session| {
+        shown.words = Some(render::task_words(session.task_words(issue, number)?));
+        shown.submission = submission.map(|it| it(session)).transpose()?;
         let mut bytes = 0;
-        for (mut message, posted) in it.messages {
-            self.add_message_words(&mut message, issue, posted)?;
+        for message in newest {
+            let message = message(session)?;
             bytes += message.encoded_len();
             if MESSAGES_BYTES_MAX < bytes {
                 break;
             }
-            task.messages.push(message);
+            shown.messages.push(message);
         }
-        task.messages.reverse();
-        Ok(task)
-    }
+        shown.messages.reverse();
+        Ok(shown)
+    }))
 }

@@ -1,25 +1,22 @@
-//! What roles wait for, and what they are told.
-//!
-//! An answer names what it is about; what that says is read from the state when the answer is
-//! written, so it may have gone on meanwhile.
+//! What roles wait for, and what they are answered.
 
 use tasuki_proto::{
     id::RoleId,
-    swarm::{IssueId, TaskMessageId, TaskNumber},
-    wire::{self, swarm_answer::Standing, swarm_question::Ask},
+    swarm::{IssueId, TaskNumber},
+    wire::{self, park_response::Outcome, swarm_answer::Standing, swarm_question::Ask},
 };
 use tonic::Status;
 
 use super::{
-    super::status::{invalid, too_large},
-    View, WorkspaceSession, hold, id, issues, parse, render,
-    render::Submitted,
+    super::{parse::check_size, status::invalid},
+    Endpoint, Later, Rejection, View, WorkspaceSession, at_once, deliveries, id, issues, items,
+    messages, parse, render, reviews,
 };
 use crate::{
     rules::swarm::{
         Answer, IssueState, LocksAnswer, MessageState, Question, SubmissionState, words::AuditKind,
     },
-    workspace::{self, WaitOutcome},
+    workspace,
 };
 
 /// Names of files that one wait is for, in bytes: a token has thousands of waits.
@@ -28,14 +25,13 @@ const WAIT_FILES_BYTES_MAX: usize = 8 * 1024;
 /// Entries of an audit that are looked through for why something ended.
 const AUDIT_LOOK_MAX: u64 = 64;
 
-pub(super) async fn wait(
-    session: &WorkspaceSession,
-    it: wire::SwarmQuestion,
-) -> Result<wire::SwarmAnswer, Status> {
-    let question = question(&it)?;
-    let role = question.role().clone();
-    let told = session.wait_for(question, hold(it.hold_ms)).await?;
-    session.swarm_answer(&role, &told).await
+impl Endpoint for wire::SwarmQuestion {
+    async fn answer(self, session: &WorkspaceSession) -> super::Answer<Self> {
+        let Outcome::Swarm(answer) = session.wait(question(&self)?, self.hold_ms).await? else {
+            unreachable!("a question about issues is answered with one")
+        };
+        Ok(answer)
+    }
 }
 
 pub(in crate::grpc) fn question(it: &wire::SwarmQuestion) -> Result<workspace::Question, Status> {
@@ -62,128 +58,101 @@ pub(in crate::grpc) fn question(it: &wire::SwarmQuestion) -> Result<workspace::Q
         Ask::Delivery(it) => Question::Verdict(parse::named("delivery", it)?),
         Ask::Files(files) => {
             let bytes: usize = files.patterns.iter().map(String::len).sum();
-            if WAIT_FILES_BYTES_MAX < bytes {
-                return Err(too_large("files", bytes, WAIT_FILES_BYTES_MAX));
-            }
+            check_size("files", bytes, WAIT_FILES_BYTES_MAX)?;
             Question::Locks(parse::lock_keys(files)?)
         }
     };
     Ok(workspace::Question::Swarm { what, role })
 }
 
-impl WorkspaceSession {
-    /// What a wait about issues, tasks, deliveries or locks ended with.
-    pub(in crate::grpc) async fn swarm_answer(
-        &self,
-        role: &RoleId,
-        told: &WaitOutcome,
-    ) -> Result<wire::SwarmAnswer, Status> {
-        let workspace::Answer::Swarm(it) = &told.answer else {
-            unreachable!("a question about issues is answered with one")
-        };
-        let mut answer = match it {
-            Answer::Issues(ids) => {
-                let ids = ids.clone();
-                let look = move |view: &View<'_>| {
-                    let swarm = &view.workspace.swarm;
-                    let issues = ids.iter().filter_map(|id| swarm.issue(*id).ok());
-                    let issues = issues.map(render::issue).collect();
-                    let now_ms = view.now.as_millis();
-                    Ok(wire::SwarmAnswer { issues, now_ms, ..Default::default() })
-                };
-                self.look_for(None, look).await?
+/// What a wait about issues, tasks, deliveries or locks ended with.
+pub(in crate::grpc) fn outcome(
+    view: &View<'_>,
+    role: &RoleId,
+    it: Answer,
+    is_superseded: bool,
+    sequence: u64,
+) -> Result<Later<wire::SwarmAnswer>, Rejection> {
+    let (swarm, asker) = (&view.workspace.swarm, Some(role));
+    let now_ms = view.now.as_millis();
+    let mut answer = wire::SwarmAnswer { sequence, now_ms, ..Default::default() };
+    answer.set_standing(match it.is_there() {
+        _ if is_superseded => Standing::Superseded,
+        true => Standing::There,
+        false => Standing::StillWaiting,
+    });
+    match it {
+        Answer::Issues(ids) => {
+            let found = ids.into_iter().filter_map(|id| swarm.issue(id).ok());
+            answer.issues = found.map(render::issue).collect();
+        }
+        Answer::Tasks(it) => {
+            answer.ended_because = issue_ended(it.issue);
+            if let Some(number) = it.task {
+                let (state, task) = swarm.task(it.of, number)?;
+                answer.tasks = vec![render::task(state, task, asker)];
             }
-            Answer::Tasks(it) => {
-                let mut answer = wire::SwarmAnswer {
-                    ended_because: issue_ended(it.issue),
-                    ..Default::default()
-                };
-                if let Some(task) = it.task {
-                    let shown = self.task(Some(role.clone()), (it.of, task)).await?;
-                    answer.tasks = vec![shown.wire];
-                }
-                answer
+        }
+        Answer::Events(it) => {
+            answer.ended_because = issue_ended(it.issue);
+            answer.more_items = it.items.saturating_sub(it.item.iter().len()) as u64;
+            if let Some((number, item)) = it.item {
+                let item = items::with_words(view, it.of, number, &item, role)?;
+                return Ok(Box::new(move |session| {
+                    answer.item = Some(item(session)?);
+                    Ok(answer)
+                }));
             }
-            Answer::Events(it) => {
-                let mut answer = wire::SwarmAnswer {
-                    ended_because: issue_ended(it.issue),
-                    more_items: it.items.saturating_sub(it.item.iter().len()) as u64,
-                    ..Default::default()
-                };
-                if let Some((number, item)) = &it.item {
-                    answer.item = Some(self.item(it.of, *number, item, role).await?);
-                }
-                answer
-            }
-            Answer::Review { submission, .. } => {
-                let (id, asker) = (*submission, role.clone());
-                let look = move |view: &View<'_>| {
-                    let (issue, task, found) = view.workspace.swarm.submission(id)?;
-                    let shown = render::submission(issue, found, Some(&asker));
-                    let of = (issue.id, task.number, issue.audit, found.item);
-                    Ok((shown, Submitted::of(found), found.state, of))
-                };
-                let (mut shown, submitted, state, of) = self.look_for(None, look).await?;
-                self.add_submission_words(&mut shown, of.0, submitted)?;
-                let ended_because = match state {
+        }
+        Answer::Review { submission, .. } => {
+            let (issue, task, found) = swarm.submission(submission)?;
+            let (submission, state) = (reviews::with_words(issue, found, asker), found.state);
+            let of = (issue.id, task.number, issue.audit, found.item);
+            return Ok(Box::new(move |session| {
+                answer.submission = Some(submission(session)?);
+                answer.ended_because = match state {
                     SubmissionState::Superseded => "superseded".to_owned(),
-                    SubmissionState::Reset => self.why_ended(of)?,
+                    SubmissionState::Reset => session.why_ended(of)?,
                     SubmissionState::Open
                     | SubmissionState::Approved
                     | SubmissionState::Rejected => String::new(),
                 };
-                let submission = Some(shown);
-                wire::SwarmAnswer { submission, ended_because, ..Default::default() }
-            }
-            Answer::Reply { message, state } => {
-                let shown = self.message(*message).await?.0;
-                let ended_because = match state {
-                    MessageState::Resolved => self.why_resolved(*message).await?,
+                Ok(answer)
+            }));
+        }
+        Answer::Reply { message, state } => {
+            let (issue, task, found) = swarm.message(message)?;
+            let message = messages::with_words(issue.id, task, found);
+            let of = (issue.id, task.number, issue.audit, found.item);
+            return Ok(Box::new(move |session| {
+                answer.message = Some(message(session)?);
+                answer.ended_because = match state {
+                    MessageState::Resolved => session.why_ended(of)?,
                     MessageState::Open | MessageState::Replied => String::new(),
                 };
-                let message = Some(shown);
-                wire::SwarmAnswer { message, ended_because, ..Default::default() }
-            }
-            Answer::Deliveries(ids) => {
-                let (ids, asker) = (ids.clone(), role.clone());
-                let look = move |view: &View<'_>| {
-                    let swarm = &view.workspace.swarm;
-                    let found = ids.iter().filter_map(|id| swarm.delivery(*id).ok());
-                    let deliveries = found.map(|it| render::delivery(it, Some(&asker))).collect();
-                    Ok(wire::SwarmAnswer { deliveries, ..Default::default() })
-                };
-                self.look_for(None, look).await?
-            }
-            Answer::Verdict { delivery, .. } => {
-                let shown = self.delivery(Some(role.clone()), *delivery).await?.0;
-                let (ended_because, delivery) = (shown.ended_because.clone(), Some(shown));
-                wire::SwarmAnswer { delivery, ended_because, ..Default::default() }
-            }
-            Answer::Locks(it) => {
-                let id = match it {
-                    LocksAnswer::Locked(conflict) => Some(conflict.lock),
-                    LocksAnswer::Free | LocksAnswer::Unknown | LocksAnswer::Unlocked => None,
-                };
-                let asker = role.clone();
-                let look = move |view: &View<'_>| {
-                    let found = id.and_then(|id| view.workspace.swarm.locks.get(id));
-                    Ok(found.map(|it| render::lock(it, Some(&asker))))
-                };
-                let locks = self.look_for(None, look).await?.into_iter().collect();
-                wire::SwarmAnswer { locks, ..Default::default() }
-            }
-        };
-        answer.sequence = told.sequence.get();
-        if answer.now_ms == 0 {
-            answer.now_ms = self.look(|view| view.now.as_millis()).await?;
+                Ok(answer)
+            }));
         }
-        answer.set_standing(match it.is_there() {
-            _ if told.is_superseded => Standing::Superseded,
-            true => Standing::There,
-            false => Standing::StillWaiting,
-        });
-        Ok(answer)
+        Answer::Deliveries(ids) => {
+            let found = ids.into_iter().filter_map(|id| swarm.delivery(id).ok());
+            answer.deliveries = found.map(|it| render::delivery(it, asker)).collect();
+        }
+        Answer::Verdict { delivery, .. } => {
+            let delivery = deliveries::with_words(view, delivery, asker)?;
+            return Ok(Box::new(move |session| {
+                let delivery = delivery(session)?;
+                answer.ended_because.clone_from(&delivery.ended_because);
+                answer.delivery = Some(delivery);
+                Ok(answer)
+            }));
+        }
+        Answer::Locks(LocksAnswer::Locked(conflict)) => {
+            let found = swarm.locks.get(conflict.lock);
+            answer.locks = found.map(|it| render::lock(it, asker)).into_iter().collect();
+        }
+        Answer::Locks(LocksAnswer::Free | LocksAnswer::Unknown | LocksAnswer::Unlocked) => {}
     }
+    Ok(at_once(answer))
 }
 
 impl WorkspaceSession {
@@ -236,15 +205,6 @@ impl WorkspaceSession {
             });
         }
         Ok("the task or its issue came to an end".to_owned())
-    }
-
-    async fn why_resolved(&self, message: TaskMessageId) -> Result<String, Status> {
-        let look = move |view: &View<'_>| {
-            let (issue, task, found) = view.workspace.swarm.message(message)?;
-            Ok((issue.id, task.number, issue.audit, found.item))
-        };
-        let of = self.look_for(None, look).await?;
-        self.why_ended(of)
     }
 }
 

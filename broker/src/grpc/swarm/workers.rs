@@ -5,30 +5,32 @@ use std::collections::BTreeMap;
 use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 use tonic::Status;
 
-use super::{super::scan::Part, View, WorkspaceSession, id, optional, render};
+use super::{
+    super::scan::Part, Answer, Endpoint, View, WorkspaceSession, at_once, id, optional, render,
+};
 use crate::rules::swarm::{CommandKind, Issue, IssueState, ListFilter, TaskState};
 
-pub(super) async fn register(
-    session: &WorkspaceSession,
-    mut it: wire::RegisterWorkerRequest,
-) -> Result<wire::Worker, Status> {
-    let key = session.key(it.key.take(), &it)?;
-    let role: RoleId = id("role", &it.role)?;
-    let done = session.ask(role.clone(), Some(key), CommandKind::RegisterWorker).await?;
-    let worker = session.workers(Some(&role), Some(&role)).await?.0.pop().unwrap_or_default();
-    Ok(wire::Worker { worker: role.to_string(), sequence: done.sequence.get(), ..worker })
+impl Endpoint for wire::RegisterWorkerRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        let register = CommandKind::RegisterWorker;
+        let registered =
+            session.ask(role.clone(), register, |_, _| Ok(at_once(Self::Response::default())));
+        let wire::Worker { sequence, .. } = registered.await?;
+        let worker = session.workers(Some(&role), Some(&role)).await?.0.pop().unwrap_or_default();
+        Ok(wire::Worker { worker: role.to_string(), sequence, ..worker })
+    }
 }
 
-pub(super) async fn list(
-    session: &WorkspaceSession,
-    it: wire::ListWorkersRequest,
-) -> Result<wire::ListWorkersResponse, Status> {
-    let asker: Option<RoleId> = optional("role", &it.role)?;
-    let only: Option<RoleId> = optional("worker", &it.worker)?;
-    // Who may not ask as this role is told so first.
-    session.look_for(asker.as_ref(), |_| Ok(())).await?;
-    let (workers, now_ms) = session.workers(only.as_ref(), asker.as_ref()).await?;
-    Ok(wire::ListWorkersResponse { workers, now_ms })
+impl Endpoint for wire::ListWorkersRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let asker: Option<RoleId> = optional("role", &self.role)?;
+        let only: Option<RoleId> = optional("worker", &self.worker)?;
+        // Who may not ask as this role is told so first.
+        session.query(asker.as_ref(), |_| Ok(())).await?;
+        let (workers, now_ms) = session.workers(only.as_ref(), asker.as_ref()).await?;
+        Ok(wire::ListWorkersResponse { workers, now_ms })
+    }
 }
 
 /// What a worker has in one issue.
@@ -48,8 +50,8 @@ impl WorkspaceSession {
     ) -> Result<(Vec<wire::Worker>, u64), Status> {
         let (only, asker) = (only.cloned(), asker.cloned());
         let named = only.clone();
-        let known = move |view: &View<'_>| (known(view, named.as_ref()), view.now.as_millis());
-        let (mut workers, now_ms) = self.look(known).await?;
+        let known = move |view: &View<'_>| Ok((known(view, named.as_ref()), view.now.as_millis()));
+        let (mut workers, now_ms) = self.query(None, known).await?;
         let part = move |view: &View<'_>, before: Option<IssueId>| {
             let open = view.workspace.swarm.list_issues(Some(IssueState::Open), before);
             let weight = |it: &Issue| {

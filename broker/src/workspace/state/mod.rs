@@ -20,12 +20,11 @@ use tasuki_proto::{
     id::{RoleId, Sequence, Timestamp},
     swarm::{IssueId, TaskNumber},
 };
-use tokio::{sync::oneshot, task::AbortHandle};
+use tokio::task::AbortHandle;
 use tracing::{debug, error, warn};
 
 use super::{
-    actor::{Arguments, Executed, Look, Msg, OnDurable, View},
-    handle::Admitted,
+    actor::{Arguments, Executed, Msg, OnDurable, View},
     offers::Offers,
     snapshots::{Failure, Job, Source},
     waits::Waits,
@@ -97,37 +96,29 @@ impl State {
         self.arguments.clock.now().plus_millis(self.behind_ms).max(self.workspace.time)
     }
 
-    pub(super) fn execute(
-        &mut self,
-        request: &Request,
-        reply: oneshot::Sender<Result<Executed, Rejection>>,
-        permit: Admitted,
-    ) {
+    /// Executes what a caller asks for, which is a sign of life.
+    pub(super) fn execute(&mut self, request: &Request) -> Result<Executed, Rejection> {
         let now = self.now();
         self.last_active = now;
-        let answer = self.carry_out(now, request);
+        let executed = self.commit_command(now, request)?;
         // An answer that is given again rests on no check of who asks.
-        let may_act = self.workspace.directory.check(&request.caller, request.command.role());
-        if answer.is_ok() && may_act.is_ok() {
+        let role = request.command.role();
+        if self.workspace.directory.check(&request.caller, role).is_ok() {
             if let Some((node, _)) = &request.caller.node {
                 self.context.presence.node_seen(node, now);
             }
             if let Command::Directory(directory::Command::Register(it)) = &request.command {
                 self.context.presence.node_seen(&it.node, now);
             }
-            if let Some(role) = request.command.role() {
+            if let Some(role) = role {
                 self.context.presence.role_seen(role, now, None);
             }
         }
-        self.release(Box::new(move || {
-            drop(permit);
-            // The caller may have stopped waiting; what it asked for stands all the same.
-            let _ = reply.send(answer);
-        }));
+        Ok(executed)
     }
 
     /// Decides, applies, queues the record, wakes who waited for it.
-    pub(super) fn carry_out(
+    pub(super) fn commit_command(
         &mut self,
         now: Timestamp,
         request: &Request,
@@ -179,13 +170,15 @@ impl State {
         Ok(executed)
     }
 
-    pub(super) fn look(&mut self, look: Look) {
+    /// What a query sees; one that asks keeps this awake.
+    pub(super) fn query(&mut self) -> View<'_> {
+        self.last_active = self.now();
+        self.view()
+    }
+
+    pub(super) fn view(&self) -> View<'_> {
         let now = self.now();
-        self.last_active = now;
-        let view =
-            View { workspace: &self.workspace, context: &self.context, waits: &self.waits, now };
-        let release = look(&view);
-        self.release(release);
+        View { workspace: &self.workspace, context: &self.context, waits: &self.waits, now }
     }
 
     /// Lets something out once the state it rests on is durable (S2).

@@ -1,4 +1,4 @@
-//! Waits about issues, tasks, locks and deliveries: what each is told, and which event ends which.
+//! Waits about issues, tasks, locks and deliveries: what each is answered, and which event ends which.
 
 use tasuki_proto::{
     id::{RoleId, Timestamp},
@@ -17,20 +17,20 @@ use crate::rules::{
 
 impl State {
     /// What the state says, and for a task: that it is offered from now on.
-    pub(super) fn tell_swarm(
+    pub(super) fn answer_swarm(
         &mut self,
         role: &RoleId,
         what: &swarm::Question,
-    ) -> Result<Answer, Rejection> {
+    ) -> Result<swarm::Answer, Rejection> {
         let (now, offers, swarm) = (self.now(), &self.offers, &self.workspace.swarm);
         let swarm::Question::Tasks(issue) = *what else {
-            return Ok(Answer::Swarm(swarm.answer(now, role, what, |_| true)?));
+            return Ok(swarm.answer(now, role, what, |_| true)?);
         };
         if let Some((of, task)) = self.returned_tasks.remove(role)
             && let Some((answer, worker)) = swarm.unfinished(of, task)
             && worker == role
         {
-            return Ok(Answer::Swarm(swarm::Answer::Tasks(answer)));
+            return Ok(swarm::Answer::Tasks(answer));
         }
         // What it was offered and has not claimed is what it is told again.
         let is_ready = |task| swarm.task(issue, task).is_ok_and(|(_, task)| task.is_ready());
@@ -46,7 +46,7 @@ impl State {
         {
             self.offers.offer(now, issue, task, role);
         }
-        Ok(Answer::Swarm(answer))
+        Ok(answer)
     }
 
     /// What follows from this alone: an offer that is over, and a task that is given back.
@@ -103,16 +103,13 @@ impl State {
         });
         for (question, answer) in freed.collect::<Vec<_>>() {
             let Some(parked) = self.waits.take(&question) else { continue };
-            self.end_told(question.role(), parked, swarm::Answer::Locks(answer));
+            self.end_as(question.role(), parked, swarm::Answer::Locks(answer));
         }
     }
 
-    fn end_told(&mut self, role: &RoleId, parked: Parked, answer: swarm::Answer) {
-        let now = self.now();
-        self.context.presence.role_seen(role, now, None);
-        let answer = Answer::Swarm(answer);
-        let told = WaitOutcome { answer, is_superseded: false, sequence: self.workspace.sequence };
-        self.release(Box::new(move || (parked.sink)(Ok(told))));
+    fn end_as(&mut self, role: &RoleId, parked: Parked, answer: swarm::Answer) {
+        let (answer, sequence) = (Answer::Swarm(answer), self.workspace.sequence);
+        self.end_with(role, parked, Ok(WaitOutcome { answer, is_superseded: false, sequence }));
     }
 
     /// A worker that does not wait for what came of its task, since it began anew, waits for
@@ -137,7 +134,7 @@ impl State {
         }
         for question in asked {
             let Some(parked) = self.waits.take(&question) else { continue };
-            self.end_told(worker, parked, swarm::Answer::Tasks(answer.clone()));
+            self.end_as(worker, parked, swarm::Answer::Tasks(answer.clone()));
         }
     }
 
@@ -175,10 +172,8 @@ impl State {
         let Question::Swarm { what, role } = question else { return };
         let answer = self.workspace.swarm.answer(self.now(), role, what, |_| true);
         // What is not there any more is told, too.
-        if answer.map_or(true, |it| it.is_there())
-            && let Some(parked) = self.waits.take(question)
-        {
-            self.end_wait(question, parked);
+        if answer.map_or(true, |it| it.is_there()) {
+            self.end(question);
         }
     }
 
@@ -205,10 +200,7 @@ impl State {
         chosen.extend(waiting);
         let chosen: Vec<RoleId> = chosen.into_iter().map(|(_, role)| role.clone()).collect();
         for role in chosen {
-            let question = Question::Swarm { what: what.clone(), role };
-            if let Some(parked) = self.waits.take(&question) {
-                self.end_wait(&question, parked);
-            }
+            self.end(&Question::Swarm { what: what.clone(), role });
         }
     }
 }

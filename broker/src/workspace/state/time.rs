@@ -62,7 +62,7 @@ impl State {
             self.end_wait(&question, parked);
         }
         let request = Request { caller: Caller::default(), key: None, command: Command::Tick };
-        if let Err(rejection) = self.carry_out(now, &request) {
+        if let Err(rejection) = self.commit_command(now, &request) {
             unreachable!("a tick is never refused: {rejection}");
         }
         self.wake_by_time(now);

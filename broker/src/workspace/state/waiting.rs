@@ -17,44 +17,45 @@ impl State {
         caller: Caller,
         id: WaitId,
         hold_ms: u64,
-        sink: WaitReply,
+        reply: WaitReply,
     ) {
         let now = self.now();
         self.last_active = now;
-        let mut told = self.ask(&question, &caller);
-        if told.is_ok() {
+        let mut outcome = self.check_and_answer(&question, &caller);
+        if outcome.is_ok() {
             self.context.presence.role_seen(question.role(), now, None);
         }
-        if let (Ok(it), Question::Turn { loop_id, .. }) = (&told, &question) {
+        if let (Ok(it), Question::Turn { loop_id, .. }) = (&outcome, &question) {
             let is_holder =
                 matches!(&it.answer, Answer::Turn(it) if it.standing == TurnStatus::CanStart);
             if is_holder && self.workspace.loops.is_lapsed(loop_id) {
                 self.tick();
-                told = self.tell(&question);
+                outcome = self.answer(&question);
             }
         }
-        let is_over = told.as_ref().map_or(true, |told| told.answer.is_there() || hold_ms == 0);
+        let is_over = outcome.as_ref().map_or(true, |it| it.answer.is_there() || hold_ms == 0);
         if is_over {
-            return self.release(Box::new(move || sink(told)));
+            return self.reply(reply, outcome);
         }
         if WAITS_MAX <= self.waits.len() {
-            return self.release(Box::new(move || sink(Err(Rejection::TooManyWaits))));
+            return self.reply(reply, Err(Rejection::TooManyWaits));
         }
         let deadline = now.plus_millis(hold_ms);
-        let Some(older) = self.waits.park(question, id, deadline, caller, sink) else { return };
-        let told = told.map(|told| WaitOutcome { is_superseded: true, ..told });
-        self.release(Box::new(move || (older.sink)(told)));
+        let Some(older) = self.waits.park(question, id, deadline, caller, reply) else { return };
+        self.reply(older.reply, outcome.map(|it| WaitOutcome { is_superseded: true, ..it }));
     }
 
-    fn ask(&mut self, question: &Question, caller: &Caller) -> Result<WaitOutcome, Rejection> {
-        self.workspace.directory.check(caller, Some(question.role()))?;
-        self.tell(question)
-    }
-
-    pub(in crate::workspace) fn tell(
+    fn check_and_answer(
         &mut self,
         question: &Question,
+        caller: &Caller,
     ) -> Result<WaitOutcome, Rejection> {
+        self.workspace.directory.check(caller, Some(question.role()))?;
+        self.answer(question)
+    }
+
+    /// What the state says now, and what follows from saying it.
+    fn answer(&mut self, question: &Question) -> Result<WaitOutcome, Rejection> {
         let answer = match question {
             Question::Turn { loop_id, role } => {
                 let answer = self.workspace.loops.answer(loop_id, role)?;
@@ -66,9 +67,15 @@ impl State {
             Question::Mail { role, filter } => {
                 Answer::Mail(self.workspace.mail.answer(role, filter))
             }
-            Question::Swarm { what, role } => self.tell_swarm(role, what)?,
+            Question::Swarm { what, role } => Answer::Swarm(self.answer_swarm(role, what)?),
         };
         Ok(WaitOutcome { answer, is_superseded: false, sequence: self.workspace.sequence })
+    }
+
+    /// Ends a wait with what its caller makes of the outcome, once that is durable.
+    fn reply(&mut self, reply: WaitReply, outcome: Result<WaitOutcome, Rejection>) {
+        let release = reply(&self.view(), outcome);
+        self.release(release);
     }
 
     /// Ends the waits that the state answers after this happened. A record may have many events
@@ -96,10 +103,8 @@ impl State {
         let asked: Vec<Question> = self.waits.mail_of(role).cloned().collect();
         for question in asked {
             let Question::Mail { filter, .. } = &question else { continue };
-            if self.workspace.mail.answer(role, filter).mail.is_some()
-                && let Some(parked) = self.waits.take(&question)
-            {
-                self.end_wait(&question, parked);
+            if self.workspace.mail.answer(role, filter).mail.is_some() {
+                self.end(&question);
             }
         }
     }
@@ -112,26 +117,35 @@ impl State {
             None => self.waits.roles(loop_id).cloned().collect(),
         };
         for role in roles {
-            let question = Question::Turn { loop_id: loop_id.clone(), role };
-            if let Some(parked) = self.waits.take(&question) {
-                self.end_wait(&question, parked);
-            }
+            self.end(&Question::Turn { loop_id: loop_id.clone(), role });
         }
     }
 
     pub(in crate::workspace) fn end_wait(&mut self, question: &Question, parked: Parked) {
+        let outcome = self.answer(question);
+        self.end_with(question.role(), parked, outcome);
+    }
+
+    pub(super) fn end_with(
+        &mut self,
+        role: &RoleId,
+        parked: Parked,
+        outcome: Result<WaitOutcome, Rejection>,
+    ) {
         let now = self.now();
-        self.context.presence.role_seen(question.role(), now, None);
-        let told = self.tell(question);
-        self.release(Box::new(move || (parked.sink)(told)));
+        self.context.presence.role_seen(role, now, None);
+        self.reply(parked.reply, outcome);
     }
 
     pub(in crate::workspace) fn end_waits(&mut self) {
         let questions: Vec<Question> = self.waits.questions().cloned().collect();
-        for question in questions {
-            if let Some(parked) = self.waits.take(&question) {
-                self.end_wait(&question, parked);
-            }
+        questions.iter().for_each(|question| self.end(question));
+    }
+
+    /// Ends the wait of this question, if there is one, with what the state says.
+    pub(super) fn end(&mut self, question: &Question) {
+        if let Some(parked) = self.waits.take(question) {
+            self.end_wait(question, parked);
         }
     }
 
@@ -146,7 +160,7 @@ impl State {
         });
         for (question, why) in fenced.collect::<Vec<_>>() {
             let Some(parked) = self.waits.take(&question) else { continue };
-            self.release(Box::new(move || (parked.sink)(Err(why))));
+            self.reply(parked.reply, Err(why));
         }
     }
 }

@@ -159,7 +159,7 @@ impl Fixture {
                 participants: vec!["A".parse().unwrap(), "B".parse().unwrap()],
             }));
             let request = Request { caller: Caller::default(), key: None, command };
-            self.workspaces.execute(&self.id, request, 0).await.unwrap();
+            self.workspaces.execute(&self.id, request, 0, |_, executed| executed).await.unwrap();
         }
     }
 
@@ -171,7 +171,7 @@ impl Fixture {
 
     /// The state is what the journal makes of its snapshot and the records since.
     async fn check(&self) -> Sequence {
-        let state = self.workspaces.look(&self.id, |view| view.workspace.clone()).await.unwrap();
+        let state = self.workspaces.query(&self.id, |view| view.workspace.clone()).await.unwrap();
         let journal = self.workspaces.journal();
         let snapshot = journal.snapshot(&self.id).expect("there is one");
         let at = snapshot.sequence;

@@ -25,15 +25,16 @@ impl Fixture {
         let by = Actor::Role(role.parse().unwrap());
         let command = Command::Swarm(crate::rules::swarm::Command { by, ask });
         let request = Request { caller: Caller::default(), key: None, command };
-        self.workspaces.execute(&self.id, request, 0).await.unwrap().reply
+        self.workspaces.execute(&self.id, request, 0, |_, executed| executed).await.unwrap().reply
     }
 
     async fn wait(&self, role: &str, what: What, hold_ms: u64) -> Waiting {
         let (told, waiting) = oneshot::channel();
-        let sink = Box::new(|outcome| _ = told.send(outcome));
+        let reply: WaitReply = Box::new(|_, outcome| Box::new(move || _ = told.send(outcome)));
         let question = Question::Swarm { what, role: role.parse().unwrap() };
         let caller = Caller::default();
-        self.workspaces.park(&self.id, question, caller, hold_ms, || sink).await.unwrap();
+        let parked = self.workspaces.park(&self.id, question, caller, hold_ms, || reply).await;
+        parked.unwrap().has_ended();
         waiting
     }
 

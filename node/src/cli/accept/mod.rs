@@ -4,21 +4,22 @@
 //! runs. The verdict is the acceptor's: given with the run or after it, never by it.
 
 mod plan;
+mod render;
 mod rerun;
 mod verdict;
-mod words;
 
 use std::path::PathBuf;
 
 use tasuki_proto::{id::RoleId, reason::Reason, swarm::DeliveryId, wire};
 
 use super::{
-    Exit, Failure, Output, Target, acting,
+    Exit, Failure, Output,
     broker::Broker,
+    role_arg,
     swarm::{
         at::{self, At, Overriding},
-        known,
         names::TaskName,
+        role_check,
         task::get_task,
         who::Acting,
     },
@@ -38,26 +39,26 @@ const ROLES_HINT: &str = "`tasuki status` shows the roles of the workspace";
 #[command(group(clap::ArgGroup::new("verdict").args(["approve", "reject"])))]
 #[command(group(clap::ArgGroup::new("what").args(["delivery", "task"]).required(true)))]
 pub struct Args {
-    /// The delivery
+    /// Delivery to accept
     #[arg(value_name = "DELIVERY")]
     delivery: Option<DeliveryId>,
-    /// Try what was last submitted for a task instead; nothing is claimed or attached
+    /// Try the newest submission of this task instead; nothing is claimed or attached
     #[arg(long, value_name = "ISSUE/TASK", conflicts_with_all = ["verdict", "no_run"])]
     task: Option<TaskName>,
-    /// Who accepts [default: TASUKI_ROLE, else the only role in the settings, else
+    /// Role to act as [default: TASUKI_ROLE, else the only role in the settings, else
     /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
     /// Allow a role that the workspace does not know yet
     #[arg(long, conflicts_with = "task")]
     new_role: bool,
-    /// Where the commit is [default: the current directory]
+    /// Repository that has the commit [default: the current directory]
     #[arg(long, value_name = "DIR")]
     repository: Option<PathBuf>,
-    /// Fetch from this remote of the repository first, under your own settings
+    /// Fetch from this remote first, with your own Git settings
     #[arg(long, value_name = "REMOTE")]
     fetch: Option<String>,
-    /// Only give the verdict, on the evidence that is there
+    /// Run nothing; review on the evidence that is attached
     #[arg(long, requires = "verdict")]
     no_run: bool,
     /// Approve the delivery; refused if evidence failed
@@ -69,14 +70,11 @@ pub struct Args {
     /// Why; kept in the history
     #[arg(long, value_name = "TEXT", requires = "verdict")]
     feedback: Option<String>,
-    /// What of the delivery's steps was checked otherwise, and how: those that were not run again
-    /// count as passed then
+    /// How the steps that were not run again were checked; they then count as passed
     #[arg(long, value_name = "TEXT", requires = "approve")]
     by_hand: Option<String>,
     #[command(flatten)]
     overriding: Overriding,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
@@ -86,17 +84,17 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         return try_submission(&args, task, &Acting { broker, role }, config, output).await;
     }
     let delivery = args.delivery.ok_or_else(|| Failure::usage("Name a delivery."))?;
-    let role = acting::role(args.role.as_ref(), config, ROLES_HINT)?;
+    let role = role_arg::role(args.role.as_ref(), config, ROLES_HINT)?;
     let acting = Acting { broker, role: role.to_string() };
     if !args.new_role {
-        known::check(&acting, config).await?;
+        role_check::check_role(&acting, config).await?;
     }
     let at = At { acting: &acting, delivery: delivery.to_string() };
     let seen = at.get().await?.delivery.unwrap_or_default();
     if args.no_run {
         let judged = verdict::give(&at, &args, &seen).await?;
         return output
-            .answer(|| words::judged_json(&judged), || format!("{}\n", at::judged(&judged)));
+            .answer(|| render::judged_json(&judged), || format!("{}\n", at::judged(&judged)));
     }
     let rerun = seen.test_evidence.unwrap_or_default().rerun.unwrap_or_default();
     let plan = plan::make(&args, &rerun, config, output).await?;
@@ -108,7 +106,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         Ok(attached) => attached.delivery.unwrap_or_default(),
         Err(why) => {
             // What was seen is not lost with it.
-            words::answer(output, &plan, &ran, words::Of::Nothing)?;
+            render::answer(output, &plan, &ran, render::Of::Nothing)?;
             return Err(why);
         }
     };
@@ -117,7 +115,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         false => None,
     };
     let verdict = judged.as_ref().and_then(|it| it.as_ref().ok());
-    words::answer(output, &plan, &ran, words::Of::Delivery { of: &attached, verdict })?;
+    render::answer(output, &plan, &ran, render::Of::Delivery { of: &attached, verdict })?;
     match judged {
         Some(Err(why)) => Err(why),
         Some(Ok(_)) | None if ran.is_passed() => Ok(()),
@@ -144,7 +142,7 @@ async fn try_submission(
     let plan = plan::make(args, &rerun, config, output).await?;
     let stop = rerun::stopping();
     let ran = rerun::all(&plan, &stop, output).await?;
-    words::answer(output, &plan, &ran, words::Of::Submission(&submission.submission_id))?;
+    render::answer(output, &plan, &ran, render::Of::Submission(&submission.submission_id))?;
     if ran.is_passed() { Ok(()) } else { Err(Failure::told(Exit::Failed)) }
 }
 

@@ -30,7 +30,7 @@ use super::{
         file_io::{self, NewMode},
         program,
     },
-    reach::{Given, Shown},
+    node_address::{NodeArgs, TokenSource},
 };
 use crate::{
     config::{Config, Key},
@@ -55,7 +55,7 @@ pub struct Args {
     #[arg(long, value_enum)]
     transport: Option<Transport>,
     #[command(flatten)]
-    given: Given,
+    given: NodeArgs,
     /// How long one waiting call is held open, in seconds [default: by the table of clients]
     #[arg(long, value_name = "SECONDS")]
     hold: Option<String>,
@@ -99,7 +99,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let paths = config_paths()?;
     let program = program::path(&paths.directory)?;
     let running = NodeFile::read(&config.data.value);
-    let shown = Shown::of_process(None);
+    let shown = TokenSource::of_process(None);
     let context = Context { config, running, paths: &paths, program: &program, shown: &shown };
     let mut request = request::request(&args, &context)?;
     request.ask_for_tools().await;

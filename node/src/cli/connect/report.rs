@@ -21,32 +21,32 @@ fn next(request: &Request) -> Vec<String> {
     let name = &connection.name;
     let start = match (connection.client, connection.scope) {
         (Client::ClaudeCode, Scope::User) => {
-            format!("Start Claude Code anew, or type /mcp in it; `{name}` is listed there.")
+            format!("Restart Claude Code, or type /mcp in it; `{name}` is listed there.")
         }
         (Client::ClaudeCode, Scope::Project) => {
             format!("Start Claude Code in this directory and approve the server `{name}`.")
         }
         (Client::Codex, Scope::User) => {
-            format!("Start Codex anew; `codex mcp list` shows `{name}`.")
+            format!("Restart Codex; `codex mcp list` shows `{name}`.")
         }
         (Client::Codex, Scope::Project) => {
-            "Start Codex anew in this directory; it must be a trusted project.".to_owned()
+            "Restart Codex in this directory, which must be a trusted project.".to_owned()
         }
         (Client::Gemini, _) => {
-            "Start Gemini CLI anew, in a folder you trust: in others it uses no servers.".to_owned()
+            "Restart Gemini CLI in a trusted folder: in others it uses no servers.".to_owned()
         }
         (Client::Cursor, _) => {
-            format!("In Cursor's settings, under MCP, see that `{name}` is switched on.")
+            format!("In Cursor's settings, under MCP, check that `{name}` is on.")
         }
         (Client::Vscode, _) => {
             format!("In VS Code run `MCP: List Servers` and start `{name}`.")
         }
-        (Client::Cline, _) => "Start Cline anew.".to_owned(),
+        (Client::Cline, _) => "Restart Cline.".to_owned(),
         (Client::Opencode, _) => {
-            format!("Start opencode anew; `opencode mcp list` shows `{name}`.")
+            format!("Restart opencode; `opencode mcp list` shows `{name}`.")
         }
-        (Client::Zed, _) => format!("In Zed's agent settings see that `{name}` has a green dot."),
-        (Client::Junie, _) => format!("In Junie's MCP settings see that `{name}` is switched on."),
+        (Client::Zed, _) => format!("In Zed's agent settings check that `{name}` has a green dot."),
+        (Client::Junie, _) => format!("In Junie's MCP settings check that `{name}` is on."),
         (Client::Jetbrains, _) => {
             "Paste it in Settings | Tools | AI Assistant | Model Context Protocol (MCP): Add, \
              then As JSON; then Apply."
@@ -54,10 +54,10 @@ fn next(request: &Request) -> Vec<String> {
         }
     };
     let role = &connection.role;
-    let prompt = format!("Give the agent its part: `tasuki prompt {role}` prints what to paste.");
+    let prompt = format!("Give the agent its prompt: `tasuki prompt {role}` prints it.");
     let mut next = vec![start, prompt];
     if connection.scope == Scope::Project && connection.client != Client::Jetbrains {
-        next.push("The file is about this machine: keep it out of version control.".to_owned());
+        next.push("The file is for this machine: keep it out of version control.".to_owned());
     }
     if let Endpoint::Http { token_in: Some(variable), .. } = &connection.endpoint {
         let client = connection.client.title();
@@ -281,7 +281,7 @@ pub(super) fn disconnected(
             if restored.is_empty() {
                 return format!("{title} has no entry `{name}` of Tasuki; nothing was changed\n");
             }
-            let mut out = format!("{title} is disconnected; start it anew\n");
+            let mut out = format!("{title} is disconnected; restart it\n");
             for file in restored {
                 let keys = file.changed.join(", ");
                 writeln!(out, "  {} {}: {keys}", file.change(), file.path.display())

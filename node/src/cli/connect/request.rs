@@ -16,7 +16,7 @@ use crate::{
         Failure,
         client_files::install_log::fnv1a,
         hosting,
-        reach::{self, Given, Shown},
+        node_address::{self, NodeArgs, TokenSource},
     },
     config::{AGENT_TOKEN_VARIABLE, Config, Source, usual_toolsets},
     mcp::{self, ask, dial::NodeAt},
@@ -83,7 +83,7 @@ pub(super) struct Context<'a> {
     /// This program.
     pub program: &'a Path,
     /// A token for a node elsewhere.
-    pub shown: &'a Shown,
+    pub shown: &'a TokenSource,
 }
 
 /// The node to connect to, as far as it decides how.
@@ -124,7 +124,7 @@ pub(super) fn request(args: &super::Args, context: &Context<'_>) -> Result<Reque
     debug_assert!(client.limit().hold_secs() <= HOLD_SECS_MAX);
     let here = || {
         let file = context.running.clone()?;
-        Some(reach::running(file, &context.config.data.value, &Bearing::Node))
+        Some(node_address::local(file, &context.config.data.value, &Bearing::Node))
     };
     let node = reached.given.clone().or_else(here);
     let is_found = reached.given.is_some() || context.running.is_some();
@@ -181,10 +181,10 @@ pub(super) fn request(args: &super::Args, context: &Context<'_>) -> Result<Reque
     Ok(Request { connection, instance, hold_secs, start, node, tools_from, why_stdio, keep })
 }
 
-fn reached(given: &Given, context: &Context<'_>) -> Result<Reached, Failure> {
+fn reached(given: &NodeArgs, context: &Context<'_>) -> Result<Reached, Failure> {
     let url = given.node.as_deref().filter(|url| !url.is_empty()).map(node).transpose()?;
-    let given = Given { node: url, fingerprint: given.fingerprint.clone() };
-    let given = reach::elsewhere(&given, context.shown, context.running.as_ref())?;
+    let given = NodeArgs { node: url, fingerprint: given.fingerprint.clone() };
+    let given = node_address::remote(&given, context.shown, context.running.as_ref())?;
     Ok(match (given, &context.running) {
         (Some(node), _) => {
             let is_guarded = node.url.starts_with("https://");
@@ -301,7 +301,7 @@ pub(super) fn check_scope(client: Client, scope: Scope) -> Result<(), Failure> {
     }
 }
 
-/// A role is never guessed among several: two agents would play the same one.
+/// No role is chosen among several: two agents would play the same one.
 fn role(
     asked: Option<&RoleId>,
     is_elsewhere: bool,
@@ -323,7 +323,7 @@ fn role(
         )),
         None => match roles.as_slice() {
             [only] => only.parse().map_err(|why| Failure::usage(format!("Role {only:?} {why}."))),
-            _ => Err(Failure::usage(format!("Say which role with --role. There are: {names}."))),
+            _ => Err(Failure::usage(format!("Specify --role. Available: {names}."))),
         },
     }
 }
@@ -341,8 +341,8 @@ fn guess(config: &Config) -> Result<String, Failure> {
     if address.port() == 0 {
         return Err(Failure::reason(
             Reason::Unavailable,
-            "No node is running, and it would choose its port when it starts: start it first, or \
-             say where it is with --node URL.",
+            "No node is running, and it would choose its port when it starts: start it first, or specify \
+             --node URL.",
         ));
     }
     Ok(format!("http://{address}"))

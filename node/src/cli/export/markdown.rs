@@ -7,14 +7,14 @@ use tasuki_proto::{
     mail::{MessageName, file_name},
 };
 
-use super::Found;
+use super::RoleThread;
 use crate::{
     dir::Dir,
     filebox::{Document, written},
 };
 
 /// Writes it into `folder`, under its own name.
-pub(super) fn write(found: &Found, folder: &Dir) -> io::Result<()> {
+pub(super) fn write(found: &RoleThread, folder: &Dir) -> io::Result<()> {
     let document = Document::of_stored(&found.thread, &found.entries);
     let mut last = None;
     for name in names(found) {
@@ -28,7 +28,7 @@ pub(super) fn write(found: &Found, folder: &Dir) -> io::Result<()> {
 }
 
 /// Its name if that is one, else one of the same kind; two threads may have the same.
-fn names(found: &Found) -> impl Iterator<Item = String> {
+fn names(found: &RoleThread) -> impl Iterator<Item = String> {
     let thread = &found.thread;
     let own = Some(&thread.file_name).filter(|it| is_name(it)).cloned();
     let id = thread.message_id.parse().ok();

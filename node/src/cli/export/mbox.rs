@@ -8,7 +8,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::{Timestamp as Time, tz::TimeZone};
 use tasuki_proto::{id::WorkspaceId, wire};
 
-use super::Found;
+use super::RoleThread;
 use crate::filebox::written;
 
 /// Nobody's, for ever (RFC 2606): these addresses are names, not places to send to.
@@ -30,7 +30,7 @@ const BASE64_BYTES: usize = 57;
 const REFERENCES_MAX: usize = 20;
 
 /// A message for each entry.
-pub(super) fn thread(found: &Found, workspace: &WorkspaceId) -> String {
+pub(super) fn thread(found: &RoleThread, workspace: &WorkspaceId) -> String {
     let mut file = String::new();
     for at in 0..found.entries.len() {
         message(&mut file, found, at, workspace);
@@ -38,8 +38,8 @@ pub(super) fn thread(found: &Found, workspace: &WorkspaceId) -> String {
     file
 }
 
-fn message(file: &mut String, found: &Found, at: usize, workspace: &WorkspaceId) {
-    let Found { role, place, thread, entries } = found;
+fn message(file: &mut String, found: &RoleThread, at: usize, workspace: &WorkspaceId) {
+    let RoleThread { role, place, thread, entries } = found;
     let entry = &entries[at];
     let ms = i64::try_from(written(entry).as_millis()).unwrap_or(i64::MAX);
     let time = Time::from_millisecond(ms).unwrap_or(Time::MAX).to_zoned(TimeZone::UTC);

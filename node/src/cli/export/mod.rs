@@ -3,10 +3,10 @@
 //! Boxes are read page by page, and one thread is in memory at a time. Reading marks nothing as
 //! seen.
 
-mod lines;
+mod destination;
+mod jsonl;
 mod markdown;
 mod mbox;
-mod place;
 
 use std::{
     collections::BTreeSet,
@@ -16,41 +16,39 @@ use std::{
 use serde_json::json;
 use tasuki_proto::{id::RoleId, limits::BOX_PAGE_MAX, mail::BoxKind, wire};
 
-use super::{Failure, Output, Target, broker::Broker, sealing::Asking};
+use super::{Failure, Output, broker::Broker, mail_crypto::Asking};
 use crate::{
     config::Config,
     counted::{agreeing, counted},
     private::Sealer,
 };
-use place::Place;
+use destination::Destination;
 
 /// Export mailboxes as Markdown, mbox or JSON lines.
 ///
-/// Markdown makes the files that FileBox had, one a thread: OUT/BOX/NAME.md with --role, else
-/// OUT/ROLE/BOX/NAME.md; `tasuki import filebox OUT` reads them. mbox has one mail an entry, for
-/// mail programs; JSON lines have all there is, one entry a line. These two go to standard output
-/// without --out. Attached files are named, not included.
+/// Markdown writes FileBox's files, one per thread: OUT/BOX/NAME.md with --role, else
+/// OUT/ROLE/BOX/NAME.md; `tasuki import filebox OUT` reads them. mbox has one mail per entry, for mail
+/// programs; JSON lines have every field, one entry per line. Without --out these two go to standard
+/// output. Attached files are named, not included.
 ///
-/// Nothing is marked as seen by this.
+/// Marks nothing as seen.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Whose mailbox [default: everybody's]
+    /// Role whose mailbox to export [default: all]
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleId>,
-    /// Which box: inbox, outbox, done or cancel [default: all]
+    /// Box: inbox, outbox, done or cancel [default: all]
     #[arg(long = "box", value_name = "BOX")]
     place: Option<BoxKind>,
-    /// In which form
+    /// Output format
     #[arg(long, value_name = "FORMAT")]
     format: Format,
-    /// Where to: a directory for Markdown, which must be empty, else a file, which must not exist
+    /// Output: for Markdown an empty directory, else a file that does not exist
     #[arg(long, value_name = "PATH")]
     out: Option<PathBuf>,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
-/// In which form.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     Markdown,
@@ -60,7 +58,7 @@ enum Format {
 
 /// A thread as one role has it.
 #[derive(Debug)]
-struct Found {
+struct RoleThread {
     role: RoleId,
     place: BoxKind,
     thread: wire::MailThread,
@@ -70,7 +68,7 @@ struct Found {
 
 /// What was written.
 #[derive(Debug, Default)]
-struct Sums {
+struct Totals {
     threads: usize,
     entries: usize,
     /// Entries that are sealed, and not for this node.
@@ -80,25 +78,26 @@ struct Sums {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let broker = Broker::new(config);
-    let mut place = Place::open(args.format, args.out.clone(), args.role.is_none())?;
-    let mut sums = Sums::default();
-    let result = write_all(&args, &broker, &config.data.value, &mut place, output, &mut sums).await;
-    place.close(result.is_ok())?;
+    let mut destination = Destination::open(args.format, args.out.clone(), args.role.is_none())?;
+    let mut totals = Totals::default();
+    let result =
+        write_all(&args, &broker, &config.data.value, &mut destination, output, &mut totals).await;
+    destination.close(result.is_ok())?;
     result?;
-    tell(&args, &sums, output)
+    tell(&args, &totals, output)
 }
 
 async fn write_all(
     args: &Args,
     broker: &Broker,
     data: &Path,
-    place: &mut Place,
+    destination: &mut Destination,
     output: &mut Output,
-    sums: &mut Sums,
+    totals: &mut Totals,
 ) -> Result<(), Failure> {
     let roles = match &args.role {
         Some(role) => vec![role.clone()],
-        None => everybody(broker).await?,
+        None => all_roles(broker).await?,
     };
     let (sealer, asking) = (Sealer::new(data, broker.workspace()), Asking::new(broker));
     for role in roles {
@@ -112,14 +111,15 @@ async fn write_all(
                     if !known.insert(thread.message_id.clone()) {
                         continue;
                     }
-                    let mut entries = read(broker, &role, &thread.message_id).await?;
+                    let read = whole_thread(broker, role.as_str(), &thread.message_id);
+                    let (_, mut entries) = read.await?;
                     if entries.is_empty() {
                         continue;
                     }
                     sealer.open_thread(&asking, &mut thread, &mut entries).await;
-                    let found = Found { role: role.clone(), place: of, thread, entries };
-                    sums.add(&found);
-                    place.write(&found, broker.workspace(), output)?;
+                    let found = RoleThread { role: role.clone(), place: of, thread, entries };
+                    totals.add(&found);
+                    destination.write(&found, broker.workspace(), output)?;
                 }
                 // A page that leads nowhere would be asked for for ever.
                 if page.next.is_empty() || page.next == after {
@@ -140,7 +140,7 @@ fn boxes(asked: Option<BoxKind>) -> Vec<BoxKind> {
     }
 }
 
-async fn everybody(broker: &Broker) -> Result<Vec<RoleId>, Failure> {
+async fn all_roles(broker: &Broker) -> Result<Vec<RoleId>, Failure> {
     let request = wire::ListMailboxesRequest::default();
     let all = broker.call(&request).await?.mailboxes;
     // What is no id would be a path.
@@ -163,30 +163,35 @@ async fn list(
     broker.call(&request).await
 }
 
-async fn read(
+/// All of a thread, as a role has it: nothing counts as seen by this.
+pub(in crate::cli) async fn whole_thread(
     broker: &Broker,
-    role: &RoleId,
+    role: &str,
     message: &str,
-) -> Result<Vec<wire::MailEntry>, Failure> {
-    let mut entries = Vec::new();
-    let mut from = 1;
-    while from != 0 {
-        let request = wire::ReadThreadRequest {
-            role: role.to_string(),
-            message: message.to_owned(),
-            from,
-            mark: wire::MailMark::None.into(),
-            ..Default::default()
-        };
+) -> Result<(wire::MailThread, Vec<wire::MailEntry>), Failure> {
+    let mut request = wire::ReadThreadRequest {
+        role: role.to_owned(),
+        message: message.to_owned(),
+        from: 1,
+        mark: wire::MailMark::None.into(),
+        ..Default::default()
+    };
+    let (mut thread, mut entries) = (None, Vec::new());
+    loop {
         let page = broker.call(&request).await?;
-        from = if page.entries.is_empty() { 0 } else { page.next };
+        thread = page.thread.or(thread);
+        // A page that leads nowhere would be asked for for ever.
+        let is_last = page.next == 0 || page.entries.is_empty();
         entries.extend(page.entries);
+        if is_last {
+            return Ok((thread.unwrap_or_default(), entries));
+        }
+        request.from = page.next;
     }
-    Ok(entries)
 }
 
-impl Sums {
-    fn add(&mut self, found: &Found) {
+impl Totals {
+    fn add(&mut self, found: &RoleThread) {
         self.threads += 1;
         self.entries += found.entries.len();
         self.sealed += found.entries.iter().filter(|it| it.sealed.is_some()).count();
@@ -194,9 +199,9 @@ impl Sums {
     }
 }
 
-fn tell(args: &Args, sums: &Sums, output: &mut Output) -> Result<(), Failure> {
-    if sums.sealed != 0 {
-        let (sealed, are) = (counted(sums.sealed, "entry"), agreeing(sums.sealed, "is", "are"));
+fn tell(args: &Args, totals: &Totals, output: &mut Output) -> Result<(), Failure> {
+    if totals.sealed != 0 {
+        let (sealed, are) = (counted(totals.sealed, "entry"), agreeing(totals.sealed, "is", "are"));
         output.note(&format!("{sealed} {are} sealed: the words are not in it."));
     }
     let Some(out) = &args.out else { return Ok(()) };
@@ -204,14 +209,14 @@ fn tell(args: &Args, sums: &Sums, output: &mut Output) -> Result<(), Failure> {
         || {
             json!({
                 "out": out,
-                "threads": sums.threads,
-                "entries": sums.entries,
-                "sealed": sums.sealed,
-                "attachments": sums.attachments,
+                "threads": totals.threads,
+                "entries": totals.entries,
+                "sealed": totals.sealed,
+                "attachments": totals.attachments,
             })
         },
         || {
-            let Sums { threads, entries, attachments, .. } = sums;
+            let Totals { threads, entries, attachments, .. } = totals;
             let (threads, entries) = (counted(*threads, "thread"), counted(*entries, "entry"));
             let mut said = format!("{threads}, {entries}: {}\n", out.display());
             if *attachments != 0 {

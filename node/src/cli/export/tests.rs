@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use tasuki_proto::{mail::BoxKind, wire};
 
-use super::{Format, Found, lines, markdown, mbox, place::Place};
+use super::{Format, RoleThread, destination::Destination, jsonl, markdown, mbox};
 use crate::{dir::Dir, filebox::Document};
 
 const ID: &str = "ded66c6a-58c1-47f4-916e-13787156f665";
@@ -29,7 +29,7 @@ fn entry(number: u32, sender: &str, to: &[&str], text: &str) -> wire::MailEntry 
     }
 }
 
-fn found(subject: &str, entries: Vec<wire::MailEntry>) -> Found {
+fn found(subject: &str, entries: Vec<wire::MailEntry>) -> RoleThread {
     let thread = wire::MailThread {
         message_id: ID.into(),
         file_name: "2026-11-21_2042-BR-t-ded66c6a.md".into(),
@@ -38,10 +38,10 @@ fn found(subject: &str, entries: Vec<wire::MailEntry>) -> Found {
         original_sender: "qa".into(),
         ..Default::default()
     };
-    Found { role: "dev".parse().unwrap(), place: BoxKind::Inbox, thread, entries }
+    RoleThread { role: "dev".parse().unwrap(), place: BoxKind::Inbox, thread, entries }
 }
 
-fn mail(found: &Found) -> String {
+fn mail(found: &RoleThread) -> String {
     mbox::thread(found, &"default".parse().unwrap())
 }
 
@@ -194,12 +194,12 @@ proptest! {
     #[test]
     fn a_line_of_json_has_all_and_nothing_a_terminal_acts_on(text in words()) {
         let found = found("t", vec![entry(1, "qa", &["dev"], &text)]);
-        let file = lines::thread(&found, &"default".parse().unwrap());
+        let file = jsonl::thread(&found, &"default".parse().unwrap());
         let line = file.strip_suffix('\n').unwrap();
         prop_assert!(line.chars().all(tasuki_proto::visible::is_visible));
         let value: Value = serde_json::from_str(line).unwrap();
-        prop_assert_eq!(value["text"].as_str(), Some(text.as_str()));
-        prop_assert_eq!(&value["receipts"][0]["stored_ms"], 7);
+        prop_assert_eq!(value["entry"]["text"].as_str(), Some(text.as_str()));
+        prop_assert_eq!(&value["entry"]["receipts"][0]["stored_ms"], 7);
         prop_assert_eq!(&value["box"], "inbox");
     }
 }
@@ -245,7 +245,7 @@ fn a_file_stays_in_its_folder_and_takes_no_others_place() {
 fn nothing_is_written_over_or_through_a_link() {
     let place = tempfile::tempdir().unwrap();
     let (out, part) = (place.path().join("all.mbox"), place.path().join("all.mbox.part"));
-    let open = || Place::open(Format::Mbox, Some(out.clone()), false);
+    let open = || Destination::open(Format::Mbox, Some(out.clone()), false);
     let elsewhere = place.path().join("elsewhere");
     std::os::unix::fs::symlink(&elsewhere, &part).unwrap();
     assert_eq!(open().map(drop).map_err(|why| why.code()), Err("usage"));

@@ -13,6 +13,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
+use serde_json::json;
 use tasuki_proto::{
     limits::{IMPORT_ENTRIES_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
     mail::{BoxKind, MessageId},
@@ -26,12 +27,12 @@ use super::{
     super::{
         broker::Broker,
         keys::{self, Alone},
-        sealing::Asking,
+        mail_crypto::Asking,
     },
-    Failure, Output, Target,
-    known::{Known, known},
+    Failure, Output,
     report::{Outcome, Report},
     roles::{Renaming, Roles},
+    stored_thread::{StoredThread, known},
 };
 use crate::{
     config::Environment,
@@ -46,30 +47,28 @@ const AT_ONCE: usize = 16;
 /// Texts of one call, in bytes: half of what one message may have.
 const CALL_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Take over FileBox's mailboxes, with everything in them.
+/// Import FileBox's mailboxes.
 ///
 /// DIR is a project with a docs/mailbox, such a mailbox itself, or where a `.filebox` names the
-/// projects; give several to take over all projects at once. An agent whose mailbox is in none of
-/// them gets its copies in `done`. Copies of one thread are put together again: entries that one lost come from the
-/// others, each agent gets the thread in one box, and nothing is in there twice. The files stay as
+/// projects; give several to import all projects at once. An agent whose mailbox is in none of
+/// them gets its copies in `done`. Copies of one thread are merged: entries that one copy lost come from the others, each
+/// agent gets the thread in one box, and no entry is there twice. The files stay as
 /// they are. Files that cannot be read are listed with the reason, and make the exit code 5; run it
-/// again whenever you like: only what is missing is sent.
+/// again at any time: only what is missing is sent.
 ///
-/// Agents become roles of the same name. Where a name is not fit for a role, what does not fit
-/// becomes `-`.
+/// Agents become roles of the same name. Characters that a role's name cannot have become
+/// `-`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A project, a mailbox, or the directory of a .filebox
+    /// Project, mailbox, or directory of a .filebox
     #[arg(value_name = "DIR", required = true)]
     directories: Vec<PathBuf>,
-    /// Have an agent become a role of another name; can be given several times
+    /// Give an agent's role another name; repeatable
     #[arg(long = "role", value_name = "OLD=NEW")]
     roles: Vec<Renaming>,
-    /// Only read the files and say what would be taken over; asks no broker
+    /// Read the files and report what would be imported; calls no broker
     #[arg(long)]
     dry_run: bool,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 pub(super) async fn run(
@@ -91,30 +90,37 @@ pub(super) async fn run(
     let mut copies: Vec<_> = mailboxes.iter().flat_map(|it| it.read(&mut skipped)).collect();
     let roles = Roles::of(&copies, &args.roles)?;
     copies.iter_mut().for_each(|copy| roles.rename(copy));
-    let mut report = Report::new(mailboxes.len(), copies.len(), &roles, skipped, args.dry_run);
+    let mut report = Report {
+        is_dry: args.dry_run,
+        mailboxes: mailboxes.len(),
+        files: copies.len(),
+        roles: roles.changed().map(|(name, role)| (name.to_owned(), role.to_string())).collect(),
+        skipped,
+        ..Report::default()
+    };
     let here: BTreeSet<String> = copies.iter().flat_map(|it| it.agents.clone()).collect();
     let keys = keys::alone()?;
-    let door = Door { broker, data, is_open: OnceCell::new() };
+    let gate = PlainMailGate { broker, data, is_open: OnceCell::new() };
     let threads = stream::iter(filebox::gather(copies));
-    let work = threads.map(|thread| take_over(thread, &door, &keys, args.dry_run));
+    let work = threads.map(|thread| import_thread(thread, &gate, &keys, args.dry_run));
     let mut done = pin!(work.buffered(AT_ONCE));
     while let Some((it, outcome)) = done.next().await {
         report.absent.extend(agents(&it.thread).into_iter().filter(|it| !here.contains(it)));
         report.add(it.thread.id, it.count, it.notes, &it.too_large);
         report.count(outcome)?;
     }
-    output.answer(|| report.to_json(), || report.to_string())?;
+    output.answer(|| json!(report), || report.to_string())?;
     report.failure().map_or(Ok(()), Err)
 }
 
 /// The broker, and whether words may leave for it as they are.
-struct Door<'a> {
+struct PlainMailGate<'a> {
     broker: &'a Broker,
     data: &'a Path,
     is_open: OnceCell<()>,
 }
 
-impl Door<'_> {
+impl PlainMailGate<'_> {
     /// Looks once, before the first words leave; afterwards the broker judges.
     async fn check(&self) -> Result<(), Failure> {
         let look = async || {
@@ -128,7 +134,7 @@ impl Door<'_> {
 }
 
 /// A thread beside what the broker has of it.
-struct Compared {
+struct ComparedThread {
     thread: Thread,
     /// Its entries.
     count: usize,
@@ -137,28 +143,28 @@ struct Compared {
 }
 
 /// What is to be done.
-enum Then {
+enum Plan {
     End(Outcome),
     Send { subject: String, missing: Vec<Entry>, is_new: bool },
 }
 
-async fn take_over(
+async fn import_thread(
     thread: Thread,
-    door: &Door<'_>,
+    gate: &PlainMailGate<'_>,
     keys: &Alone,
     is_dry: bool,
-) -> (Compared, Outcome) {
-    let (it, then) = compare(thread, door.broker, is_dry).await;
+) -> (ComparedThread, Outcome) {
+    let (it, then) = compare(thread, gate.broker, is_dry).await;
     let outcome = match then {
-        Then::End(outcome) => outcome,
-        Then::Send { subject, missing, is_new } => {
-            send(&it.thread, subject, missing, is_new, door, keys).await
+        Plan::End(outcome) => outcome,
+        Plan::Send { subject, missing, is_new } => {
+            send(&it.thread, subject, missing, is_new, gate, keys).await
         }
     };
     (it, outcome)
 }
 
-async fn compare(mut thread: Thread, broker: &Broker, is_dry: bool) -> (Compared, Then) {
+async fn compare(mut thread: Thread, broker: &Broker, is_dry: bool) -> (ComparedThread, Plan) {
     let own = std::mem::take(&mut thread.notes);
     let mut notes: Vec<_> = own.into_iter().map(|note| (thread.id, note)).collect();
     let count = thread.entries.len();
@@ -166,21 +172,21 @@ async fn compare(mut thread: Thread, broker: &Broker, is_dry: bool) -> (Compared
     let (entries, too_large): (Vec<Entry>, Vec<Entry>) =
         thread.entries.iter().cloned().partition(|it| it.text.len() <= TEXT_BYTES_MAX);
     let then = if is_dry || entries.is_empty() {
-        Then::End(Outcome::Untold)
+        Plan::End(Outcome::Untold)
     } else {
         match find(&mut thread, &subject, broker, &mut notes).await {
             Ok(known) => {
                 let has = |it: &Entry| known.as_ref().is_some_and(|known| known.has(it));
                 let missing: Vec<Entry> = entries.into_iter().filter(|it| !has(it)).collect();
                 match missing.is_empty() {
-                    true => Then::End(Outcome::Known),
-                    false => Then::Send { subject, missing, is_new: known.is_none() },
+                    true => Plan::End(Outcome::Known),
+                    false => Plan::Send { subject, missing, is_new: known.is_none() },
                 }
             }
-            Err(why) => Then::End(Outcome::Refused(thread.id, why)),
+            Err(why) => Plan::End(Outcome::Refused(thread.id, why)),
         }
     };
-    (Compared { thread, count, notes, too_large }, then)
+    (ComparedThread { thread, count, notes, too_large }, then)
 }
 
 /// Sends what the broker lacks.
@@ -189,13 +195,13 @@ async fn send(
     subject: String,
     missing: Vec<Entry>,
     is_new: bool,
-    door: &Door<'_>,
+    gate: &PlainMailGate<'_>,
     keys: &Alone,
 ) -> Outcome {
-    if let Err(why) = door.check().await {
+    if let Err(why) = gate.check().await {
         return Outcome::Refused(thread.id, why);
     }
-    let broker = door.broker;
+    let broker = gate.broker;
     let mut request = wire::ImportThreadRequest {
         message_id: thread.id.to_string(),
         subject,
@@ -221,7 +227,7 @@ async fn find(
     subject: &str,
     broker: &Broker,
     notes: &mut Vec<(MessageId, String)>,
-) -> Result<Option<Known>, Failure> {
+) -> Result<Option<StoredThread>, Failure> {
     let roles = agents(thread);
     let found = known(broker, thread.id, &roles).await?;
     if !found.as_ref().is_some_and(|it| it.is_other(thread, subject)) {

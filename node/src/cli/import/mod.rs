@@ -1,12 +1,13 @@
 //! `tasuki import …`: takes over what was written elsewhere.
 
 mod filebox;
-mod known;
+mod refusals;
 mod report;
 mod roles;
+mod stored_thread;
 mod swarm;
 
-use super::{Failure, Output, Target, broker::Broker};
+use super::{Failure, Output, broker::Broker};
 use crate::config::Config;
 
 /// Import mail, issues and tasks from other tools.
@@ -14,15 +15,6 @@ use crate::config::Config;
 pub enum Command {
     Filebox(filebox::Args),
     Swarm(swarm::Args),
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Filebox(args) => &args.target,
-            Self::Swarm(args) => &args.target,
-        }
-    }
 }
 
 pub(super) async fn run(

@@ -1,14 +1,19 @@
-//! What became of an import, for people and programs.
+//! What became of an import of mailboxes, for people and programs.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Display},
 };
 
-use serde_json::{Value, json};
-use tasuki_proto::{id::Timestamp, limits::TEXT_BYTES_MAX, mail::MessageId};
+use serde::Serialize;
+use tasuki_proto::{limits::TEXT_BYTES_MAX, mail::MessageId};
 
-use super::{super::text, Failure, filebox::is_of_this_thread, roles::Roles};
+use super::{
+    super::text,
+    Failure,
+    filebox::is_of_this_thread,
+    refusals::{Note, Refusals, broken_off, section},
+};
 use crate::{
     counted::{agreeing, counted},
     filebox::{Entry, Skipped},
@@ -30,54 +35,37 @@ pub(super) enum Outcome {
 }
 
 /// What was found, done and left.
-#[derive(Debug)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
-    is_dry: bool,
-    mailboxes: usize,
-    files: usize,
-    threads: usize,
-    entries: usize,
-    new: usize,
-    extended: usize,
-    known: usize,
-    sent: usize,
-    roles: Vec<(String, String)>,
-    notes: Vec<(MessageId, String)>,
-    left_out: Vec<(MessageId, Timestamp, usize)>,
-    refused: Vec<(MessageId, Failure)>,
-    skipped: Vec<Skipped>,
+    #[serde(rename = "dry_run")]
+    pub(super) is_dry: bool,
+    pub(super) mailboxes: usize,
+    pub(super) files: usize,
+    pub(super) threads: usize,
+    pub(super) entries: usize,
+    pub(super) new: usize,
+    pub(super) extended: usize,
+    pub(super) known: usize,
+    pub(super) sent: usize,
+    /// The roles of agents that are called otherwise.
+    pub(super) roles: BTreeMap<String, String>,
+    pub(super) notes: Vec<Note>,
+    pub(super) left_out: Vec<LeftOut>,
+    pub(super) refused: Refusals,
+    pub(super) skipped: Vec<Skipped>,
     /// Roles that take part and have no mailbox there.
     pub(super) absent: BTreeSet<String>,
 }
 
-impl Report {
-    pub(super) fn new(
-        mailboxes: usize,
-        files: usize,
-        roles: &Roles,
-        skipped: Vec<Skipped>,
-        is_dry: bool,
-    ) -> Self {
-        let roles = roles.changed().map(|(name, role)| (name.to_owned(), role.to_string()));
-        Self {
-            is_dry,
-            mailboxes,
-            files,
-            threads: 0,
-            entries: 0,
-            new: 0,
-            extended: 0,
-            known: 0,
-            sent: 0,
-            roles: roles.collect(),
-            notes: Vec::new(),
-            left_out: Vec::new(),
-            refused: Vec::new(),
-            skipped,
-            absent: BTreeSet::new(),
-        }
-    }
+/// An entry that is too large.
+#[derive(Debug, Serialize)]
+pub(super) struct LeftOut {
+    id: String,
+    written_ms: u64,
+    bytes: usize,
+}
 
+impl Report {
     /// A thread of so many entries, and what was found in it.
     pub(super) fn add(
         &mut self,
@@ -87,8 +75,12 @@ impl Report {
         too_large: &[Entry],
     ) {
         self.entries += entries;
-        self.notes.extend(notes);
-        self.left_out.extend(too_large.iter().map(|it| (id, it.at, it.text.len())));
+        self.notes.extend(notes.into_iter().map(|(id, note)| Note { id: id.to_string(), note }));
+        self.left_out.extend(too_large.iter().map(|entry| LeftOut {
+            id: id.to_string(),
+            written_ms: entry.at.as_millis(),
+            bytes: entry.text.len(),
+        }));
     }
 
     /// Fails with what keeps the other threads out as well.
@@ -104,14 +96,11 @@ impl Report {
             }
             Outcome::Known => self.known += 1,
             Outcome::Untold => {}
-            Outcome::Refused(id, why) if is_of_this_thread(&why) => self.refused.push((id, why)),
-            Outcome::Refused(_, mut why) => {
-                why.message += &format!(
-                    " {} had been taken over by then; run it again for the others, nothing is taken \
-                     twice.",
-                    counted(self.new + self.extended, "thread")
-                );
-                return Err(why);
+            Outcome::Refused(id, why) if is_of_this_thread(&why) => {
+                self.refused.push(id.to_string(), why);
+            }
+            Outcome::Refused(_, why) => {
+                return Err(broken_off(why, self.new + self.extended, "thread"));
             }
         }
         self.threads += 1;
@@ -120,48 +109,12 @@ impl Report {
 
     /// What the exit code has to say, once all is told.
     pub(super) fn failure(&self) -> Option<Failure> {
-        if let Some((_, why)) = self.refused.first() {
-            let mut why = why.clone();
-            let refused = self.refused.len();
-            let were = agreeing(refused, "was", "were");
-            why.message = format!("{} {were} refused.", counted(refused, "thread"));
-            return Some(why);
-        }
         let lost = self.skipped.iter().filter(|it| it.is_loss).count() + self.left_out.len();
-        (lost != 0).then(|| {
-            Failure::local(format!(
-                "Of the files and entries, {lost} {} not taken over.",
-                agreeing(lost, "was", "were")
-            ))
-        })
-    }
-
-    pub(super) fn to_json(&self) -> Value {
-        let roles = self.roles.iter().map(|(name, role)| (name.clone(), json!(role)));
-        json!({
-            "dry_run": self.is_dry,
-            "mailboxes": self.mailboxes,
-            "files": self.files,
-            "threads": self.threads,
-            "entries": self.entries,
-            "new": self.new,
-            "extended": self.extended,
-            "known": self.known,
-            "sent": self.sent,
-            "absent": self.absent,
-            "roles": roles.collect::<serde_json::Map<_, _>>(),
-            "notes": self.notes.iter().map(|(id, note)| json!({
-                "message_id": id.to_string(), "note": note,
-            })).collect::<Vec<_>>(),
-            "left_out": self.left_out.iter().map(|(id, at, bytes)| json!({
-                "message_id": id.to_string(), "written_ms": at.as_millis(), "bytes": bytes,
-            })).collect::<Vec<_>>(),
-            "refused": self.refused.iter().map(|(id, why)| json!({
-                "message_id": id.to_string(), "code": why.code(), "message": why.message,
-            })).collect::<Vec<_>>(),
-            "skipped": self.skipped.iter().map(|it| json!({
-                "path": it.path, "why": it.why, "is_loss": it.is_loss,
-            })).collect::<Vec<_>>(),
+        self.refused.failure("thread").or_else(|| {
+            (lost != 0).then(|| {
+                let were = agreeing(lost, "was", "were");
+                Failure::local(format!("Of the files and entries, {lost} {were} not taken over."))
+            })
         })
     }
 }
@@ -196,30 +149,14 @@ impl Display for Report {
             let names = text::line(&names.join(", "));
             writeln!(f, "No mailbox there is of {names}: copies of theirs come into done.")?;
         }
-        section(f, "Put in order:", self.notes.iter().map(|(id, note)| format!("{id} {note}")))?;
-        let left_out = self.left_out.iter().map(|(id, at, bytes)| {
-            let at = text::time(at.as_millis());
+        section(f, "Put in order:", &self.notes)?;
+        let left_out = self.left_out.iter().map(|LeftOut { id, written_ms, bytes }| {
+            let at = text::time(*written_ms);
             format!("{id} entry of {at} has {bytes} bytes; the limit is {TEXT_BYTES_MAX}")
         });
         section(f, "Left out:", left_out)?;
-        let refused =
-            self.refused.iter().map(|(id, why)| format!("{id} {} ({})", why.message, why.code()));
-        section(f, "Refused:", refused)?;
+        section(f, "Refused:", self.refused.lines())?;
         let skipped = self.skipped.iter().map(|it| format!("{} {}", it.path.display(), it.why));
         section(f, "Not read:", skipped)
     }
-}
-
-fn section(
-    f: &mut fmt::Formatter<'_>,
-    title: &str,
-    lines: impl Iterator<Item = String>,
-) -> fmt::Result {
-    for (at, line) in lines.enumerate() {
-        if at == 0 {
-            writeln!(f, "\n{title}")?;
-        }
-        writeln!(f, "  {}", text::line(&line))?;
-    }
-    Ok(())
 }

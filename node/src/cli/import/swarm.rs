@@ -4,27 +4,27 @@
 //! is not sent again, and another reading of it is not mixed into it. So the command may be killed
 //! and run again at any time.
 
+mod fields;
 mod files;
 mod issue;
 mod names;
 mod parts;
 mod report;
-mod value;
-mod work;
+mod submissions;
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tasuki_proto::{id::PersonId, reason::Reason, wire};
 
-use self::{files::Reading, names::Names, report::Report, value::Fields};
+use self::{fields::Fields, files::Reading, names::Names, report::Report};
 use super::{
     super::{
         broker::Broker,
         keys::{self, Alone},
         loops,
     },
-    Failure, Output, Target,
+    Failure, Output,
     roles::Renaming,
 };
 use crate::dir::{Dir, Kind};
@@ -47,20 +47,18 @@ const CALL_BYTES_MAX: usize = 1536 * 1024;
 /// Takes the right to steer.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The directory of the original's files
+    /// Directory with the original's files
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Have a worker become a role of another name; can be given several times
+    /// Give a worker's role another name; repeatable
     #[arg(long = "role", value_name = "OLD=NEW")]
     roles: Vec<Renaming>,
-    /// Only read the files and say what would be taken over; asks no broker
+    /// Read the files and report what would be imported; calls no broker
     #[arg(long)]
     dry_run: bool,
-    /// The person who takes it over [default: $USER, else the number of the user]
+    /// Person who imports them [default: $USER, else the user's number]
     #[arg(long, value_name = "NAME")]
     by: Option<PersonId>,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
@@ -70,7 +68,7 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
     let mut report = Report::new(args.dry_run);
     let workers = workers(root, &mut names, &mut reading);
     let docs = issue::docs(&root.join("docs").join("shared"), &mut reading);
-    let deliveries = deliveries(root, &mut reading);
+    let deliveries = reading.objects(&root.join("deliveries"));
     (report.workers, report.shared_docs) = (workers.len(), docs.len());
     let mut sender = match args.dry_run {
         true => None,
@@ -99,7 +97,7 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
     report.merged = names.merged();
     report.changed = names.changed;
     report.skipped = reading.skipped;
-    output.answer(|| report.to_json(), || report.to_string())?;
+    output.answer(|| json!(report), || report.to_string())?;
     report.failure().map_or(Ok(()), Err)
 }
 
@@ -128,24 +126,11 @@ fn root(directory: &Path) -> Result<Dir, Failure> {
 }
 
 fn workers(root: &Path, names: &mut Names, reading: &mut Reading) -> Vec<String> {
-    let folder = root.join("workers");
-    let mut workers = Vec::new();
-    for stem in reading.stems(&folder, ".json") {
-        let Some(json) = reading.json(&folder.join(format!("{stem}.json"))) else { continue };
+    let role = |(stem, json): (String, Value)| {
         let id = Fields(&json).text(&["id"]);
-        workers.push(names.role(if id.is_empty() { &stem } else { &id }));
-    }
-    workers
-}
-
-fn deliveries(root: &Path, reading: &mut Reading) -> Vec<(String, Value)> {
-    let folder = root.join("deliveries");
-    let stems = reading.stems(&folder, ".json");
-    let read = |stem: String| {
-        let json = reading.json(&folder.join(format!("{stem}.json")))?;
-        Some((stem, json))
+        names.role(if id.is_empty() { &stem } else { &id })
     };
-    stems.into_iter().filter_map(read).collect()
+    reading.objects(&root.join("workers")).into_iter().map(role).collect()
 }
 
 /// What became of an issue.

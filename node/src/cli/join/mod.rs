@@ -52,28 +52,28 @@ const LOCK: &str = "joined.lock";
 
 /// Join a broker elsewhere with the line of an invitation.
 ///
-/// The line is printed by `tasuki-broker invite` on the broker's machine and works once. This
-/// makes sure that it speaks to that very broker, gets this machine a token of its own, keeps it
-/// where only you can read it, and writes the broker, the workspace and the roles into
-/// tasuki.toml in the data directory. After that `tasuki node` needs no flags.
+/// `tasuki-broker invite` prints the line on the broker's machine; it works once. This command checks
+/// that it reaches that very broker, gets a token for this machine, stores it where only you can read
+/// it, and writes the broker, the workspace and the roles to tasuki.toml in the data directory. After
+/// that `tasuki node` needs no flags.
 ///
 /// If it is interrupted, run the same line again.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// tasuki://HOST:PORT/…, as it was passed on
+    /// Invitation: tasuki://HOST:PORT/…
     #[arg(value_name = "INVITATION")]
     invitation: String,
-    /// How the broker's administrator sees this machine [default: its name]
+    /// Label of this machine at the broker [default: its host name]
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// Certificates of the authorities that vouch for the broker, where the line pins none
+    /// Certificates of the authorities that vouch for the broker, if the line pins none
     /// [default: those this machine trusts]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// This machine's own certificate, where the broker asks for one
+    /// This machine's own certificate, if the broker requires one
     #[arg(long, value_name = "FILE", requires = "client_key")]
     client_cert: Option<PathBuf>,
-    /// Its key
+    /// Private key of that certificate
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
 }
@@ -163,7 +163,7 @@ pub(crate) async fn run(
 pub(super) fn lock(data: &Path) -> Result<Locked, Failure> {
     let unusable = |why: std::io::Error| {
         Failure::local(format!(
-            "Nothing was sent: {} cannot be written to: {why}. Say --data DIR to use another \
+            "Nothing was sent: {} cannot be written to: {why}. Use --data DIR for another \
              directory.",
             data.display()
         ))
@@ -172,7 +172,7 @@ pub(super) fn lock(data: &Path) -> Result<Locked, Failure> {
     let file = paths::private(&data.join(LOCK)).map_err(unusable)?;
     Locked::take(file).map_err(|why| match why {
         TryLockError::WouldBlock => Failure::local(format!(
-            "Another `tasuki join` or `tasuki broker-token` is at work in {}; wait for it to end.",
+            "Another `tasuki join` or `tasuki broker-token` is running in {}; wait for it to end.",
             data.display()
         )),
         TryLockError::Error(why) => unusable(why),

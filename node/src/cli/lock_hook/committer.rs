@@ -1,45 +1,45 @@
-//! Whose locks are one's own.
+//! The role that commits or edits, whose own locks do not refuse it.
 
 use tasuki_proto::id::RoleId;
 
 use super::CalledArgs;
 use crate::{
-    cli::acting::Here,
+    cli::role_arg::LocalRoles,
     config::{Config, Environment},
 };
 
 /// Who commits or edits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum Committer {
     Role(RoleId),
-    /// One of this machine's, or a person; nothing says which. None of their locks refuses: it may
-    /// be one's own.
-    Unsaid(Vec<RoleId>),
+    /// One of these roles of this machine, or a person. None of their locks refuses: it may be the
+    /// committer's own.
+    Unknown(Vec<RoleId>),
 }
 
-impl Who {
+impl Committer {
     pub(super) fn is_own(&self, holder: &str) -> bool {
         match self {
             Self::Role(role) => role.as_str() == holder,
-            Self::Unsaid(roles) => roles.iter().any(|role| role.as_str() == holder),
+            Self::Unknown(roles) => roles.iter().any(|role| role.as_str() == holder),
         }
     }
 }
 
-/// Says why it cannot be told, where somebody said something that is no role.
-pub(super) fn who(args: &CalledArgs, config: &Config) -> Result<Who, String> {
+/// Fails with why, if something was given that is no role.
+pub(super) fn who(args: &CalledArgs, config: &Config) -> Result<Committer, String> {
     match &args.role {
-        Some(role) => Ok(Who::Role(role.clone())),
-        None => Ok(of(&Here::look(config, &Environment::of_process())?)),
+        Some(role) => Ok(Committer::Role(role.clone())),
+        None => Ok(from_local(&LocalRoles::read(config, &Environment::of_process())?)),
     }
 }
 
 /// What runs here counts before the settings: a commit may be by any of the roles that are here, and
 /// refusing it for one's own lock would be wrong.
-fn of(here: &Here) -> Who {
-    match (&here.told, here.all()) {
-        (Some(role), _) | (None, [role]) => Who::Role(role.clone()),
-        (None, many) => Who::Unsaid(many.to_vec()),
+fn from_local(here: &LocalRoles) -> Committer {
+    match (&here.variable, here.all()) {
+        (Some(role), _) | (None, [role]) => Committer::Role(role.clone()),
+        (None, many) => Committer::Unknown(many.to_vec()),
     }
 }
 
@@ -53,13 +53,13 @@ mod tests {
         let (a, b) = (role("A"), role("B"));
         let both = [a.clone(), b.clone()];
         for (told, here, expected) in [
-            (Some(&b), &both[..], Who::Role(b.clone())),
-            (None, &both[..1], Who::Role(a.clone())),
-            (None, &both, Who::Unsaid(both.to_vec())),
-            (None, &[], Who::Unsaid(Vec::new())),
+            (Some(&b), &both[..], Committer::Role(b.clone())),
+            (None, &both[..1], Committer::Role(a.clone())),
+            (None, &both, Committer::Unknown(both.to_vec())),
+            (None, &[], Committer::Unknown(Vec::new())),
         ] {
-            assert_eq!(of(&Here::hosting(told.cloned(), here)), expected);
+            assert_eq!(from_local(&LocalRoles::hosting(told.cloned(), here)), expected);
         }
-        assert!(Who::Unsaid(both.to_vec()).is_own("B") && !Who::Role(a).is_own("B"));
+        assert!(Committer::Unknown(both.to_vec()).is_own("B") && !Committer::Role(a).is_own("B"));
     }
 }

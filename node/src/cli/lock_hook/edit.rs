@@ -11,20 +11,20 @@ use tasuki_proto::{echo::bounded, wire};
 
 use super::{
     EditArgs,
-    committer::{Who, who},
-    lock_check::{Asked, Found, held, within},
+    committer::{Committer, who},
+    lock_check::{FileQuery, LockCheck, check_locks, within},
 };
 use crate::{
     cli::{Exit, Failure, Output, broker::Broker, text},
     config::{Config, HookFail},
-    edit_guard::{self, Answer, Client, Edit, SAID_BYTES_MAX},
+    edit_guard::{self, Answer, Client, Edit, INPUT_BYTES_MAX},
     repository::{No, Repositories},
 };
 
-/// For all of it, unless told otherwise: an agent waits for this before every edit.
+/// The usual time limit of one check: an agent waits for it before every edit.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// What agents take for a refusal.
+/// The exit code that agents take for a refusal.
 const REFUSED: Exit = Exit::Usage;
 
 pub(super) async fn run(
@@ -33,61 +33,66 @@ pub(super) async fn run(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let (client, fail) = (args.client, args.called.fail(config));
-    let told = said().await.and_then(|said| {
+    let asked = read_input().await.and_then(|input| {
         let who = who(&args.called, config)?;
-        Ok((who, edit_guard::read(&said).map_err(|why| why.to_string())?))
+        Ok((who, edit_guard::read(&input).map_err(|why| why.to_string())?))
     });
-    let (who, edit) = match told {
-        Ok(told) => told,
+    let (who, edit) = match asked {
+        Ok(asked) => asked,
         Err(why) => return unknown(client, fail, &why, output),
     };
     if edit.files.is_empty() {
         return print(edit_guard::allow(client, None), output);
     }
-    let mut found = Found::default();
-    let looking = Box::pin(look(edit, &who, config, &mut found));
-    let looked = within(args.called.within.unwrap_or(BUDGET), looking).await;
-    match looked {
+    let mut found = LockCheck::default();
+    let checking = Box::pin(check(edit, &who, config, &mut found));
+    let checked = within(args.called.within.unwrap_or(BUDGET), checking).await;
+    match checked {
         Err(why) if found.is_clear() => unknown(client, fail, &why.message, output),
         Ok(()) | Err(_) => answer(client, &who, &found, output),
     }
 }
 
-async fn said() -> Result<Vec<u8>, String> {
+async fn read_input() -> Result<Vec<u8>, String> {
     let reading = tokio::task::spawn_blocking(|| {
-        let mut said = Vec::new();
-        std::io::stdin().take(SAID_BYTES_MAX + 1).read_to_end(&mut said).map(|_| said)
+        let mut input = Vec::new();
+        std::io::stdin().take(INPUT_BYTES_MAX + 1).read_to_end(&mut input).map(|_| input)
     });
-    let said = reading.await.map_err(|why| why.to_string())?;
-    let said = said.map_err(|why| format!("what the agent says cannot be read: {why}"))?;
-    if SAID_BYTES_MAX < said.len() as u64 {
-        return Err(format!("the agent says more than {SAID_BYTES_MAX} bytes"));
+    let input = reading.await.map_err(|why| why.to_string())?;
+    let input = input.map_err(|why| format!("the agent's input cannot be read: {why}"))?;
+    if INPUT_BYTES_MAX < input.len() as u64 {
+        return Err(format!("the agent's input has more than {INPUT_BYTES_MAX} bytes"));
     }
-    Ok(said)
+    Ok(input)
 }
 
-async fn look(edit: Edit, who: &Who, config: &Config, found: &mut Found) -> Result<(), Failure> {
-    let asked = tokio::task::spawn_blocking(move || asked(&edit));
+async fn check(
+    edit: Edit,
+    who: &Committer,
+    config: &Config,
+    found: &mut LockCheck,
+) -> Result<(), Failure> {
+    let asked = tokio::task::spawn_blocking(move || file_queries(&edit));
     let asked = asked.await.map_err(|why| Failure::local(format!("{why}.")))?;
     let asked = asked.map_err(|why| Failure::local(format!("{why}.")))?;
-    held(&Broker::new(config), who, &asked, found).await
+    check_locks(&Broker::new(config), who, &asked, found).await
 }
 
 /// The files of an edit by repository; of a link the file it leads to as well, for that is what is
 /// written.
-fn asked(edit: &Edit) -> Result<Vec<Asked>, No> {
+fn file_queries(edit: &Edit) -> Result<Vec<FileQuery>, No> {
     let here = |why| No::Io { path: ".".to_owned(), why };
     let directory = match &edit.directory {
         Some(directory) => directory.clone(),
         None => std::env::current_dir().map_err(here)?,
     };
     let repositories = Repositories::default();
-    let mut all: BTreeMap<(String, bool), Asked> = BTreeMap::new();
+    let mut all: BTreeMap<(String, bool), FileQuery> = BTreeMap::new();
     for file in &edit.files {
-        for path in meant(&directory.join(file)) {
+        for path in with_link_target(&directory.join(file)) {
             for set in repositories.names_of(&path)? {
                 let place = (set.repository.clone(), set.is_case_folded);
-                let asked = all.entry(place).or_insert_with(|| Asked {
+                let asked = all.entry(place).or_insert_with(|| FileQuery {
                     files: wire::FileSet { patterns: Vec::new(), ..set.clone() },
                     names: Vec::new(),
                 });
@@ -100,20 +105,25 @@ fn asked(edit: &Edit) -> Result<Vec<Asked>, No> {
     Ok(all.into_values().collect())
 }
 
-fn meant(path: &Path) -> Vec<PathBuf> {
+fn with_link_target(path: &Path) -> Vec<PathBuf> {
     let is_link = path.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
     let target = is_link.then(|| path.canonicalize().ok()).flatten();
     std::iter::once(path.to_owned()).chain(target).collect()
 }
 
-fn answer(client: Client, who: &Who, found: &Found, output: &mut Output) -> Result<(), Failure> {
+fn answer(
+    client: Client,
+    who: &Committer,
+    found: &LockCheck,
+    output: &mut Output,
+) -> Result<(), Failure> {
     if found.is_clear() {
         let warning = match (who, found.maybe_own.is_empty()) {
-            (Who::Unsaid(_), false) => Some(
-                "tasuki: roles of this machine have this locked, and nothing says which one edits; \
-                 set TASUKI_ROLE, or install the hook with --as ROLE.",
+            (Committer::Unknown(_), false) => Some(
+                "tasuki: a role of this machine has this locked, and it is unknown which role edits. Set \
+                 TASUKI_ROLE, or install the hook with --as ROLE.",
             ),
-            (Who::Unsaid(_) | Who::Role(_), _) => None,
+            (Committer::Unknown(_) | Committer::Role(_), _) => None,
         };
         return print(edit_guard::allow(client, warning), output);
     }
@@ -125,24 +135,24 @@ fn answer(client: Client, who: &Who, found: &Found, output: &mut Output) -> Resu
         why += "There are others. ";
     }
     if found.held.is_empty()
-        && let Some(unjudged) = &found.unjudged
+        && let Some(unchecked) = &found.unchecked
     {
-        let why = format!("tasuki: {} Nothing was changed. Tell your user.", unjudged.words());
+        let why = format!("tasuki: {} Nothing was changed. Tell your user.", unchecked.words());
         return print(edit_guard::refuse(client, &why), output);
     }
-    why += "Nothing was changed. Work on other files meanwhile, or ask who has the lock to unlock; \
-            do not get round it another way.";
+    why += "Nothing was changed. Work on other files, or ask the lock's holder to unlock them; do not \
+            work around the lock.";
     print(edit_guard::refuse(client, &why), output)
 }
 
-/// What becomes of an edit of which nobody can say what is locked.
+/// Answers for an edit whose locks could not be checked.
 pub(super) fn unknown(
     client: Client,
     fail: HookFail,
     why: &str,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let why = unknown_words(why);
+    let why = unchecked_message(why);
     match fail {
         HookFail::Open => print(edit_guard::allow(client, Some(&why)), output),
         HookFail::Closed => {
@@ -152,15 +162,15 @@ pub(super) fn unknown(
     }
 }
 
-/// What the agent said may be said back in `why`, however long it is.
-fn unknown_words(why: &str) -> String {
+/// `why` may quote the agent's input, however long that is.
+fn unchecked_message(why: &str) -> String {
     let why = bounded(&text::line(why));
-    format!("tasuki: nobody can say whether this is locked: {}.", why.trim_end_matches('.'))
+    format!("tasuki: cannot check whether this is locked: {}.", why.trim_end_matches('.'))
 }
 
 fn print(answer: Answer, output: &mut Output) -> Result<(), Failure> {
-    if !answer.words.is_empty() {
-        output.note(&answer.words);
+    if !answer.message.is_empty() {
+        output.note(&answer.message);
     }
     if !answer.out.is_empty() {
         output.raw(&answer.out)?;
@@ -175,9 +185,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_back_is_cut() {
+    fn a_long_reason_is_cut() {
         let words =
-            unknown_words(&format!("{} cannot be named: it is too long.", "x".repeat(1 << 20)));
+            unchecked_message(&format!("{} cannot be named: it is too long.", "x".repeat(1 << 20)));
         assert!(words.len() < REFUSAL_BYTES_MAX + 100, "{} bytes", words.len());
         assert!(words.ends_with("cannot be named: it is too long."), "{words}");
     }

@@ -1,7 +1,7 @@
-//! Git's pre-commit hook: a script that calls us, after what was there before.
+//! Git's pre-commit hook: a script that runs the hook that was there before, then calls us.
 //!
-//! What was there is kept beside it under a name that says so, and takes its place again. So the
-//! folder itself tells what is to be taken back, also after a run that was cut short.
+//! The hook that was there is kept beside it under another name, and gets its own back. So the
+//! directory itself shows what is to be restored, also after a run that was interrupted.
 
 use std::{
     fs, io,
@@ -61,20 +61,20 @@ pub(super) fn text(command: &[String], fail: HookFail) -> String {
     let (program, arguments) = command.split_first().expect("a program");
     let arguments: String = arguments.iter().map(|it| format!(" {}", word(it))).collect();
     let (then, code) = match fail {
-        HookFail::Open => ("so nobody looks at locks", 0),
+        HookFail::Open => ("so locks are not checked", 0),
         HookFail::Closed => ("so nothing is committed", 1),
     };
     format!(
         "#!/bin/sh\n\
          {MARK}\n\
-         # `tasuki lock-hook install` put this here, `tasuki lock-hook uninstall` takes it back.\n\
-         # It refuses a commit of files that another role has locked.\n\
-         # A hook that was here before is in {BEFORE}, and goes first.\n\
+         # `tasuki lock-hook install` installed this; `tasuki lock-hook uninstall` removes it.\n\
+         # It refuses commits of files that another role has locked.\n\
+         # A hook that was here before is in {BEFORE}, and runs first.\n\
          before=\"$0.before-tasuki\"\n\
          if [ -x \"$before\" ]; then\n  \"$before\" \"$@\" || exit $?\nfi\n\
          tasuki={}\n\
          if [ ! -x \"$tasuki\" ]; then\n  \
-         echo \"tasuki: $tasuki is gone, {then}; tasuki lock-hook uninstall takes this hook back\" >&2\n  \
+         echo \"tasuki: $tasuki is gone, {then}; tasuki lock-hook uninstall uninstalls this hook\" >&2\n  \
          exit {code}\nfi\n\
          exec \"$tasuki\"{arguments}\n",
         word(program)
@@ -108,8 +108,8 @@ impl Place {
     pub(super) fn check(&self) -> Result<(), Failure> {
         match (self.look().map_err(|why| self.bad(&why))?, self.has_before()) {
             (There::Others, true) => Err(Failure::local(format!(
-                "{} is somebody's hook, and {} is there, too: it came after ours. Nothing was \
-                 changed. Put one of them away, or make them one.",
+                "{} is another hook, which was added after ours, and {} exists as well. Nothing was \
+                 changed. Remove one of them, or merge them.",
                 self.path.display(),
                 self.before.display()
             ))),
@@ -157,7 +157,7 @@ impl Place {
             (There::Nothing, false) => Ok(Done::Absent),
             (There::Others, false) => Ok(Done::Absent),
             (There::Others, true) => Err(Failure::local(format!(
-                "{} was replaced after it was put there, so nothing was changed; what was there \
+                "{} was replaced after it was installed, so nothing was changed; the hook from \
                  before is {}.",
                 self.path.display(),
                 self.before.display()
@@ -187,16 +187,16 @@ mod tests {
             script(),
             "#!/bin/sh
 # tasuki-hook 1
-# `tasuki lock-hook install` put this here, `tasuki lock-hook uninstall` takes it back.
-# It refuses a commit of files that another role has locked.
-# A hook that was here before is in pre-commit.before-tasuki, and goes first.
+# `tasuki lock-hook install` installed this; `tasuki lock-hook uninstall` removes it.
+# It refuses commits of files that another role has locked.
+# A hook that was here before is in pre-commit.before-tasuki, and runs first.
 before=\"$0.before-tasuki\"
 if [ -x \"$before\" ]; then
   \"$before\" \"$@\" || exit $?
 fi
 tasuki='/opt/it'\\''s/tasuki'
 if [ ! -x \"$tasuki\" ]; then
-  echo \"tasuki: $tasuki is gone, so nobody looks at locks; tasuki lock-hook uninstall takes this hook back\" >&2
+  echo \"tasuki: $tasuki is gone, so locks are not checked; tasuki lock-hook uninstall uninstalls this hook\" >&2
   exit 0
 fi
 exec \"$tasuki\" --data '/d d' lock-hook pre-commit
@@ -260,7 +260,7 @@ exec \"$tasuki\" --data '/d d' lock-hook pre-commit
         fs::write(&place.path, "first").unwrap();
         place.install(&script()).unwrap();
         fs::write(&place.path, "last").unwrap();
-        assert!(place.install(&script()).unwrap_err().message.contains("came after ours"));
+        assert!(place.install(&script()).unwrap_err().message.contains("added after ours"));
         assert!(place.uninstall().unwrap_err().message.contains("was replaced"));
         assert_eq!(fs::read_to_string(&place.path).unwrap(), "last");
         assert_eq!(fs::read_to_string(&place.before).unwrap(), "first");

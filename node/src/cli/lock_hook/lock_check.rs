@@ -1,4 +1,4 @@
-//! Which of some files another role has locked, by the broker.
+//! Asks the broker which files another role has locked.
 
 use std::{collections::BTreeSet, future::Future, time::Duration};
 
@@ -9,32 +9,32 @@ use tasuki_proto::{
     wire,
 };
 
-use super::committer::Who;
+use super::committer::Committer;
 use crate::{
     cli::{Failure, broker::Broker, text},
     repository::shown,
 };
 
-/// Files of one question: as many as the broker takes.
-const FILES_OF_A_QUESTION: usize = 256;
+/// Files of one call: as many as the broker takes.
+const QUERY_FILES_MAX: usize = 256;
 
-/// Locks of one answer: as many as the broker gives.
-const LOCKS_OF_AN_ANSWER: u32 = 200;
+/// Locks of one page: as many as the broker returns.
+const PAGE_LOCKS: u32 = 200;
 
-/// Files that are told with a refusal; nobody reads more.
-const TOLD_MAX: usize = 10;
+/// Files that a refusal names; more are not read.
+const REPORTED_MAX: usize = 10;
 
 /// Some files of one repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct FileQuery {
     pub files: wire::FileSet,
-    /// What each pattern is called where it was asked about.
+    /// The name of each pattern to whoever asked.
     pub names: Vec<String>,
 }
 
 /// A file that another role has locked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct ForeignLock {
     pub file: String,
     pub holder: String,
     /// By the broker's clock.
@@ -46,76 +46,75 @@ pub(super) struct Held {
     pub pattern: String,
 }
 
-/// What was found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Found {
-    /// The first of them.
-    pub held: Vec<Held>,
+pub(super) struct LockCheck {
+    /// The first locks found.
+    pub held: Vec<ForeignLock>,
     /// There are others.
     pub has_more: bool,
-    /// Holders that may be who asks, where nothing says who that is.
+    /// Holders that may be the committer, who is unknown.
     pub maybe_own: BTreeSet<String>,
-    /// What the broker cannot compare with all that is locked, and its words; `None`: everything
-    /// that was asked about was compared.
-    pub unjudged: Option<Unjudged>,
+    /// What the broker could not compare with all locks; `None`: everything was compared.
+    pub unchecked: Option<Unchecked>,
 }
 
 /// A file, or the first of some.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Unjudged {
+pub(super) struct Unchecked {
     pub file: String,
     pub why: String,
 }
 
-impl Found {
-    /// Whether nothing speaks against the change, as far as was asked.
+impl LockCheck {
+    /// Whether the change may be made, as far as was checked.
     pub(super) fn is_clear(&self) -> bool {
-        self.held.is_empty() && self.unjudged.is_none()
+        self.held.is_empty() && self.unchecked.is_none()
     }
 }
 
 /// What a question about locks comes to.
 type Listed = Result<wire::ListLocksResponse, Failure>;
 
-/// Ends what takes too long as a broker that is away.
+/// Fails work that takes too long as if the broker were unreachable.
 pub(super) async fn within<T>(
     budget: Duration,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     tokio::time::timeout(budget, work).await.unwrap_or_else(|_| {
         let budget = humantime::format_duration(budget);
-        let text = format!("There was no answer within {budget}.");
+        let text = format!("No answer within {budget}.");
         Err(Failure::reason(Reason::Unavailable, text))
     })
 }
 
-/// Asks about all of them. What was found by then counts also where this fails or is cut short.
+/// Checks all files. What was found counts also if this fails or is cut short.
 ///
 /// The broker compares for so long in one call. Where that is not enough it is asked about half as
 /// many files in each from then on; with one that it cannot compare, all is said.
-pub(super) async fn held(
+pub(super) async fn check_locks(
     broker: &Broker,
-    who: &Who,
-    all: &[Asked],
-    found: &mut Found,
+    who: &Committer,
+    all: &[FileQuery],
+    found: &mut LockCheck,
 ) -> Result<(), Failure> {
     let list = async |files: wire::FileSet, limit: u32, offset: u32| {
         let files = Some(files);
         broker.call(&wire::ListLocksRequest { files, limit, offset, ..Default::default() }).await
     };
-    held_by(&list, who, all, found).await
+    check_with(&list, who, all, found).await
 }
 
 /// The same by whoever lists locks: on these files, so many of them, after the first so many.
-async fn held_by(
+async fn check_with(
     list: &impl AsyncFn(wire::FileSet, u32, u32) -> Listed,
-    who: &Who,
-    all: &[Asked],
-    found: &mut Found,
+    who: &Committer,
+    all: &[FileQuery],
+    found: &mut LockCheck,
 ) -> Result<(), Failure> {
-    let mut most = FILES_OF_A_QUESTION;
+    let mut most = QUERY_FILES_MAX;
     for asked in all {
-        let is_many = FILES_OF_A_QUESTION < asked.files.patterns.len();
+        let is_many = QUERY_FILES_MAX < asked.files.patterns.len();
         if is_many && !is_any_locked(list, &asked.files).await? {
             continue;
         }
@@ -132,7 +131,7 @@ async fn held_by(
             match ask(list, who, &files, named, found).await {
                 Err(why) if why.as_reason() == Some(Reason::Overloaded) => {
                     let file = named.first().cloned().unwrap_or_default();
-                    found.unjudged = Some(Unjudged { file, why: why.message });
+                    found.unchecked = Some(Unchecked { file, why: why.message });
                     most = count / 2;
                     if most == 0 {
                         return Ok(());
@@ -146,7 +145,7 @@ async fn held_by(
         }
     }
     // Half of it was compared, and the other half.
-    found.unjudged = None;
+    found.unchecked = None;
     Ok(())
 }
 
@@ -161,18 +160,18 @@ async fn is_any_locked(
 
 async fn ask(
     list: &impl AsyncFn(wire::FileSet, u32, u32) -> Listed,
-    who: &Who,
+    who: &Committer,
     files: &wire::FileSet,
     names: &[String],
-    found: &mut Found,
+    found: &mut LockCheck,
 ) -> Result<(), Failure> {
     let mut offset = 0;
     loop {
-        let answer = list(files.clone(), LOCKS_OF_AN_ANSWER, offset).await?;
+        let answer = list(files.clone(), PAGE_LOCKS, offset).await?;
         for lock in &answer.locks {
             if !who.is_own(&lock.holder) {
                 take(lock, files, names, answer.now_ms, found);
-            } else if matches!(who, Who::Unsaid(_)) {
+            } else if matches!(who, Committer::Unknown(_)) {
                 found.maybe_own.insert(lock.holder.clone());
             }
         }
@@ -189,18 +188,18 @@ fn take(
     files: &wire::FileSet,
     names: &[String],
     now_ms: u64,
-    found: &mut Found,
+    found: &mut LockCheck,
 ) {
     let locked = lock.files.clone().unwrap_or_default();
     let key = |pattern: &str, is_folded: bool| LockKey::new("", pattern, is_folded).ok();
     let keys: Vec<LockKey> =
         locked.patterns.iter().filter_map(|it| key(it, locked.is_case_folded)).collect();
     let mut is_named = false;
-    let tell = |file: &str, pattern: String, found: &mut Found| {
+    let tell = |file: &str, pattern: String, found: &mut LockCheck| {
         if found.held.iter().any(|it| it.file == file && it.holder == lock.holder) {
             return;
         }
-        if TOLD_MAX <= found.held.len() {
+        if REPORTED_MAX <= found.held.len() {
             found.has_more = true;
             return;
         }
@@ -208,7 +207,7 @@ fn take(
             ("", task) | (_, task @ "") => task.to_owned(),
             (issue, task) => format!("{issue}/{task}"),
         };
-        found.held.push(Held {
+        found.held.push(ForeignLock {
             file: file.to_owned(),
             holder: lock.holder.clone(),
             until_ms: lock.expires_ms,
@@ -251,15 +250,15 @@ fn meet(one: &LockKey, other: &LockKey) -> bool {
     is_above(&one, &other) || is_above(&other, &one)
 }
 
-impl Unjudged {
+impl Unchecked {
     pub(super) fn words(&self) -> String {
         let (file, why) = (echo(&self.file), bounded(&text::line(&self.why)));
         format!("the broker cannot say whether {file} is locked: {}.", why.trim_end_matches('.'))
     }
 }
 
-impl Held {
-    /// Who, until when and for what, without the file.
+impl ForeignLock {
+    /// Who holds the lock, until when and for what, without the file.
     pub(super) fn words(&self) -> String {
         let holder = text::line(&self.holder);
         let left = Duration::from_secs(self.left_ms.div_ceil(1000));
@@ -298,7 +297,7 @@ mod tests {
 
     #[test]
     fn files_are_named_with_the_lock_that_is_on_them() {
-        let mut found = Found::default();
+        let mut found = LockCheck::default();
         let names = ["./a".to_owned(), "b/c".to_owned(), "d".to_owned()];
         let asked = files(&["a", "b/c", "d"]);
         take(&lock("B", &["a", "b/**"]), &asked, &names, 5_000, &mut found);
@@ -319,9 +318,9 @@ mod tests {
     fn no_more_are_told_than_anybody_reads() {
         let names: Vec<String> = (0..99).map(|n| format!("f{n}")).collect();
         let patterns: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut found = Found::default();
+        let mut found = LockCheck::default();
         take(&lock("B", &["**"]), &files(&patterns), &names, 0, &mut found);
-        assert!(found.held.len() == TOLD_MAX && found.has_more);
+        assert!(found.held.len() == REPORTED_MAX && found.has_more);
     }
 
     #[test]
@@ -338,7 +337,7 @@ mod tests {
 
     /// What is found among files `f0`, `f1`… of which B has locked `f700`, and how many questions
     /// that takes, where the broker can compare so many in one.
-    async fn found(comparable: usize, all: usize) -> (Found, usize) {
+    async fn found(comparable: usize, all: usize) -> (LockCheck, usize) {
         let asked = std::cell::Cell::new(0);
         let list = async |files: wire::FileSet, _: u32, offset: u32| {
             asked.set(asked.get() + 1);
@@ -352,10 +351,10 @@ mod tests {
         };
         let names: Vec<String> = (0..all).map(|number| format!("f{number}")).collect();
         let patterns: Vec<&str> = names.iter().map(String::as_str).collect();
-        let all = [Asked { files: files(&patterns), names }];
-        let mut found = Found::default();
-        let who = Who::Role("A".parse().unwrap());
-        held_by(&list, &who, &all, &mut found).await.unwrap();
+        let all = [FileQuery { files: files(&patterns), names }];
+        let mut found = LockCheck::default();
+        let who = Committer::Role("A".parse().unwrap());
+        check_with(&list, &who, &all, &mut found).await.unwrap();
         (found, asked.get())
     }
 
@@ -366,7 +365,7 @@ mod tests {
             let (found, questions) = found(comparable, 1_000).await;
             let held: Vec<&str> = found.held.iter().map(|it| &*it.file).collect();
             assert_eq!(held, ["f700"], "{comparable} at a time");
-            assert_eq!(found.unjudged, None, "{comparable} at a time");
+            assert_eq!(found.unchecked, None, "{comparable} at a time");
             assert!(questions <= 1 + 9 + 1_000 * 2 / comparable.min(256), "{questions}");
         }
         let (free, _) = found(7, 700).await;
@@ -374,7 +373,7 @@ mod tests {
         // Nothing passes of which it cannot say.
         let (found, questions) = found(0, 100).await;
         assert!(!found.is_clear() && questions < 10, "{questions}: {found:?}");
-        let words = found.unjudged.unwrap().words();
+        let words = found.unchecked.unwrap().words();
         let expected = "the broker cannot say whether \"f0\" is locked: It takes too long.";
         assert_eq!(words, expected);
     }
@@ -384,6 +383,6 @@ mod tests {
     async fn who_does_not_answer_is_away() {
         let never = std::future::pending::<Result<(), Failure>>();
         let why = within(Duration::ZERO, never).await.unwrap_err();
-        assert_eq!(why.message, "There was no answer within 0s.");
+        assert_eq!(why.message, "No answer within 0s.");
     }
 }

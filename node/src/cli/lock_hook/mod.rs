@@ -23,7 +23,7 @@ use std::{path::PathBuf, time::Duration};
 
 use tasuki_proto::id::RoleId;
 
-use super::{Failure, Output, Target};
+use super::{Failure, Output, target};
 use crate::{
     config::{Config, HookFail, Problem},
     edit_guard::Client,
@@ -39,16 +39,17 @@ pub enum Command {
     /// Without --git, --claude, --cursor and --codex: Git's hook, and those of the agents that have
     /// a folder in the project. A hook that exists already stays and runs first. Installing again
     /// changes nothing.
+    #[command(args(target()))]
     Install(InstallArgs),
     /// Uninstall what `tasuki lock-hook install` installed
     Uninstall(WhichArgs),
     /// Show which hooks are installed, and the roles they act as
     Status(WhichArgs),
     /// Called by Git before a commit
-    #[command(hide = true)]
+    #[command(hide = true, args(target()))]
     PreCommit(CalledArgs),
     /// Called by a coding agent before an edit, which it describes on standard input
-    #[command(hide = true)]
+    #[command(hide = true, args(target()))]
     Edit(EditArgs),
 }
 
@@ -99,8 +100,6 @@ pub struct CalledArgs {
     /// Longest time that a check may take [default: 1s before an edit, 10s before a commit]
     #[arg(long, value_name = "DURATION", value_parser = within)]
     within: Option<Duration>,
-    #[command(flatten)]
-    target: Target,
 }
 
 #[derive(Debug, clap::Args)]
@@ -139,16 +138,6 @@ impl CalledArgs {
 }
 
 impl Command {
-    pub(super) fn target(&self) -> &Target {
-        const NONE: &Target = &Target { broker: None, workspace: None };
-        match self {
-            Self::Install(args) => &args.called.target,
-            Self::PreCommit(args) => &args.target,
-            Self::Edit(args) => &args.called.target,
-            Self::Uninstall(_) | Self::Status(_) => NONE,
-        }
-    }
-
     /// What one that is called says where the configuration makes no sense: its exit code would
     /// else be taken for an answer. `None`: a person calls.
     pub(super) fn misconfigured(

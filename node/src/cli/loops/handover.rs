@@ -7,37 +7,37 @@ use tasuki_proto::{id::RoleId, wire};
 use super::{
     super::{Failure, Output, broker::Broker, text::line},
     Which,
-    words::{self, Words},
+    text_args::{self, TextArgs},
 };
 
 /// End a role's turn and give the loop to the next.
 #[derive(Debug, clap::Args)]
-#[command(after_help = words::HELP)]
+#[command(after_help = text_args::HELP)]
 pub struct Args {
     #[command(flatten)]
     pub(super) which: Which,
-    /// Whose turn ends; it must hold it
+    /// Role whose turn ends; it must hold the turn
     #[arg(long, value_name = "ROLE")]
     role: RoleId,
     /// What was done
     #[arg(long, value_name = "TEXT")]
     summary: String,
-    /// What comes next; may be left out when the loop ends
+    /// What to do next; optional with --complete
     #[arg(long, value_name = "TEXT", required_unless_present = "complete")]
     instruction: Option<String>,
-    /// Who is next [default: the next participant in order]
+    /// Next role [default: the next participant in order]
     #[arg(long, value_name = "ROLE", conflicts_with = "complete")]
     to: Option<RoleId>,
-    /// The work is done: end the loop
+    /// End the loop: the work is done
     #[arg(long)]
     complete: bool,
-    /// The turn being ended; refused if a later one began [default: the one held]
+    /// Number of the turn to end; refused if a later one began [default: the one held]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     turn: Option<u64>,
 }
 
 pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
-    let mut words = Words::default();
+    let mut words = TextArgs::default();
     let request = wire::HandOverRequest {
         r#loop: args.which.r#loop.to_string(),
         role: args.role.to_string(),

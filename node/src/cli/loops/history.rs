@@ -4,7 +4,7 @@ use serde_json::json;
 use tasuki_proto::{limits::HISTORY_PAGE_MAX, wire};
 
 use super::{
-    super::{Failure, Output, broker::Broker, show},
+    super::{Failure, Output, broker::Broker, loop_view},
     Which, status,
 };
 
@@ -15,10 +15,10 @@ use super::{
 pub struct Args {
     #[command(flatten)]
     pub(super) which: Which,
-    /// The first entry to show [default: so that the latest is the last shown]
+    /// Number of the first entry to show [default: so that the latest is the last shown]
     #[arg(long, value_name = "ENTRY", value_parser = clap::value_parser!(u64).range(1..))]
     from: Option<u64>,
-    /// How many entries to show
+    /// Most entries to show
     #[arg(long, value_name = "COUNT", default_value_t = 20,
           value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
@@ -47,7 +47,7 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
         };
         let page = broker.call(&request).await?;
         for entry in &page.entries {
-            output.answer(|| json!(entry), || format!("{}\n", show::entry(entry)))?;
+            output.answer(|| json!(entry), || format!("{}\n", loop_view::entry(entry)))?;
         }
         let count = page.entries.len() as u64;
         shown += count;
@@ -63,16 +63,16 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
             some => format!(
                 "There is nothing from entry {} on; the history has {}.\n",
                 args.from.unwrap_or(1),
-                show::entries(some)
+                loop_view::entries(some)
             ),
         });
     }
     let rest = match total {
         Some(total) if shown < total => format!(
             "The newest {shown} of {} are shown; `--limit {total}` shows all.",
-            show::entries(total)
+            loop_view::entries(total)
         ),
-        Some(_) | None if next != 0 => format!("More follow; `--from {next}` goes on."),
+        Some(_) | None if next != 0 => format!("More follow; continue with `--from {next}`."),
         Some(_) | None => return Ok(()),
     };
     // Programs read entries alone.

@@ -3,14 +3,7 @@
 use serde_json::json;
 use tasuki_proto::wire;
 
-use super::super::{Failure, Output, Target, broker::Broker, show};
-
-/// Show all loops of the workspace.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(flatten)]
-    pub(super) target: Target,
-}
+use super::super::{Failure, Output, broker::Broker, loop_view};
 
 pub(super) async fn run(broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let loops = every(broker).await?;
@@ -18,7 +11,7 @@ pub(super) async fn run(broker: &Broker, output: &mut Output) -> Result<(), Fail
         || json!({"loops": loops}),
         || match loops.as_slice() {
             [] => "There is no loop; `tasuki loop start` opens one.\n".to_owned(),
-            loops => loops.iter().map(show::of_loop).collect::<Vec<_>>().join("\n"),
+            loops => loops.iter().map(loop_view::render_loop).collect::<Vec<_>>().join("\n"),
         },
     )
 }

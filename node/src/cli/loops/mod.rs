@@ -6,7 +6,7 @@ mod list;
 mod reclaim;
 mod start;
 mod status;
-pub(super) mod words;
+pub(super) mod text_args;
 
 use tasuki_proto::{
     id::{InvalidId, LoopId, PersonId},
@@ -14,7 +14,7 @@ use tasuki_proto::{
 };
 
 pub(super) use self::list::every;
-use super::{Failure, Output, Target, broker::Broker};
+use super::{Failure, Output, broker::Broker};
 use crate::config::Config;
 
 /// Start and steer loops: who has the turn, what was handed over.
@@ -25,30 +25,16 @@ pub enum Command {
     Handover(handover::Args),
     Reclaim(reclaim::Args),
     History(history::Args),
-    List(list::Args),
+    /// List all loops of the workspace
+    List,
 }
 
-/// Which loop, of which workspace of which broker.
+/// Which loop.
 #[derive(Debug, clap::Args)]
 pub(super) struct Which {
-    /// The loop
+    /// Loop
     #[arg(value_name = "LOOP", default_value = LOOP_DEFAULT)]
     r#loop: LoopId,
-    #[command(flatten)]
-    target: Target,
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Status(args) => &args.which.target,
-            Self::Start(args) => &args.which.target,
-            Self::Handover(args) => &args.which.target,
-            Self::Reclaim(args) => &args.which.target,
-            Self::History(args) => &args.which.target,
-            Self::List(args) => &args.target,
-        }
-    }
 }
 
 pub(super) async fn run(
@@ -63,11 +49,11 @@ pub(super) async fn run(
         Command::Handover(args) => handover::run(args, &broker, output).await,
         Command::Reclaim(args) => reclaim::run(args, &broker, output).await,
         Command::History(args) => history::run(args, &broker, output).await,
-        Command::List(_) => list::run(&broker, output).await,
+        Command::List => list::run(&broker, output).await,
     }
 }
 
-/// Who acts: `named`, else whoever is logged in.
+/// The person who acts: `named`, else the logged-in user.
 pub(super) fn person(named: Option<PersonId>) -> Result<PersonId, Failure> {
     if let Some(named) = named {
         return Ok(named);
@@ -75,9 +61,9 @@ pub(super) fn person(named: Option<PersonId>) -> Result<PersonId, Failure> {
     let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME")).unwrap_or_default();
     // A service or a container often has no name for whom it runs as.
     let number = || format!("uid-{}", rustix::process::getuid().as_raw());
-    as_person(&user).or_else(|_| as_person(&number())).map_err(|why| {
-        Failure::usage(format!("Nothing says who asks: give --by NAME, since $USER {why}."))
-    })
+    as_person(&user)
+        .or_else(|_| as_person(&number()))
+        .map_err(|why| Failure::usage(format!("Specify --by NAME: $USER {why}.")))
 }
 
 /// A user's name with what an id may not hold replaced.

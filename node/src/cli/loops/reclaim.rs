@@ -23,16 +23,16 @@ pub struct Args {
     /// Why; kept in the history
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// The person who asks [default: $USER, else the number of the user]
+    /// Person who reclaims it [default: $USER, else the user's number]
     #[arg(long, value_name = "NAME")]
     by: Option<PersonId>,
-    /// The role that asks, where it is not a person
+    /// Role that reclaims it, instead of a person
     #[arg(long, value_name = "ROLE", conflicts_with = "by")]
     role: Option<RoleId>,
-    /// Who gets the turn [default: the role that asks]
+    /// Role that gets the turn [default: the one given with --role]
     #[arg(long, value_name = "ROLE", required_unless_present = "role")]
     to: Option<RoleId>,
-    /// The turn being taken; refused if a later one began [default: the latest]
+    /// Number of the turn to reclaim; refused if a later one began [default: the latest]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     turn: Option<u64>,
 }

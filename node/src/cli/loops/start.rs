@@ -9,9 +9,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{Failure, Output, acting, broker::Broker, show, text::line},
+    super::{Failure, Output, broker::Broker, loop_view, role_arg, text::line},
     Which, person, status,
-    words::{self, Words},
+    text_args::{self, TextArgs},
 };
 use crate::{
     config::{Config, Source},
@@ -23,24 +23,24 @@ use crate::{
 /// A loop that is not there yet is opened for --participants, and the first of them has the
 /// turn. One that is there and completed gets a new round and keeps its history.
 #[derive(Debug, clap::Args)]
-#[command(after_help = words::HELP)]
+#[command(after_help = text_args::HELP)]
 pub struct Args {
     #[command(flatten)]
     pub(super) which: Which,
-    /// Who takes turns in a new loop, in order [default: the configured roles, else the running
-    /// node's]
+    /// Roles that take turns in a new loop, in order [default: the configured roles, else the
+    /// running node's]
     #[arg(long, value_name = "ROLE,ROLE…", value_delimiter = ',')]
     participants: Vec<RoleId>,
-    /// Who begins the new round [default: the first participant]
+    /// Role that begins the new round [default: the first participant]
     #[arg(long, value_name = "ROLE")]
     to: Option<RoleId>,
-    /// What was done so far, for whoever begins the new round
+    /// What was done so far, for the role that begins
     #[arg(long, value_name = "TEXT")]
     summary: Option<String>,
-    /// What to do, for whoever begins the new round
+    /// What to do, for the role that begins
     #[arg(long, value_name = "TEXT")]
     instruction: Option<String>,
-    /// The person who asks [default: $USER, else the number of the user]
+    /// Person who starts it [default: $USER, else the user's number]
     #[arg(long, value_name = "NAME")]
     by: Option<PersonId>,
 }
@@ -116,7 +116,7 @@ async fn create(
     }
     output.answer(
         || json!({"created": true, "loop": created, "unknown_participants": unknown}),
-        || format!("Opened.\n{}", show::of_loop(&created)),
+        || format!("Opened.\n{}", loop_view::render_loop(&created)),
     )
 }
 
@@ -127,7 +127,7 @@ async fn strangers(
     broker: &Broker,
     running: Option<NodeFile>,
 ) -> Vec<String> {
-    let Ok(Some(mut known)) = acting::known(broker).await else { return Vec::new() };
+    let Ok(Some(mut known)) = role_arg::known_roles(broker).await else { return Vec::new() };
     // The broker hears of a node's roles a moment after it began.
     let running = running
         .filter(|node| node.is_at(&broker.url) && node.workspace == broker.workspace().as_str());
@@ -151,7 +151,7 @@ fn usual(config: &Config, workspace: &WorkspaceId, running: Option<NodeFile>) ->
 }
 
 async fn start_round(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
-    let mut words = Words::default();
+    let mut words = TextArgs::default();
     let request = wire::StartRoundRequest {
         r#loop: args.which.r#loop.to_string(),
         to: args.to.map(|role| role.to_string()).unwrap_or_default(),

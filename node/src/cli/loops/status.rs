@@ -4,7 +4,7 @@ use serde_json::json;
 use tasuki_proto::{id::LoopId, wire};
 
 use super::{
-    super::{Failure, Output, broker::Broker, show},
+    super::{Failure, Output, broker::Broker, loop_view},
     Which,
 };
 
@@ -21,8 +21,8 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
     output.answer(
         || json!({"loop": of, "latest": seen.latest}),
         || {
-            let latest = seen.latest.as_ref().map(|entry| format!("\n{}", show::entry(entry)));
-            show::of_loop(&of) + &latest.unwrap_or_default()
+            let latest = seen.latest.as_ref().map(|entry| format!("\n{}", loop_view::entry(entry)));
+            loop_view::render_loop(&of) + &latest.unwrap_or_default()
         },
     )
 }

@@ -18,12 +18,11 @@ use tasuki_proto::{
     wire::{self, put_attachment_request::Part},
 };
 
-use super::{
-    Failure,
-    show::bytes,
-    who::{Mail, client},
+use super::{Failure, show::bytes, who::Mail};
+use crate::{
+    attached::{NAMES_MAX, media_type, names},
+    client::channel,
 };
-use crate::attached::{NAMES_MAX, media_type, names};
 
 /// Refuses what cannot be attached, before anything is read or sent.
 pub(super) fn check(paths: &[PathBuf]) -> Result<(), Failure> {
@@ -89,7 +88,7 @@ pub(super) async fn put(mail: &Mail, paths: &[PathBuf]) -> Result<Vec<wire::Atta
             size: attachment.size,
             hash: attachment.hash.clone(),
         };
-        let put = async |channel| {
+        let put = async |broker| {
             let mut rest = content.clone();
             let chunks = std::iter::from_fn(move || {
                 let chunk = rest.split_to(CHUNK_BYTES_MAX.min(rest.len()));
@@ -97,7 +96,7 @@ pub(super) async fn put(mail: &Mail, paths: &[PathBuf]) -> Result<Vec<wire::Atta
             });
             let parts = std::iter::once(Part::Head(head.clone())).chain(chunks);
             let parts = parts.map(|part| wire::PutAttachmentRequest { part: Some(part) });
-            client(channel).put_attachment(stream::iter(parts)).await
+            channel::mailbox(broker).put_attachment(stream::iter(parts)).await
         };
         mail.broker.ask(put).await?;
         stored.push(attachment);
@@ -151,7 +150,7 @@ async fn get(mail: &Mail, message: &str, of: &wire::Attachment) -> Result<Vec<u8
         message: message.to_owned(),
         hash: of.hash.clone(),
     };
-    let ask = async |channel| client(channel).get_attachment(request.clone()).await;
+    let ask = async |broker| channel::mailbox(broker).get_attachment(request.clone()).await;
     let mut chunks = mail.broker.ask(ask).await?;
     let mut content = Vec::new();
     let wrong =

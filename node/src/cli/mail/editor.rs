@@ -12,7 +12,7 @@ use tasuki_proto::host::files::private_directory;
 
 use super::Failure;
 use crate::{
-    cli::{loops::words::bounded, text::word},
+    cli::{loops::text_args::bounded, text::word},
     paths,
 };
 

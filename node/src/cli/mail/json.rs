@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tasuki_proto::wire;
 
-/// A thread. Words of its first entry are opened, or said to be sealed.
+/// A thread. BodyArgs of its first entry are opened, or said to be sealed.
 pub(super) fn thread(of: &wire::MailThread) -> Value {
     let mut value = json!(of);
     if let Some(fields) = value.as_object_mut() {

@@ -19,7 +19,7 @@ use crate::{config::Config, counted::counted};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "NEW counts entries that were not seen. ! is urgent, x a dead letter.")]
 pub struct Args {
-    /// Which box
+    /// Box to list
     #[arg(value_name = "BOX", default_value_t = BoxKind::Inbox, value_parser = places(),
           ignore_case = true)]
     place: BoxKind,
@@ -30,7 +30,7 @@ pub struct Args {
     /// Only threads whose newest entry is from this role
     #[arg(long, value_name = "ROLE")]
     from: Option<RoleId>,
-    /// At most so many threads [default: all]
+    /// Most threads to show [default: all]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     #[command(flatten)]

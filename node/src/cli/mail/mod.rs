@@ -8,29 +8,29 @@
 //! Not here: keeping mail while the broker is out of reach. That is a running node's.
 
 mod attach;
-mod boxes;
-mod dead;
+mod body_args;
+mod dead_letters;
 mod editor;
 mod json;
 mod list;
+mod mailboxes;
 mod markdown;
-mod moves;
 mod private;
 mod queue;
 mod read;
 mod receipts;
 mod reply;
+mod resolve;
 mod search;
 mod send;
 mod show;
 mod wait;
 mod who;
-mod words;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tasuki_proto::mail::{BoxKind, MessageType};
 
-use super::{Failure, Output, Target};
+use super::{Failure, Output};
 use crate::config::Config;
 
 /// Types as people type them; shells complete them.
@@ -53,39 +53,21 @@ pub enum Command {
     Read(read::ReadArgs),
     Reply(reply::Args),
     List(list::Args),
-    /// Show a thread, or its newest entries, with how far each got
+    /// Show a thread, or its newest entries, with delivery receipts
     Thread(read::ThreadArgs),
     Wait(wait::Args),
     Search(search::Args),
-    /// Put threads from the inbox into done
-    Resolve(moves::Args),
-    /// Put threads from the inbox into cancel
-    Reject(moves::Args),
+    /// Move threads from the inbox to done
+    Resolve(resolve::Args),
+    /// Move threads from the inbox to cancel
+    Reject(resolve::Args),
     Receipts(receipts::Args),
-    Mailboxes(boxes::Args),
-    Dead(dead::Args),
-    /// Manage private mail: end-to-end encryption between nodes, off unless turned on
+    /// Show the mailboxes of the workspace, with counts by box
+    Mailboxes,
+    Dead(dead_letters::Args),
+    /// Manage private mail: end-to-end encryption between nodes, off by default
     #[command(subcommand)]
     Private(private::Command),
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Send(args) => &args.send.who.target,
-            Self::Read(args) => &args.who.target,
-            Self::Reply(args) => &args.send.who.target,
-            Self::List(args) => &args.who.target,
-            Self::Thread(args) => &args.who.target,
-            Self::Wait(args) => &args.who.target,
-            Self::Search(args) => &args.who.target,
-            Self::Resolve(args) | Self::Reject(args) => &args.who.target,
-            Self::Receipts(args) => &args.who.target,
-            Self::Mailboxes(args) => &args.target,
-            Self::Dead(args) => &args.who().target,
-            Self::Private(command) => command.target(),
-        }
-    }
 }
 
 pub(super) async fn run(
@@ -101,11 +83,11 @@ pub(super) async fn run(
         Command::Thread(args) => read::thread(args, config, output).await,
         Command::Wait(args) => wait::run(args, config, output).await,
         Command::Search(args) => search::run(args, config, output).await,
-        Command::Resolve(args) => moves::resolve(args, config, output).await,
-        Command::Reject(args) => moves::reject(args, config, output).await,
+        Command::Resolve(args) => resolve::resolve(args, config, output).await,
+        Command::Reject(args) => resolve::reject(args, config, output).await,
         Command::Receipts(args) => receipts::run(args, config, output).await,
-        Command::Mailboxes(_) => boxes::run(config, output).await,
-        Command::Dead(args) => dead::run(args, config, output).await,
+        Command::Mailboxes => mailboxes::run(config, output).await,
+        Command::Dead(args) => dead_letters::run(args, config, output).await,
         Command::Private(command) => private::run(command, config, output).await,
     }
 }

@@ -9,7 +9,7 @@ use tasuki_proto::{reason::Reason, wire};
 use super::{Failure, who::Mail};
 use crate::{
     agent_tokens::Bearing,
-    cli::{broker::Broker, hosting, reach},
+    cli::{broker::Broker, hosting, node_address},
     config::{Config, Source},
     mcp::{
         ask::{Error, post_body},
@@ -56,7 +56,7 @@ pub(super) async fn by_node(
     if let Some(not_ours) = not_ours(&file, broker) {
         return Err(unsent(format!("{} Nothing was sent. {not_ours}", why.message)));
     }
-    let node = reach::running(file, data, &Bearing::Node);
+    let node = node_address::local(file, data, &Bearing::Node);
     match post_body(&node, &format!("/mail/{role}"), letter.encode_to_vec().into()).await {
         Ok(answer) => letter::read(answer).ok_or_else(unknown),
         Err(Error::Refused { reason: Some(Reason::UnknownRole), .. }) => Err(unsent(format!(

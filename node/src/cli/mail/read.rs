@@ -21,13 +21,13 @@ use crate::{cli::text::line, config::Config};
 /// of its text.
 #[derive(Debug, clap::Args)]
 pub struct ReadArgs {
-    /// The thread: its id, 4 or more digits of it, or its file name
+    /// Thread: its id, 4 or more digits of it, or its file name
     #[arg(value_name = "ID")]
     message: String,
-    /// Do not count it as seen
+    /// Do not mark it as seen
     #[arg(long)]
     peek: bool,
-    /// Write the attached files there; nothing is written over
+    /// Save attached files in this directory; existing files are not overwritten
     #[arg(long, value_name = "DIR")]
     save_attachments: Option<PathBuf>,
     #[command(flatten)]
@@ -39,13 +39,13 @@ pub struct ReadArgs {
 /// It counts as seen when nothing unseen is left out.
 #[derive(Debug, clap::Args)]
 pub struct ThreadArgs {
-    /// The thread: its id, 4 or more digits of it, or its file name
+    /// Thread: its id, 4 or more digits of it, or its file name
     #[arg(value_name = "ID")]
     message: String,
-    /// Only the newest so many entries [default: all]
+    /// Most entries to show, the newest ones [default: all]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     last: Option<u32>,
-    /// Do not count it as seen
+    /// Do not mark it as seen
     #[arg(long)]
     peek: bool,
     #[command(flatten)]

@@ -15,7 +15,7 @@ use crate::config::Config;
 /// came back to it; acted: answered, resolved or rejected. With --json each entry is a line.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The thread: its id, 4 or more digits of it, or its file name
+    /// Thread: its id, 4 or more digits of it, or its file name
     #[arg(value_name = "ID")]
     message: String,
     #[command(flatten)]

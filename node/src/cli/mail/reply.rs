@@ -9,10 +9,10 @@ use tasuki_proto::{
 
 use super::{
     Failure, Output,
+    body_args::{BodyArgs, HELP},
     queue::with_rest,
     send::{Sending, names, tell},
     who::{Mail, is_all_seen_before},
-    words::{HELP, Words},
 };
 use crate::{
     cli::text::{block, line, time},
@@ -34,12 +34,12 @@ const UNREAD: &str = "Nothing was sent: whom to answer stands in the thread, and
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// The thread: its id, 4 or more digits of it, or its file name
+    /// Thread: its id, 4 or more digits of it, or its file name
     #[arg(value_name = "ID")]
     message: String,
     #[command(flatten)]
-    words: Words,
-    /// Answer everybody who takes part
+    words: BodyArgs,
+    /// Reply to all participants
     #[arg(long)]
     all: bool,
     #[command(flatten)]

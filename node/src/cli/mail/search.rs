@@ -25,7 +25,7 @@ A query is words, \"phrases\" and -words that must not be there; subject: body: 
 before one looks only there. --since and --until take a time such as 2026-11-21 or
 2026-11-21T20:42:00Z, or how long ago, such as 2h.")]
 pub struct Args {
-    /// What to look for
+    /// Query
     #[arg(value_name = "QUERY", required = true, allow_hyphen_values = true)]
     query: String,
     /// Only in this box
@@ -37,13 +37,13 @@ pub struct Args {
     /// Only entries from this role
     #[arg(long, value_name = "ROLE")]
     from: Option<RoleId>,
-    /// Only entries since then
+    /// Only entries since this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<u64>,
-    /// Only entries until then
+    /// Only entries until this time
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<u64>,
-    /// At most so many hits
+    /// Most hits to show
     #[arg(long, value_name = "COUNT", default_value_t = HITS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(HITS_MAX)))]
     limit: u32,

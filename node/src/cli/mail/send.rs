@@ -19,14 +19,15 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Output, attach, kinds,
+    Failure, Output, attach,
+    body_args::{BodyArgs, HELP},
+    kinds,
     queue::{self, is_away},
     show,
     who::{Mail, Who},
-    words::{HELP, Words},
 };
 use crate::{
-    cli::{acting, text::line},
+    cli::{role_arg, text::line},
     clock,
     config::Config,
     mail_terms::{self, NoReceivers},
@@ -40,17 +41,17 @@ const SUBJECT_CHARS: usize = 80;
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// To whom: roles, or groups of the configuration
+    /// Recipients: roles, or groups of the configuration
     #[arg(long, value_name = "ROLE,ROLE…", value_delimiter = ',', required = true)]
     to: Vec<String>,
-    /// What it is about [default: the first line of the text]
+    /// Subject [default: the first line of the text]
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
     /// Send as a role that the workspace does not know yet: it gets a mailbox
     #[arg(long)]
     new_role: bool,
     #[command(flatten)]
-    words: Words,
+    words: BodyArgs,
     #[command(flatten)]
     pub(super) send: Sending,
 }
@@ -62,13 +63,13 @@ pub(super) struct Sending {
     #[arg(long = "type", value_name = "TYPE", default_value_t = MessageType::Info,
           value_parser = kinds(), ignore_case = true)]
     pub(super) kind: MessageType,
-    /// A file to attach, at most 16 MiB; repeat for each, at most 16
+    /// File to attach, at most 16 MiB; repeatable, at most 16 times
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
-    /// Let it lapse where it was not seen after so long
+    /// Expire the message for recipients who have not seen it after this long
     #[arg(long, value_name = "DURATION", value_parser = expiry)]
     expires: Option<Duration>,
-    /// Your own name for this message: sent again under the same name, it is sent once
+    /// Idempotency key: a repeat with the same key is not sent twice
     #[arg(long = "ref", value_name = "NAME")]
     client_ref: Option<String>,
     #[command(flatten)]
@@ -195,7 +196,7 @@ async fn roles_beside_groups(
     if !mail_terms::names_a_group(names, &config.groups) {
         return Ok(BTreeSet::new());
     }
-    match acting::known(&mail.broker).await {
+    match role_arg::known_roles(&mail.broker).await {
         Err(why) if is_away(&why) => Ok(BTreeSet::new()),
         known => Ok(known?.unwrap_or_default()),
     }
@@ -211,9 +212,9 @@ fn receivers(
         NoReceivers::Name { name, why } => {
             Failure::usage(format!("--to names {name:?}, which {why}; nothing was sent."))
         }
-        NoReceivers::Nobody => {
-            Failure::usage("--to names a group that has nobody but you; nothing was sent.")
-        }
+        NoReceivers::Nobody => Failure::usage(
+            "--to names a group that has no other members than you; nothing was sent.",
+        ),
         NoReceivers::Ambiguous(name) => Failure::usage(format!(
             "--to names {name}, which is both a group of the configuration and a role of the \
              workspace; nothing was sent. Name the roles that you mean, or rename the group."

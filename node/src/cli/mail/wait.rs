@@ -34,10 +34,10 @@ pub struct Args {
     /// Only entries from this role
     #[arg(long, value_name = "ROLE")]
     from: Option<RoleId>,
-    /// Give up after so long; 0 only looks [default: never]
+    /// Stop waiting after this long; 0 checks once [default: never]
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
-    /// Count what was printed as seen
+    /// Mark what was printed as seen
     #[arg(long)]
     seen: bool,
     #[command(flatten)]

@@ -2,16 +2,15 @@
 
 use tasuki_proto::{
     id::RoleId,
-    net::dial::Channel,
-    wire::{self, MailMark, mailbox_client::MailboxClient},
+    wire::{self, MailMark},
 };
 
-use super::{Failure, Target};
+use super::Failure;
 use crate::{
     cli::{
-        acting,
         broker::Broker,
-        sealing::{Asking, Opening},
+        mail_crypto::{Asking, Opening},
+        role_arg,
     },
     config::Config,
     private::{
@@ -29,8 +28,6 @@ pub(super) struct Who {
     /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, value_name = "ROLE")]
     role: Option<RoleId>,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 /// One role's mail at the broker.
@@ -43,7 +40,7 @@ pub(super) struct Mail {
 
 impl Who {
     pub(super) fn mail(&self, config: &Config) -> Result<Mail, Failure> {
-        let role = acting::role(self.role.as_ref(), config, ROLES_HINT)?;
+        let role = role_arg::role(self.role.as_ref(), config, ROLES_HINT)?;
         let broker = Broker::new(config);
         let sealer = Sealer::new(&config.data.value, broker.workspace());
         Ok(Mail { broker, role, sealer })
@@ -60,14 +57,14 @@ impl Mail {
     /// Whether the workspace knows the role.
     pub(super) async fn check_known(&self) -> Result<(), Failure> {
         let role = self.role.as_str();
-        let Some(known) = acting::known(&self.broker).await? else { return Ok(()) };
+        let Some(known) = role_arg::known_roles(&self.broker).await? else { return Ok(()) };
         if known.contains(role) {
             return Ok(());
         }
         let not = "it has no mailbox, no node hosts it and no loop names it. Nothing was sent or \
                    changed";
         let next = "send as it with `tasuki mail send --new-role`";
-        Err(acting::unknown(&self.broker, role, &known, not, next))
+        Err(role_arg::unknown_role(&self.broker, role, &known, not, next))
     }
 
     /// A page of a thread; marks nothing.
@@ -165,8 +162,4 @@ impl Mail {
 /// as seen.
 pub(super) fn is_all_seen_before(thread: &wire::MailThread, first: u32) -> bool {
     thread.unseen == 0 || first <= thread.first_unseen
-}
-
-pub(super) fn client(channel: Channel) -> MailboxClient<Channel> {
-    MailboxClient::new(channel)
 }

@@ -6,8 +6,8 @@ use tasuki_proto::{id::PersonId, wire};
 
 use super::{
     Failure,
+    labels::{delivery_status, spaced},
     who::Acting,
-    words::{delivery_status, spaced},
 };
 use crate::cli::{loops, text::line};
 

@@ -15,7 +15,7 @@ use tasuki_proto::{
     },
 };
 
-use super::{Failure, Output, who::Acting, whole};
+use super::{Failure, Output, details, who::Acting};
 use crate::cli::{Exit, stopped, text::line, waiting::Waiting};
 
 /// How a wait ends, for `--help`.
@@ -121,9 +121,9 @@ fn text(of: &wire::SwarmAnswer) -> String {
         }
         why => return format!("{id} ended without {a} {what}: {}.\n", line(why)),
     }
-    let submission = of.submission.as_ref().map(|it| whole::judged_submission(it, of.now_ms));
-    let delivery = || of.delivery.as_ref().map(whole::judged_delivery);
-    let message = || of.message.as_ref().map(whole::answered);
+    let submission = of.submission.as_ref().map(|it| details::judged_submission(it, of.now_ms));
+    let delivery = || of.delivery.as_ref().map(details::judged_delivery);
+    let message = || of.message.as_ref().map(details::answered);
     submission.or_else(delivery).or_else(message).unwrap_or_default()
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use tasuki_proto::{limits::DOC_BYTES_MAX, reason::Reason, swarm::DocName, wire};
 
 use super::{
-    Failure, IDS, Output, Target,
+    Failure, IDS, Output,
     names::DocOwner,
     rows,
     who::{Acting, Looker, Who},
@@ -79,16 +79,6 @@ pub struct ListArgs {
     of: Option<DocOwner>,
     #[command(flatten)]
     who: Looker,
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Read(args) => &args.who.target,
-            Self::Write(args) => &args.who.target,
-            Self::List(args) => &args.who.target,
-        }
-    }
 }
 
 pub(super) async fn run(

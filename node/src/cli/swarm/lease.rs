@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tasuki_proto::{host::config::duration, limits::SWARM_LEASE_MS_MAX};
 
-use super::{Failure, Output, words::has_left};
+use super::{Failure, Output, labels::has_left};
 use crate::cli::text::{line, time};
 
 /// How long something is held.

@@ -4,14 +4,14 @@ use serde_json::json;
 use tasuki_proto::{id::RoleId, swarm::LockId, wire};
 
 use super::{
-    Failure, IDS, Output, Target, again,
+    Failure, IDS, Output, again,
     files::InRepository,
+    labels::has_left,
     lease::{LeaseArgs, report_renewal},
     names::TaskName,
     pages::{self, Page, Wanted},
     rows,
     who::{Looker, Who},
-    words::has_left,
 };
 use crate::{
     cli::text::{line, time},
@@ -117,17 +117,6 @@ pub struct RenewArgs {
     token: u64,
     #[command(flatten)]
     who: Who,
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Acquire(args) => &args.who.target,
-            Self::Release(args) => &args.who.target,
-            Self::List(args) => &args.who.target,
-            Self::Renew(args) => &args.who.target,
-        }
-    }
 }
 
 pub(super) async fn run(

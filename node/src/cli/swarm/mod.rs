@@ -14,26 +14,26 @@ mod awaited;
 mod board;
 mod commit;
 mod delivery;
+mod details;
 mod doc;
 mod files;
+pub(super) mod hints;
 mod issue;
-pub(super) mod known;
+mod labels;
 mod lease;
 mod lock;
 pub(super) mod names;
 mod pages;
+pub(super) mod role_check;
 mod rows;
 mod settings;
 pub(super) mod task;
-pub(super) mod ways;
 pub(super) mod who;
-mod whole;
-mod words;
 mod worker;
 
 use serde_json::Value;
 
-use super::{Failure, Output, Target};
+use super::{Failure, Output, target};
 use crate::config::Config;
 
 /// How things are called, for `--help`.
@@ -44,35 +44,22 @@ A task is named ISSUE/task-3 or ISSUE/3, a delivery and a lock by their ids.";
 /// The commands about issues and what belongs to them.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
+    #[command(args(target()))]
     Board(board::Args),
-    #[command(subcommand)]
+    #[command(subcommand, args(target()))]
     Issue(issue::Command),
-    #[command(subcommand)]
+    #[command(subcommand, args(target()))]
     Task(task::Command),
-    #[command(subcommand)]
+    #[command(subcommand, args(target()))]
     Delivery(delivery::Command),
-    #[command(subcommand)]
+    #[command(subcommand, args(target()))]
     Lock(lock::Command),
-    #[command(subcommand)]
+    #[command(subcommand, args(target()))]
     Doc(doc::Command),
-    #[command(subcommand)]
+    #[command(subcommand, args(target()))]
     Worker(worker::Command),
+    #[command(args(target()))]
     Settings(settings::Args),
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Board(args) => &args.target,
-            Self::Issue(command) => command.target(),
-            Self::Task(command) => command.target(),
-            Self::Delivery(command) => command.target(),
-            Self::Lock(command) => command.target(),
-            Self::Doc(command) => command.target(),
-            Self::Worker(command) => command.target(),
-            Self::Settings(args) => &args.target,
-        }
-    }
 }
 
 pub(super) async fn run(
@@ -90,7 +77,7 @@ pub(super) async fn run(
         Command::Worker(command) => Box::pin(worker::run(command, config, output)).await,
         Command::Settings(args) => Box::pin(settings::run(args, config, output)).await,
     };
-    done.map_err(ways::with_way)
+    done.map_err(hints::with_hint)
 }
 
 /// What an answer that was repeated says to people.

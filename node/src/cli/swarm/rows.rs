@@ -3,7 +3,7 @@
 use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, DeliveryStatus, IssueStatus, TaskStage, TaskStatus};
 
-use super::words::{
+use super::labels::{
     claimed_for, count, delivery_status, difficulty, issue_status, left, long, spaced, task_stage,
     tasks_of,
 };

@@ -6,7 +6,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::json;
 use tasuki_proto::{host::config::duration, id::PersonId, wire};
 
-use super::{Failure, Output, Target};
+use super::{Failure, Output};
 use crate::{
     cli::{broker::Broker, loops},
     config::{Config, duration_text},
@@ -25,8 +25,6 @@ pub struct Args {
     /// Person who changes them [default: $USER, else the user's number]
     #[arg(long, value_name = "NAME")]
     by: Option<PersonId>,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 /// A time of the settings.
@@ -74,7 +72,7 @@ const LENGTHS: [Length; 7] = [
     Length {
         name: "item-again",
         never: None,
-        what: "time until a lead is told again of an unhandled item",
+        what: "time until a lead is notified again of an unhandled item",
         of: |it| &mut it.item_again_ms,
     },
 ];

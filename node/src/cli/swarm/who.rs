@@ -2,9 +2,9 @@
 
 use tasuki_proto::id::RoleId;
 
-use super::{Failure, Target, known};
+use super::{Failure, role_check};
 use crate::{
-    cli::{acting, broker::Broker},
+    cli::{broker::Broker, role_arg},
     config::Config,
 };
 
@@ -20,8 +20,6 @@ pub(super) struct Who {
     /// Allow a role that the workspace does not know yet
     #[arg(long)]
     new_role: bool,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 /// Who looks, where nobody has to say so.
@@ -30,8 +28,6 @@ pub(super) struct Looker {
     /// Role to act as; claim tokens are shown only to their holder
     #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: Option<RoleId>,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 /// A role at the broker.
@@ -44,10 +40,10 @@ pub(in crate::cli) struct Acting {
 
 impl Who {
     pub(super) async fn acting(&self, config: &Config) -> Result<Acting, Failure> {
-        let role = acting::role(self.role.as_ref(), config, ROLES_HINT)?;
+        let role = role_arg::role(self.role.as_ref(), config, ROLES_HINT)?;
         let acting = Acting { broker: Broker::new(config), role: role.to_string() };
         if !self.new_role {
-            known::check(&acting, config).await?;
+            role_check::check_role(&acting, config).await?;
         }
         Ok(acting)
     }

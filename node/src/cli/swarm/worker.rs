@@ -3,7 +3,7 @@
 use serde_json::json;
 use tasuki_proto::{id::RoleId, wire};
 
-use super::{Failure, Output, Target, rows, who::Looker};
+use super::{Failure, Output, rows, who::Looker};
 use crate::config::Config;
 
 /// List workers.
@@ -22,14 +22,6 @@ pub struct ListArgs {
     worker: Option<RoleId>,
     #[command(flatten)]
     who: Looker,
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::List(args) => &args.who.target,
-        }
-    }
 }
 
 pub(super) async fn run(

@@ -232,78 +232,19 @@ async fn fail(outbox: &Outbox, entry: &Entry, reason: &str, message: &str) -> st
 }
 
 /// Whether what was refused so may be taken when it is sent again, without anybody's doing.
-fn may_be_taken_later(reason: Reason) -> bool {
-    match reason {
+const fn may_be_taken_later(reason: Reason) -> bool {
+    matches!(
+        reason,
         // Out of reach, overloaded, or about to be known again.
         Reason::Unavailable
-        | Reason::Overloaded
-        | Reason::OutcomeUnknown
-        | Reason::StaleEpoch
-        | Reason::Unauthenticated
-        | Reason::NodeForbidden
-        | Reason::RoleInUse
-        | Reason::Lagged => true,
-        Reason::InvalidArgument
-        | Reason::TooLarge
-        | Reason::UnknownRole
-        | Reason::UnknownLoop
-        | Reason::RoleForbidden
-        | Reason::RoleRequired
-        | Reason::NotYourTurn
-        | Reason::LoopCompleted
-        | Reason::LoopActive
-        | Reason::LoopExists
-        | Reason::TurnHeld
-        | Reason::StaleToken
-        | Reason::KeyReused
-        | Reason::KeyExpired
-        | Reason::RightForbidden
-        | Reason::UnknownWorkspace
-        | Reason::UnknownInvitation
-        | Reason::InvitationSpent
-        | Reason::UnknownToken
-        | Reason::UnknownMessage
-        | Reason::AmbiguousMessage
-        | Reason::MessageExists
-        | Reason::MailboxClosed
-        | Reason::UnseenEntries
-        | Reason::NotInInbox
-        | Reason::UnknownAttachment
-        | Reason::PrivateWorkspace
-        | Reason::UnknownIssue
-        | Reason::IssueExists
-        | Reason::UnknownTask
-        | Reason::UnknownWorker
-        | Reason::UnknownSubmission
-        | Reason::UnknownDelivery
-        | Reason::UnknownDoc
-        | Reason::IssueClosed
-        | Reason::TasksNotDone
-        | Reason::NotAccepted
-        | Reason::BlockedInACircle
-        | Reason::MissingDoc
-        | Reason::TaskAlreadyClaimed
-        | Reason::TaskReserved
-        | Reason::TaskBlocked
-        | Reason::InvalidNextStepToken
-        | Reason::NotClaimant
-        | Reason::NotHolder
-        | Reason::LeaseLost
-        | Reason::LeaseNotFound
-        | Reason::FileIsLocked
-        | Reason::NoOpenSubmission
-        | Reason::AlreadyReviewed
-        | Reason::AlreadyReplied
-        | Reason::OwnWork
-        | Reason::NothingToDeliver
-        | Reason::AlreadyDelivered
-        | Reason::FilesMissing
-        | Reason::DeliveryAlreadyClaimed
-        | Reason::EvidenceFailed
-        | Reason::DeliveryOutdated
-        | Reason::Compacted
-        | Reason::Damaged => false,
-    }
+            | Reason::Overloaded
+            | Reason::OutcomeUnknown
+            | Reason::StaleEpoch
+            | Reason::Unauthenticated
+            | Reason::NodeForbidden
+            | Reason::RoleInUse
+            | Reason::Lagged
+    )
 }
 
 /// Whether it is to be seen by a time.

@@ -1,254 +1,97 @@
-//! A tool's arguments as models write them.
+//! A tool's arguments as models write them, read into the tool's struct.
 //!
-//! A number or a flag in quotes is taken for what it says, `null` and an empty name for absent;
-//! anything else that does not fit is refused by the name of its field.
+//! A number or a flag in quotes is taken for what it says, `3.0` for 3, and one value for a list
+//! of one. `null` is absent, and so is a blank text where the field is optional. Anything else that
+//! does not fit is refused by the name of its field. Texts are whole or refused, never cut.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{collections::BTreeSet, fmt, marker::PhantomData};
 
+use parking_lot::Mutex;
 use rmcp::model::JsonObject;
-use serde_json::Value;
-use tasuki_proto::{
-    echo::echo,
-    id::{InvalidId, LoopId},
-    limits::{LOOP_DEFAULT, TEXT_BYTES_MAX},
-    reason::Reason,
+use serde::{
+    Deserializer,
+    de::{
+        DeserializeOwned, DeserializeSeed, Error, Expected, MapAccess, SeqAccess, Unexpected,
+        Visitor,
+        value::{BorrowedStrDeserializer, MapAccessDeserializer},
+    },
+    forward_to_deserialize_any,
 };
+use serde_json::Value;
+use tasuki_proto::{limits::TEXT_BYTES_MAX, reason::Reason};
 
 use crate::role::Refusal;
 
-#[derive(Clone, Copy)]
-pub(super) struct Arguments<'a> {
-    fields: &'a JsonObject,
-    /// The field whose value these are; empty: they are the call's own.
-    within: &'static str,
-    /// How long a text may be, in bytes.
-    text_max: usize,
+/// Paths of fields that a tool does not have.
+pub(super) type UnknownFields = Mutex<BTreeSet<String>>;
+
+/// Reads a call's arguments. `unknown` gets the paths of fields that `T` does not have.
+pub(super) fn read<T: DeserializeOwned>(
+    arguments: &JsonObject,
+    unknown: &UnknownFields,
+) -> Result<T, ArgumentError> {
+    T::deserialize(MapAccessDeserializer::new(Fields::new(arguments, "", "", unknown)))
 }
 
-impl<'a> Arguments<'a> {
-    pub(super) fn new(arguments: &'a JsonObject) -> Self {
-        Self { fields: arguments, within: "", text_max: TEXT_BYTES_MAX }
+/// Reads one of a call's arguments; `None`: it is absent.
+pub(super) fn read_field<T: DeserializeOwned>(
+    arguments: &JsonObject,
+    field: &str,
+) -> Result<Option<T>, Refusal> {
+    let unknown = UnknownFields::default();
+    let Some(value) = arguments.get(field).filter(|it| !it.is_null()) else { return Ok(None) };
+    let argument = Argument { value, at: field.to_owned(), path: String::new(), unknown: &unknown };
+    argument.read(PhantomData::<Option<T>>).map_err(|error| error.refusal(&JsonObject::new()))
+}
+
+/// A value of a call.
+struct Argument<'a> {
+    value: &'a Value,
+    /// Where it stands: `results[0].output`.
+    at: String,
+    /// The same without places in lists.
+    path: String,
+    unknown: &'a UnknownFields,
+}
+
+impl Argument<'_> {
+    /// Reads it, and says where it stands if it does not fit.
+    fn read<'de, S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, ArgumentError>
+    where
+        Self: Deserializer<'de, Error = ArgumentError>,
+    {
+        let (at, value) = (self.at.clone(), self.value);
+        seed.deserialize(self).map_err(|error| error.or_at(&at, value))
     }
 
-    /// The same for a text that may have so many bytes.
-    pub(super) const fn at_most(self, text_max: usize) -> Self {
-        Self { text_max, ..self }
+    fn text(&self) -> Option<&str> {
+        self.value.as_str().map(str::trim)
     }
 
-    /// The field as a refusal names it.
-    pub(super) fn at(self, field: &str) -> String {
-        match self.within {
-            "" => field.to_owned(),
-            within => format!("{within}.{field}"),
-        }
-    }
-
-    /// The fields of an object.
-    pub(super) fn object(self, field: &'static str) -> Result<Option<Self>, Refusal> {
-        match self.get(field) {
-            None => Ok(None),
-            Some(Value::Object(fields)) => Ok(Some(Self { within: field, ..Self::new(fields) })),
-            Some(other) => Err(misfit(&self.at(field), "an object", other)),
-        }
-    }
-
-    /// The same where it has to be there; `what` says what for.
-    pub(super) fn required_object(self, field: &'static str, what: &str) -> Result<Self, Refusal> {
-        self.object(field)?.ok_or_else(|| missing(&self.at(field), what))
-    }
-
-    /// The fields of each of several objects; none if it is not there.
-    pub(super) fn objects(self, field: &'static str) -> Result<Vec<Self>, Refusal> {
-        let items = match self.get(field) {
-            None => return Ok(Vec::new()),
-            Some(Value::Array(items)) => items,
-            Some(other) => return Err(misfit(&self.at(field), "a list of objects", other)),
-        };
-        let object = |item: &'a Value| match item {
-            Value::Object(fields) => Ok(Self { within: field, ..Self::new(fields) }),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_) => Err(misfit(&self.at(field), "a list of objects", item)),
-        };
-        items.iter().map(object).collect()
-    }
-
-    /// A list of texts, as they are; none if it is not there. One text is a list of one.
-    pub(super) fn texts(self, field: &str) -> Result<Vec<String>, Refusal> {
-        let text = |item: &Value| match item {
-            Value::String(text) => Ok(text.clone()),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::Array(_)
-            | Value::Object(_) => Err(misfit(&self.at(field), "a list of texts", item)),
-        };
-        match self.get(field) {
-            None => Ok(Vec::new()),
-            Some(Value::Array(items)) => items.iter().map(text).collect(),
-            Some(one) => Ok(vec![text(one)?]),
-        }
-    }
-
-    /// Whether anything is said.
-    pub(super) fn has(self, field: &str) -> bool {
-        self.get(field).is_some()
-    }
-
-    fn get(self, field: &str) -> Option<&'a Value> {
-        self.fields.get(field).filter(|value| !value.is_null())
-    }
-
-    /// A name; empty is absent.
-    pub(super) fn name(self, field: &str) -> Result<Option<String>, Refusal> {
-        let name = match self.get(field) {
-            None => return Ok(None),
-            Some(Value::String(text)) => text.trim().to_owned(),
-            Some(Value::Number(number)) => number.to_string(),
-            Some(other) => return Err(misfit(&self.at(field), "a text", other)),
-        };
-        Ok(Some(name).filter(|name| !name.is_empty()))
-    }
-
-    /// Any number of names: a list, or names with commas between them, as one text.
-    pub(super) fn names(self, field: &str) -> Result<Vec<String>, Refusal> {
-        let name = |value: &Value| match value {
-            Value::String(text) => Ok(text.trim().to_owned()),
-            Value::Number(number) => Ok(number.to_string()),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-                Err(misfit(&self.at(field), "a name or a list of names", value))
-            }
-        };
-        let names = match self.get(field) {
-            None => Vec::new(),
-            Some(Value::Array(items)) => items.iter().map(name).collect::<Result<_, _>>()?,
-            Some(Value::String(text)) if text.trim_start().starts_with('[') => {
-                let items: Result<Vec<Value>, _> = serde_json::from_str(text);
-                match items {
-                    Ok(items) => items.iter().map(name).collect::<Result<_, _>>()?,
-                    Err(_) => {
-                        return Err(misfit(
-                            &self.at(field),
-                            "a name or a list of names",
-                            &text[..].into(),
-                        ));
-                    }
-                }
-            }
-            Some(Value::String(text)) => text.split(',').map(|it| it.trim().to_owned()).collect(),
-            Some(other) => vec![name(other)?],
-        };
-        let mut unique = Vec::new();
-        for name in names {
-            if !name.is_empty() && !unique.contains(&name) {
-                unique.push(name);
-            }
-        }
-        Ok(unique)
-    }
-
-    pub(super) fn id<T: FromStr<Err = InvalidId>>(self, field: &str) -> Result<Option<T>, Refusal> {
-        self.name(field)?
-            .map(|name| {
-                name.parse().map_err(|error| {
-                    invalid(
-                        &self.at(field),
-                        &format_args!("is not a name: {} {error}", echo(&name)),
-                    )
-                })
-            })
-            .transpose()
-    }
-
-    /// The loop meant: `loop`, or the one every workspace starts with.
-    pub(super) fn loop_id(self) -> Result<LoopId, Refusal> {
-        match self.id("loop")? {
-            Some(loop_id) => Ok(loop_id),
-            None => LOOP_DEFAULT.parse().map_err(|error: InvalidId| invalid("loop", &error)),
-        }
-    }
-
-    /// A text for another agent: whole or refused, never cut.
-    pub(super) fn text(self, field: &str) -> Result<Option<String>, Refusal> {
-        match self.get(field) {
-            None => Ok(None),
-            Some(Value::String(text)) if self.text_max < text.len() => Err(Refusal {
-                reason: Reason::TooLarge,
-                message: format!(
-                    "`{}` is {} bytes long; the limit is {}. No change was made. Shorten it, or \
-                     write it to a file and give the path.",
-                    self.at(field),
-                    text.len(),
-                    self.text_max
-                ),
-            }),
-            Some(Value::String(text)) => Ok(Some(text.clone())),
-            Some(other) => Err(misfit(&self.at(field), "a text", other)),
-        }
-    }
-
-    /// A text that must say something; `what` says what.
-    pub(super) fn words(self, field: &str, what: &str) -> Result<String, Refusal> {
-        match self.text(field)? {
-            Some(text) if text.trim().is_empty() => {
-                Err(invalid(&self.at(field), &format_args!("is empty: {what}")))
-            }
-            Some(text) => Ok(text),
-            None => Err(missing(&self.at(field), what)),
-        }
-    }
-
-    pub(super) fn flag(self, field: &str) -> Result<Option<bool>, Refusal> {
-        match self.get(field) {
-            None => Ok(None),
-            Some(Value::Bool(flag)) => Ok(Some(*flag)),
-            Some(Value::String(text)) if text.trim().eq_ignore_ascii_case("true") => Ok(Some(true)),
-            Some(Value::String(text)) if text.trim().eq_ignore_ascii_case("false") => {
-                Ok(Some(false))
-            }
-            Some(other) => Err(misfit(&self.at(field), "true or false", other)),
-        }
-    }
-
-    pub(super) fn number(self, field: &str) -> Result<Option<u64>, Refusal> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        let number = match value {
-            Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
-            Value::String(text) => text.trim().parse().ok(),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-        };
-        number.map(Some).ok_or_else(|| misfit(&self.at(field), "a whole number, 0 or more", value))
-    }
-
-    /// A whole number that may be below 0.
-    pub(super) fn integer(self, field: &str) -> Result<Option<i64>, Refusal> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        let number = match value {
+    fn signed(&self) -> Option<i64> {
+        match self.value {
             Value::Number(number) => number.as_i64().or_else(|| {
-                let (sign, size) = (number.as_f64()?.signum(), number.as_f64()?.abs());
-                let size = i64::try_from(whole(size)?).ok()?;
-                Some(if sign < 0.0 { -size } else { size })
+                let number = number.as_f64()?;
+                let size = i64::try_from(whole(number.abs())?).ok()?;
+                Some(if number < 0.0 { -size } else { size })
             }),
-            Value::String(text) => text.trim().parse().ok(),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-        };
-        number.map(Some).ok_or_else(|| misfit(&self.at(field), "a whole number", value))
+            _ => self.text()?.parse().ok(),
+        }
     }
 
-    /// Seconds, in whole or in part.
-    pub(super) fn seconds(self, field: &str) -> Result<Option<Duration>, Refusal> {
-        let Some(value) = self.get(field) else { return Ok(None) };
-        let seconds = match value {
-            Value::Number(number) => number.as_f64(),
-            Value::String(text) => text.trim().parse().ok(),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-        };
-        seconds
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .map(Some)
-            .ok_or_else(|| misfit(&self.at(field), "a number of seconds, 0 or more", value))
+    fn unsigned(&self) -> Option<u64> {
+        match self.value {
+            Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
+            _ => self.text()?.parse().ok(),
+        }
+    }
+
+    fn float(&self) -> Option<f64> {
+        self.value.as_f64().or_else(|| self.text()?.parse().ok())
+    }
+
+    fn flag(&self) -> Option<bool> {
+        self.value.as_bool().or_else(|| self.text()?.to_ascii_lowercase().parse().ok())
     }
 }
 
@@ -263,20 +106,468 @@ fn whole(number: f64) -> Option<u64> {
     (number.fract() == 0.0 && (0.0..=EXACT_MAX).contains(&number)).then_some(number as u64)
 }
 
-pub(super) fn missing(field: &str, what: &str) -> Refusal {
-    invalid(field, &format_args!("is missing: {what}"))
+/// Takes a scalar as it is meant, or says what `$expected` is.
+macro_rules! scalars {
+    ($($deserialize:ident, $read:ident, $visit:ident, $expected:literal;)*) => {$(
+        fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
+            visitor.$visit(self.$read().ok_or_else(|| misfit($expected))?)
+        }
+    )*};
 }
 
-fn misfit(field: &str, expected: &str, got: &Value) -> Refusal {
-    /// Of the value shown back, in characters.
-    const SHOWN_CHARS_MAX: usize = 60;
-    let shown: String = got.to_string().chars().take(SHOWN_CHARS_MAX).collect();
-    invalid(field, &format_args!("must be {expected}, not {shown}"))
+impl<'de> Deserializer<'de> for Argument<'de> {
+    type Error = ArgumentError;
+
+    scalars! {
+        deserialize_bool, flag, visit_bool, "true or false";
+        deserialize_u32, unsigned, visit_u64, "a whole number, 0 or more";
+        deserialize_u64, unsigned, visit_u64, "a whole number, 0 or more";
+        deserialize_i32, signed, visit_i64, "a whole number";
+        deserialize_f64, float, visit_f64, "a number";
+    }
+
+    /// As it is written, for types that know several forms.
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
+        match self.value {
+            Value::Null => visitor.visit_unit(),
+            Value::Bool(flag) => visitor.visit_bool(*flag),
+            Value::Number(number) => visitor.visit_string(number.to_string()),
+            Value::String(_) => self.deserialize_str(visitor),
+            Value::Array(_) => self.deserialize_seq(visitor),
+            Value::Object(_) => self.deserialize_map(visitor),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
+        match self.value {
+            Value::String(text) => visitor.visit_borrowed_str(text),
+            _ => Err(misfit("a text")),
+        }
+    }
+
+    /// A text for another agent.
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
+        match self.value {
+            Value::String(text) if TEXT_BYTES_MAX < text.len() => {
+                Err(refuse(Reason::TooLarge, too_long(text.len(), TEXT_BYTES_MAX)))
+            }
+            _ => self.deserialize_str(visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
+        match self.text() {
+            Some("") => visitor.visit_none(),
+            Some(_) | None => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ArgumentError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
+        let Value::Array(items) = self.value else {
+            return visitor.visit_seq(Items(std::iter::once(self)));
+        };
+        visitor.visit_seq(Items(items.iter().enumerate().map(|(place, value)| Self {
+            value,
+            at: format!("{}[{place}]", self.at),
+            path: self.path.clone(),
+            unknown: self.unknown,
+        })))
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
+        let Value::Object(object) = self.value else { return Err(misfit("an object")) };
+        visitor.visit_map(Fields::new(object, &self.at, &self.path, self.unknown))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ArgumentError> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(
+        self,
+        visitor: V,
+    ) -> Result<V::Value, ArgumentError> {
+        self.unknown.lock().insert(self.path);
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i64 i128 u8 u16 u128 f32 char bytes byte_buf unit unit_struct tuple tuple_struct
+        enum identifier
+    }
+}
+
+/// The fields of an object that say something.
+struct Fields<'a> {
+    left: serde_json::map::Iter<'a>,
+    at: String,
+    path: String,
+    value: Option<Argument<'a>>,
+    unknown: &'a UnknownFields,
+}
+
+impl<'a> Fields<'a> {
+    fn new(object: &'a JsonObject, at: &str, path: &str, unknown: &'a UnknownFields) -> Self {
+        let (at, path) = (at.to_owned(), path.to_owned());
+        Self { left: object.iter(), at, path, value: None, unknown }
+    }
+}
+
+impl<'de> MapAccess<'de> for Fields<'de> {
+    type Error = ArgumentError;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, ArgumentError> {
+        let Some((name, value)) = self.left.find(|(_, value)| !value.is_null()) else {
+            return Ok(None);
+        };
+        let (at, path) = (join(&self.at, name), join(&self.path, name));
+        self.value = Some(Argument { value, at, path, unknown: self.unknown });
+        seed.deserialize(BorrowedStrDeserializer::new(name)).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(
+        &mut self,
+        seed: V,
+    ) -> Result<V::Value, ArgumentError> {
+        self.value.take().expect("a value follows its key").read(seed)
+    }
+}
+
+fn join(at: &str, field: &str) -> String {
+    if at.is_empty() { field.to_owned() } else { format!("{at}.{field}") }
+}
+
+struct Items<I>(I);
+
+impl<'de, I: Iterator<Item = Argument<'de>>> SeqAccess<'de> for Items<I> {
+    type Error = ArgumentError;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, ArgumentError> {
+        self.0.next().map(|item| item.read(seed)).transpose()
+    }
+}
+
+/// Why arguments do not fit.
+#[derive(Debug)]
+pub(super) struct ArgumentError {
+    /// Where; `None`: whoever found it does not know.
+    at: Option<String>,
+    fault: Fault,
+}
+
+#[derive(Debug)]
+enum Fault {
+    Missing {
+        field: String,
+    },
+    /// It has to say something.
+    Blank,
+    /// It is of another kind.
+    Misfit {
+        expected: String,
+    },
+    Unfit {
+        reason: Reason,
+        why: String,
+    },
+}
+
+/// `expected` says what fits.
+fn misfit(expected: impl fmt::Display) -> ArgumentError {
+    ArgumentError { at: None, fault: Fault::Misfit { expected: expected.to_string() } }
+}
+
+/// Between a reason and its text in an error of serde, which is a text alone.
+const REASON_END: char = '\u{1f}';
+
+/// Refuses a value by its type's own rules.
+pub(super) fn refuse<E: Error>(reason: Reason, why: impl fmt::Display) -> E {
+    E::custom(format_args!("{}{REASON_END}{why}", reason.as_str()))
+}
+
+/// Refuses a text that says nothing.
+pub(super) fn refuse_blank<E: Error>() -> E {
+    E::custom("")
+}
+
+/// How the refusal of a text by its size begins.
+pub(super) fn too_long(bytes: usize, bytes_max: usize) -> String {
+    format!("is {bytes} bytes long; the limit is {bytes_max}")
+}
+
+impl Error for ArgumentError {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        let text = text.to_string();
+        let coded = text.split_once(REASON_END);
+        let coded = coded.and_then(|(reason, why)| Some((Reason::parse(reason)?, why.to_owned())));
+        let fault = match coded {
+            Some((reason, why)) => Fault::Unfit { reason, why },
+            None if text.is_empty() => Fault::Blank,
+            None => Fault::Unfit { reason: Reason::InvalidArgument, why: text },
+        };
+        Self { at: None, fault }
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        misfit(expected)
+    }
+
+    /// Numbers alone are checked by serde itself: whether they fit their type.
+    fn invalid_value(_: Unexpected<'_>, _: &dyn Expected) -> Self {
+        Self::custom("is too large")
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self { at: None, fault: Fault::Missing { field: field.to_owned() } }
+    }
+}
+
+impl fmt::Display for ArgumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl std::error::Error for ArgumentError {}
+
+impl ArgumentError {
+    /// Says where it was found, at which value, unless that is known.
+    fn or_at(self, at: &str, value: &Value) -> Self {
+        /// Of the value shown back, in characters.
+        const SHOWN_CHARS_MAX: usize = 60;
+        let at = match (self.at, &self.fault) {
+            (Some(known), _) => return Self { at: Some(known), ..self },
+            (None, Fault::Missing { field }) => join(at, field),
+            (None, _) => at.to_owned(),
+        };
+        let fault = match self.fault {
+            Fault::Misfit { expected } => {
+                let shown: String = value.to_string().chars().take(SHOWN_CHARS_MAX).collect();
+                let why = format!("must be {expected}, not {shown}");
+                Fault::Unfit { reason: Reason::InvalidArgument, why }
+            }
+            fault => fault,
+        };
+        Self { at: Some(at), fault }
+    }
+
+    /// The refusal. `schema` says what a missing field is for.
+    pub(super) fn refusal(self, schema: &JsonObject) -> Refusal {
+        let at = match (&self.at, &self.fault) {
+            (None, Fault::Missing { field }) => field.clone(),
+            (at, _) => at.clone().unwrap_or_default(),
+        };
+        match self.fault {
+            Fault::Missing { .. } => missing(&at, &purpose(schema, &at)),
+            Fault::Blank => invalid(&at, &format_args!("is empty: {}", purpose(schema, &at))),
+            Fault::Misfit { expected } => invalid(&at, &format_args!("must be {expected}")),
+            Fault::Unfit { reason: Reason::InvalidArgument, why } => invalid(&at, &why),
+            Fault::Unfit { reason: Reason::TooLarge, why } => Refusal {
+                reason: Reason::TooLarge,
+                message: format!(
+                    "`{at}` {why}. No change was made. Shorten it, or write it to a file and give \
+                     the path."
+                ),
+            },
+            Fault::Unfit { reason, why } => {
+                Refusal { reason, message: format!("`{at}` {why}. No change was made.") }
+            }
+        }
+    }
+}
+
+/// What the field at this path is for, as its schema says.
+fn purpose(schema: &JsonObject, at: &str) -> String {
+    let mut found = None;
+    let mut within = Some(schema);
+    for name in at.split('.') {
+        let name = name.split('[').next().unwrap_or_default();
+        found = within.and_then(|it| it.get("properties")?.get(name));
+        within = found.and_then(|it| it.get("items").unwrap_or(it).as_object());
+    }
+    let Some(field) = found else { return "give a value".to_owned() };
+    if let Some(values) = field["enum"].as_array() {
+        let text = |it: &Value| it.as_str().map_or_else(|| it.to_string(), str::to_owned);
+        return format!("give one of {}", values.iter().map(text).collect::<Vec<_>>().join(", "));
+    }
+    match (field["description"].as_str(), field["type"].as_str()) {
+        (Some(description), _) => description.trim_end_matches('.').to_owned(),
+        (None, Some("object")) => "give an object".to_owned(),
+        (None, Some("array")) => "give a list".to_owned(),
+        (None, Some("boolean")) => "give true or false".to_owned(),
+        (None, Some("integer" | "number")) => "give a number".to_owned(),
+        (None, _) => "give a text".to_owned(),
+    }
+}
+
+pub(super) fn missing(field: &str, what: &str) -> Refusal {
+    invalid(field, &format_args!("is missing: {what}"))
 }
 
 pub(super) fn invalid(field: &str, why: &dyn fmt::Display) -> Refusal {
     Refusal {
         reason: Reason::InvalidArgument,
         message: format!("`{field}` {why}. No change was made. Fix the argument and retry."),
+    }
+}
+
+/// Reads arguments without a schema to say what is missing.
+#[cfg(test)]
+pub(super) fn read_all<T: DeserializeOwned>(arguments: &JsonObject) -> Result<T, Refusal> {
+    read(arguments, &UnknownFields::default()).map_err(|error| error.refusal(&JsonObject::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde::Deserialize;
+    use serde_json::json;
+    use tasuki_proto::{id::RoleId, mail::BoxKind};
+
+    use super::{
+        super::field_types::{Id, Name, Names, Seconds, Text, Word},
+        *,
+    };
+
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    struct Arguments {
+        flag: bool,
+        count: Option<u32>,
+        code: i32,
+        text: String,
+        short: Option<Text<8>>,
+        name: Option<Name>,
+        names: Names,
+        list: Vec<String>,
+        after: Option<Seconds>,
+        role: Option<Id<RoleId>>,
+        place: Option<Word<BoxKind>>,
+        parts: Vec<Part>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Part {
+        is_open: bool,
+    }
+
+    fn taken(arguments: Value) -> Arguments {
+        read_all(arguments.as_object().unwrap()).unwrap()
+    }
+
+    fn refused(arguments: Value) -> Refusal {
+        read_all::<Arguments>(arguments.as_object().unwrap()).unwrap_err()
+    }
+
+    #[test]
+    fn what_models_write_is_taken_as_it_is_meant() {
+        let it = taken(json!({
+            "flag": " True ", "count": "7", "code": -2.0, "text": " x ", "short": " y ",
+            "name": 5, "list": "one", "after": "0.5", "role": " A ", "place": "OUTBOX",
+            "parts": [{ "is_open": "false" }],
+        }));
+        assert_eq!((it.flag, it.count, it.code, it.parts[0].is_open), (true, Some(7), -2, false));
+        assert_eq!((it.text.as_str(), it.short.unwrap().0.as_str()), (" x ", " y "));
+        assert_eq!((it.name.unwrap().0.as_str(), it.list), ("5", vec!["one".to_owned()]));
+        assert_eq!(it.after.unwrap().0, Duration::from_millis(500));
+        assert_eq!((it.role.unwrap().0.as_str(), it.place.unwrap().0), ("A", BoxKind::Outbox));
+    }
+
+    #[test]
+    fn nothing_is_absent() {
+        for nothing in [json!(null), json!(""), json!(" ")] {
+            let it = taken(json!({ "count": nothing, "name": nothing, "role": nothing,
+                "place": nothing, "short": nothing, "after": nothing }));
+            assert!(it.count.is_none() && it.name.is_none() && it.role.is_none());
+            assert!(it.place.is_none() && it.short.is_none() && it.after.is_none());
+        }
+        assert!(!taken(json!({ "flag": null })).flag);
+    }
+
+    #[test]
+    fn names_are_taken_in_every_form_each_once() {
+        for (names, expected) in [
+            (json!("a"), "a"),
+            (json!(" a, b ,,a"), "a b"),
+            (json!(["a ", 7, "", "a"]), "a 7"),
+            (json!(" [\"a\", 7]"), "a 7"),
+            (json!(7), "7"),
+            (json!([]), ""),
+        ] {
+            assert_eq!(taken(json!({ "names": names })).names.0.join(" "), expected, "{names}");
+        }
+        for names in [json!({}), json!(true), json!([{}]), json!("[\"a\""), json!("[{}]")] {
+            let why = refused(json!({ "names": names }));
+            assert!(why.message.starts_with("`names"), "{names}: {}", why.message);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_its_field() {
+        for (arguments, words) in [
+            (json!({ "flag": 1 }), "`flag` must be true or false, not 1. No change was made."),
+            (json!({ "count": -1 }), "`count` must be a whole number, 0 or more, not -1."),
+            (json!({ "count": 1.5 }), "`count` must be a whole number, 0 or more, not 1.5."),
+            (json!({ "count": u64::MAX }), "`count` is too large."),
+            (json!({ "code": "x" }), "`code` must be a whole number, not \"x\"."),
+            (json!({ "text": 5 }), "`text` must be a text, not 5."),
+            (json!({ "name": ["x"] }), "`name` must be a text, not [\"x\"]."),
+            (json!({ "list": ["x", 5] }), "`list[1]` must be a text, not 5."),
+            (json!({ "after": -1 }), "`after` must be a number of seconds, 0 or more"),
+            (json!({ "role": "a b" }), "`role` is not a name: \"a b\""),
+            (json!({ "place": "x" }), "`place` is \"x\"; use one of inbox, outbox, done, cancel."),
+            (json!({ "parts": [{}] }), "`parts[0].is_open` is missing"),
+            (json!({ "parts": ["x"] }), "`parts[0]` must be an object, not \"x\"."),
+        ] {
+            let why = refused(arguments);
+            assert_eq!(why.reason, Reason::InvalidArgument);
+            assert!(why.message.starts_with(words), "{words}: {}", why.message);
+        }
+        let long = json!({ "text": "x".repeat(TEXT_BYTES_MAX + 1) });
+        for arguments in [json!({ "short": "123456789" }), long] {
+            let why = refused(arguments);
+            assert_eq!(why.reason, Reason::TooLarge);
+            assert!(why.message.contains("bytes long; the limit is"), "{}", why.message);
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_what_it_is_for() {
+        let schema = json!({ "properties": {
+            "parts": { "type": "array", "items": { "properties": {
+                "is_open": { "type": "boolean" }, "kind": { "enum": [1, "a"] },
+                "text": { "type": "string", "description": "What you did." },
+            } } },
+        } });
+        let schema = schema.as_object().unwrap();
+        for (at, expected) in [
+            ("parts", "give a list"),
+            ("parts[3].is_open", "give true or false"),
+            ("parts[3].kind", "give one of 1, a"),
+            ("parts[0].text", "What you did"),
+            ("other.text", "give a value"),
+        ] {
+            assert_eq!(purpose(schema, at), expected);
+        }
     }
 }

@@ -2,16 +2,13 @@
 //! clients add arguments of their own, so they are no reason to refuse, but a model that is told
 //! nothing believes that they did something.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock},
-};
+use std::collections::BTreeSet;
 
-use rmcp::model::{CallToolResponse, JsonObject};
+use rmcp::model::CallToolResponse;
 use serde_json::Value;
 use tasuki_proto::visible::is_visible;
 
-use super::{result::remark, swarm, tools};
+use super::{result::add_field, tool::ToolDef};
 
 const FIELD: &str = "ignored_arguments";
 
@@ -27,97 +24,63 @@ const NAME_CHARS_MAX: usize = 64;
 /// Prompts for other servers give it; who calls is known by the connection.
 const SESSION: &str = "session_id";
 
-/// What each tool takes, by its name.
-static SCHEMAS: LazyLock<BTreeMap<String, Arc<JsonObject>>> = LazyLock::new(|| {
-    tools(true).into_iter().map(|tool| (tool.name.into_owned(), tool.input_schema)).collect()
-});
+/// The names as they are shown: of `unknown` fields those that nothing else reads.
+fn names(tool: &ToolDef, unknown: BTreeSet<String>) -> BTreeSet<String> {
+    let is_read = |name: &str| name == SESSION || tool.role.iter().any(|it| it.name == name);
+    let shown = |name: String| -> String {
+        name.chars().filter(|c| is_visible(*c)).take(NAME_CHARS_MAX).collect()
+    };
+    unknown.into_iter().filter(|it| !is_read(it)).map(shown).collect()
+}
 
-/// The names of one call's arguments that its tool does not have; of one within an object with the
-/// object's name in front.
-#[derive(Debug, Default)]
-pub(super) struct Ignored(BTreeSet<String>);
-
-impl Ignored {
-    pub(super) fn of(tool: &str, arguments: &JsonObject) -> Self {
-        let mut ignored = Self::default();
-        let is_taken = |name: &str| name == SESSION || swarm::takes(tool, name);
-        if let Some(schema) = SCHEMAS.get(tool) {
-            ignored.look(schema, arguments, "", &is_taken);
-        }
-        ignored
+/// Says beside an answer, whatever that is, which arguments did nothing.
+pub(super) fn report(tool: &ToolDef, unknown: BTreeSet<String>, response: &mut CallToolResponse) {
+    let ignored = names(tool, unknown);
+    if ignored.is_empty() {
+        return;
     }
-
-    fn look(
-        &mut self,
-        schema: &JsonObject,
-        fields: &JsonObject,
-        within: &str,
-        is_taken: &dyn Fn(&str) -> bool,
-    ) {
-        let Some(known) = schema.get("properties").and_then(Value::as_object) else { return };
-        // What is null is not said.
-        for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-            let path = if within.is_empty() { name.clone() } else { format!("{within}.{name}") };
-            match known.get(name) {
-                None if within.is_empty() && is_taken(name) => {}
-                None => self.add(&path),
-                Some(schema) => self.look_into(schema, value, &path),
-            }
+    let more = ignored.len().saturating_sub(NAMES_MAX);
+    let shown: Vec<String> = ignored.into_iter().take(NAMES_MAX).collect();
+    let names: Vec<String> = shown.iter().map(|name| format!("{name:?}")).collect();
+    let and_more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+    let text =
+        format!("This tool has no argument {}{and_more}. The value was ignored.", names.join(", "));
+    if let CallToolResponse::Complete(result) = response {
+        add_field(result, FIELD, shown.into(), text);
+        if let (1.., Some(Value::Object(facts))) = (more, &mut result.structured_content) {
+            facts.insert(MORE.to_owned(), more.into());
         }
-    }
-
-    /// What is within an object, or within those of a list.
-    fn look_into(&mut self, schema: &Value, value: &Value, path: &str) {
-        let none_else = |_: &str| false;
-        if let (Some(schema), Value::Object(fields)) = (schema.as_object(), value) {
-            self.look(schema, fields, path, &none_else);
-        }
-        if let (Some(Value::Object(schema)), Value::Array(items)) = (schema.get("items"), value) {
-            for fields in items.iter().filter_map(Value::as_object) {
-                self.look(schema, fields, path, &none_else);
-            }
-        }
-    }
-
-    fn add(&mut self, path: &str) {
-        let name: String = path.chars().filter(|c| is_visible(*c)).take(NAME_CHARS_MAX).collect();
-        self.0.insert(name);
-    }
-
-    /// Says it beside an answer, whatever that is.
-    pub(super) fn tell(self, response: &mut CallToolResponse) {
-        if self.0.is_empty() {
-            return;
-        }
-        let more = self.0.len().saturating_sub(NAMES_MAX);
-        let shown: Vec<String> = self.0.into_iter().take(NAMES_MAX).collect();
-        let names: Vec<String> = shown.iter().map(|name| format!("{name:?}")).collect();
-        let and_more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
-        let words = format!(
-            "This tool has no argument {}{and_more}. The value was ignored.",
-            names.join(", ")
-        );
-        if let CallToolResponse::Complete(result) = response {
-            remark(result, FIELD, shown.into(), words);
-            if let (1.., Some(Value::Object(facts))) = (more, &mut result.structured_content) {
-                facts.insert(MORE.to_owned(), more.into());
-            }
-        } else if let CallToolResponse::Task(created) = response {
-            let status = created.task.status_message.get_or_insert_default();
-            *status = format!("{status} {words}").trim_start().to_owned();
-        }
+    } else if let CallToolResponse::Task(created) = response {
+        let status = created.task.status_message.get_or_insert_default();
+        *status = format!("{status} {text}").trim_start().to_owned();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::CallToolResult;
+    use rmcp::model::{CallToolResult, JsonObject};
     use serde_json::json;
 
-    use super::*;
+    use super::{super::tools, *};
 
-    fn ignored(tool: &str, arguments: Value) -> Vec<String> {
-        Ignored::of(tool, arguments.as_object().unwrap()).0.into_iter().collect()
+    fn tool(name: &str) -> &'static ToolDef {
+        tools().find(|it| it.name == name).unwrap()
+    }
+
+    fn ignored(name: &str, arguments: Value) -> Vec<String> {
+        let unknown = tool(name).unknown_fields(arguments.as_object().unwrap());
+        names(tool(name), unknown).into_iter().collect()
+    }
+
+    /// What is said beside an answer that has these facts.
+    fn reported(facts: Value, arguments: Value) -> CallToolResult {
+        let tool = tool("swarmNow");
+        let mut result = CallToolResult::success(Vec::new());
+        result.structured_content = Some(facts);
+        let mut response = CallToolResponse::Complete(result);
+        report(tool, tool.unknown_fields(arguments.as_object().unwrap()), &mut response);
+        let CallToolResponse::Complete(result) = response else { panic!("it is complete") };
+        result
     }
 
     #[test]
@@ -138,8 +101,9 @@ mod tests {
             ("filebox_list_agents", json!({ "runAs": "A", "box": 1 }), vec!["box"]),
             (
                 "submitDelivery",
-                json!({ "test_evidence": { "commit": "x", "rerun": {}, "doc_results": [
-                    { "command": "x", "code": 0 }, { "code": 1 }] } }),
+                json!({ "test_evidence": { "rerun": {}, "doc_results": [
+                    { "command": "x", "exit_code": 0, "passed": true, "code": 0 },
+                    { "command": "y", "exit_code": 0, "passed": true, "code": 1 }] } }),
                 vec!["test_evidence.doc_results.code", "test_evidence.rerun"],
             ),
             ("submitDelivery", json!({ "artifacts": "x", "session_id": "s" }), vec![]),
@@ -157,11 +121,7 @@ mod tests {
     fn what_is_shown_of_them_is_bounded_and_hides_nothing() {
         for (given, more) in [(NAMES_MAX, None), (NAMES_MAX + 1, Some(1)), (100, Some(84))] {
             let many = (0..given).map(|n| (format!("a{n:02}"), json!(1))).collect::<JsonObject>();
-            let mut result = CallToolResult::success(Vec::new());
-            result.structured_content = Some(json!({}));
-            let mut response = CallToolResponse::Complete(result);
-            Ignored::of("swarmNow", &many).tell(&mut response);
-            let CallToolResponse::Complete(told) = response else { panic!("it is complete") };
+            let told = reported(json!({}), many.into());
             let facts = told.structured_content.unwrap();
             assert_eq!(facts[FIELD].as_array().unwrap().len(), NAMES_MAX);
             assert_eq!(facts.get(MORE).and_then(Value::as_u64), more);
@@ -176,12 +136,7 @@ mod tests {
 
     #[test]
     fn it_is_said_for_models_and_for_programs() {
-        let mut result = CallToolResult::success(Vec::new());
-        result.structured_content = Some(json!({ "a": 1 }));
-        let mut response = CallToolResponse::Complete(result);
-        let arguments = json!({ "rerun": 1 });
-        Ignored::of("swarmNow", arguments.as_object().unwrap()).tell(&mut response);
-        let CallToolResponse::Complete(told) = response else { panic!("it is complete") };
+        let told = reported(json!({ "a": 1 }), json!({ "rerun": 1 }));
         assert_eq!(told.structured_content, Some(json!({ "a": 1, FIELD: ["rerun"] })));
         assert!(serde_json::to_string(&told.content).unwrap().contains("no argument \\\"rerun"));
     }

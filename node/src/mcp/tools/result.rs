@@ -18,32 +18,32 @@ const QUOTING: [Reason; 3] = [Reason::FilesMissing, Reason::LeaseLost, Reason::N
 const DATE_MS_MAX: u64 = 253_402_300_799_999;
 
 /// `text` for the model, `facts` for programs.
-pub(super) fn said(text: impl Into<String>, facts: Value) -> CallToolResult {
+pub(super) fn text_result(text: impl Into<String>, facts: Value) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(text.into())]);
     result.structured_content = Some(facts);
     result
 }
 
 /// The same facts as indented JSON, in the order of the fields, and as structured content.
-pub(super) fn shown(facts: &impl Serialize) -> CallToolResult {
+pub(super) fn json_result(facts: &impl Serialize) -> CallToolResult {
     let failed = |error: serde_json::Error| json!({ "unreadable": error.to_string() });
     let structured = serde_json::to_value(facts).unwrap_or_else(failed);
     let text =
         serde_json::to_string_pretty(facts).unwrap_or_else(|error| failed(error).to_string());
-    said(text, structured)
+    text_result(text, structured)
 }
 
 /// Something besides the answer that a model should read.
-pub(super) fn add(result: &mut CallToolResult, text: impl Into<String>) {
+pub(super) fn add_text(result: &mut CallToolResult, text: impl Into<String>) {
     result.content.push(ContentBlock::text(text.into()));
 }
 
 /// The same also for programs, as a field beside the answer's own.
-pub(super) fn remark(result: &mut CallToolResult, field: &str, fact: Value, text: String) {
+pub(super) fn add_field(result: &mut CallToolResult, field: &str, fact: Value, text: String) {
     if let Some(Value::Object(facts)) = &mut result.structured_content {
         facts.insert(field.to_owned(), fact);
     }
-    add(result, text);
+    add_text(result, text);
 }
 
 /// A refusal is something to read and act on, so it is a result, not a protocol error.
@@ -60,7 +60,7 @@ pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
     });
     if QUOTING.contains(&refusal.reason) {
         facts["note"] = FRAME.into();
-        add(&mut result, FRAME);
+        add_text(&mut result, FRAME);
     }
     result.structured_content = Some(facts);
     result

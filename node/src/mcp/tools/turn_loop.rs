@@ -3,24 +3,36 @@
 //! Names, parameters and the words of the answers are those of the tools people already have
 //! prompts for; what was added are further fields.
 
-mod answer;
 mod labels;
+mod views;
 
-use rmcp::model::{CallToolResponse, CallToolResult, Tool, ToolAnnotations};
+use std::sync::Arc;
+
+use rmcp::model::{CallToolResponse, CallToolResult};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use tasuki_proto::{id::Turn, wire};
+use tasuki_proto::{
+    id::{LoopId, RoleId, Turn},
+    limits::LOOP_DEFAULT,
+    wire,
+};
 
-use self::answer::Awaited;
-pub(in crate::mcp) use self::answer::Status;
+pub(in crate::mcp) use self::views::LoopView;
+use self::views::TurnView;
 use super::{
-    Call,
-    arguments::{Arguments, missing},
-    result::{said, shown},
-    schema,
+    Call, Toolset,
+    arguments::invalid,
+    check_set,
+    field_types::{Id, Seconds, Text},
+    result::{json_result, text_result},
+    tool::{Caller, Listed, Membership, RoleArgument, Tool, ToolDef, ToolInfo},
     waiting::wait,
 };
 use crate::{
+    config::Shown,
     mcp::{
+        instances::Playing,
         intent,
         question::{About, Asking},
     },
@@ -30,158 +42,192 @@ use crate::{
 /// The toolset.
 pub(in crate::mcp) const SET: &str = "loop";
 
-pub(in crate::mcp) const AWAIT_MY_TURN: &str = "await_my_turn";
-pub(in crate::mcp) const HANDOVER_WORK: &str = "handover_work";
-pub(in crate::mcp) const LOOP_STATUS: &str = "loop_status";
+pub(in crate::mcp) const AWAIT_MY_TURN: &str = AwaitMyTurn::INFO.name;
+pub(in crate::mcp) const HANDOVER_WORK: &str = HandoverWork::INFO.name;
+pub(in crate::mcp) const LOOP_STATUS: &str = LoopStatus::INFO.name;
 
-pub(super) fn tools(role_is_required: bool) -> Vec<Tool> {
-    let role = |what: &str| json!({ "type": "string", "description": what });
-    let loop_id = json!({
-        "type": "string",
-        "description": "Loop name. Default `main`."
-    });
-    let required = |fields: &[&'static str], role: &'static str| -> Vec<&'static str> {
-        role_is_required.then_some(role).into_iter().chain(fields.iter().copied()).collect()
-    };
-    vec![
-        Tool::new(
-            AWAIT_MY_TURN,
-            "Waits for your turn. Returns what the previous agent did and your instruction. Call \
-             it before you start work. If the result is still_waiting, call it again immediately.",
-            schema(
-                json!({
-                    "agent_id": role("Your role, e.g. A."),
-                    "loop": loop_id,
-                    "timeout_sec": {
-                        "type": "number",
-                        "minimum": 0,
-                        "description": "Seconds. 0 returns immediately. Omit it to wait as long as \
-                                        your client allows."
-                    },
-                }),
-                &required(&[], "agent_id"),
-            ),
-        )
-        .with_annotations(
-            ToolAnnotations::new().read_only(true).idempotent(true).open_world(false),
-        ),
-        Tool::new(
-            HANDOVER_WORK,
-            "Ends your turn and hands the work to the next agent. Call it when your part is done, \
-             then call await_my_turn. Repeating the same call is safe.",
-            schema(
-                json!({
-                    "current_agent_id": role("Your role, e.g. A."),
-                    "work_summary": { "type": "string", "description": "What you did." },
-                    "next_instruction": {
-                        "type": "string",
-                        "description": "What the next agent should do."
-                    },
-                    "is_task_complete": {
-                        "type": "boolean",
-                        "description": "true ends the task for all agents."
-                    },
-                    "loop": loop_id,
-                    "to": {
-                        "type": "string",
-                        "description": "Role that gets the turn. Default: the next participant in \
-                                        order."
-                    },
-                    "turn": {
-                        "type": "integer",
-                        "minimum": 1,
-                        "description": "Number of the turn that you end, from await_my_turn."
-                    },
-                }),
-                &required(
-                    &["work_summary", "next_instruction", "is_task_complete"],
-                    "current_agent_id",
-                ),
-            ),
-        )
-        .with_annotations(
-            ToolAnnotations::new()
-                .read_only(false)
-                .destructive(false)
-                .idempotent(true)
-                .open_world(false),
-        ),
-        Tool::new(
-            LOOP_STATUS,
-            "Returns whose turn it is and since when, who is waiting, and the state of the last \
-             handover. Does not wait.",
-            schema(
-                json!({ "agent_id": role("Your role, e.g. A."), "loop": loop_id }),
-                &required(&[], "agent_id"),
-            ),
-        )
-        .with_annotations(
-            ToolAnnotations::new().read_only(true).idempotent(true).open_world(false),
-        ),
-    ]
-}
+pub(super) struct TurnLoop;
 
-pub(super) async fn await_my_turn(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResponse, Refusal> {
-    let (actions, playing) = call.player(arguments, "agent_id", SET)?;
-    let asking = Asking { actions, about: About::Turn(arguments.loop_id()?) };
-    wait(call, playing, asking, arguments.seconds("timeout_sec")?).await
-}
+static TOOLS: [ToolDef; 3] =
+    [ToolDef::new::<AwaitMyTurn>(), ToolDef::new::<HandoverWork>(), ToolDef::new::<LoopStatus>()];
 
-pub(in crate::mcp) fn awaited(actions: &dyn Actions, answer: &wire::TurnAnswer) -> CallToolResult {
-    shown(&Awaited::new(actions.role(), answer))
-}
-
-pub(super) async fn handover_work(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    const DONE: &str = "Handover successful. Turn switched.";
-    let (actions, _playing) = call.player(arguments, "current_agent_id", SET)?;
-    let is_task_complete = arguments.flag("is_task_complete")?.ok_or_else(|| {
-        missing("is_task_complete", "true ends the whole task, false continues it")
-    })?;
-    let summary = arguments.words("work_summary", "describe your work")?;
-    let instruction = if is_task_complete {
-        arguments.text("next_instruction")?.unwrap_or_default()
-    } else {
-        arguments.words("next_instruction", "say what the next agent should do")?
-    };
-    let done = actions
-        .hand_over(HandOver {
-            loop_id: arguments.loop_id()?,
-            summary,
-            instruction,
-            is_task_complete,
-            to: arguments.id("to")?,
-            turn: arguments.number("turn")?.filter(|turn| *turn != 0).map(Turn::from),
-            key: intent::of(&call.context.meta),
-        })
-        .await?;
-    let mut facts = json!({
-        // Some clients show a model the facts alone.
-        "message": DONE,
-        "ended_turn": done.ended_turn,
-        "is_finished": done.is_finished,
-        "repeated": done.repeated,
-    });
-    if let Value::Object(facts) = &mut facts
-        && !done.is_finished
-    {
-        facts.insert("turn".to_owned(), done.turn.into());
-        facts.insert("to".to_owned(), done.to.into());
+impl Toolset for TurnLoop {
+    fn names(&self) -> &'static [&'static str] {
+        &[SET]
     }
-    Ok(said(DONE, facts))
+
+    fn tools(&self) -> &'static [ToolDef] {
+        &TOOLS
+    }
 }
 
-pub(super) async fn loop_status(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let actions = call.spectator(arguments, "agent_id", SET)?;
-    let loop_id = arguments.loop_id()?;
-    let seen = actions.loop_status(&loop_id).await?;
-    Ok(shown(&Status::new(loop_id.as_str(), &seen)))
+const SETS: &[Membership] = &[Membership { set: SET, from: Shown::Core }];
+
+const AGENT_ID: &[RoleArgument] = &[RoleArgument {
+    name: "agent_id",
+    listed: Listed::RequiredOfMany,
+    description: "Your role, e.g. A.",
+}];
+
+const CURRENT_AGENT_ID: &[RoleArgument] =
+    &[RoleArgument { name: "current_agent_id", ..AGENT_ID[0] }];
+
+/// A call that acts or waits: only the agent that plays the role may.
+struct Player<'a> {
+    call: &'a Call<'a>,
+    actions: Arc<dyn Actions>,
+    playing: Playing,
+}
+
+impl<'a> Caller<'a> for Player<'a> {
+    const ROLE: &'static [RoleArgument] = AGENT_ID;
+
+    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
+        let actions = role(call, tool)?;
+        let playing = call.host.enter(&*actions, &call.who, call.client.as_ref())?;
+        Ok(Self { call, actions, playing })
+    }
+}
+
+/// A call that only looks.
+struct Spectator {
+    actions: Arc<dyn Actions>,
+}
+
+impl<'a> Caller<'a> for Spectator {
+    const ROLE: &'static [RoleArgument] = AGENT_ID;
+
+    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
+        let actions = role(call, tool)?;
+        call.host.looked(&*actions, &call.who, call.client.as_ref());
+        Ok(Self { actions })
+    }
+}
+
+fn role(call: &Call<'_>, tool: &ToolDef) -> Result<Arc<dyn Actions>, Refusal> {
+    let named = call.named_role(tool)?;
+    let field = tool.role.first().map_or("", |it| it.name);
+    let actions = call.scope.resolve(call.host, field, named.as_deref())?;
+    call.admit(actions.role())?;
+    check_set(call.host, actions.role(), SET)?;
+    Ok(actions)
+}
+
+/// The loop that is meant: the one every workspace starts with, unless another one is named.
+fn loop_id(named: Option<Id<LoopId>>) -> LoopId {
+    let default = || LOOP_DEFAULT.parse().expect("the default is a name");
+    named.map_or_else(default, |Id(named)| named)
+}
+
+/// Waits for your turn. Returns what the previous agent did and your instruction. Call it before
+/// you start work. If the result is still_waiting, call it again immediately.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct AwaitMyTurn {
+    /// Loop name. Default `main`.
+    r#loop: Option<Id<LoopId>>,
+    /// Seconds. 0 returns immediately. Omit it to wait as long as your client allows.
+    timeout_sec: Option<Seconds>,
+}
+
+impl Tool for AwaitMyTurn {
+    const INFO: ToolInfo = ToolInfo::read("await_my_turn", SETS);
+
+    type Caller<'a> = Player<'a>;
+
+    async fn call(self, caller: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let Player { call, actions, playing } = caller;
+        let asking = Asking { actions, about: About::Turn(loop_id(self.r#loop)) };
+        wait(call, playing, asking, self.timeout_sec.map(|it| it.0)).await
+    }
+}
+
+/// The answer to a wait for a turn, as a result.
+pub(in crate::mcp) fn turn_result(
+    actions: &dyn Actions,
+    answer: &wire::TurnAnswer,
+) -> CallToolResult {
+    json_result(&TurnView::new(actions.role(), answer))
+}
+
+/// Ends your turn and hands the work to the next agent. Call it when your part is done, then call
+/// await_my_turn. Repeating the same call is safe.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct HandoverWork {
+    /// What you did.
+    work_summary: Text,
+    /// What the next agent should do.
+    #[schemars(required)]
+    next_instruction: Option<Text>,
+    /// true ends the task for all agents.
+    is_task_complete: bool,
+    /// Loop name. Default `main`.
+    r#loop: Option<Id<LoopId>>,
+    /// Role that gets the turn. Default: the next participant in order.
+    to: Option<Id<RoleId>>,
+    /// Number of the turn that you end, from await_my_turn.
+    #[schemars(range(min = 1))]
+    turn: Option<u64>,
+}
+
+impl Tool for HandoverWork {
+    const INFO: ToolInfo = ToolInfo::write("handover_work", SETS).with_role(CURRENT_AGENT_ID);
+
+    type Caller<'a> = Player<'a>;
+
+    async fn call(self, caller: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        const DONE: &str = "Handover successful. Turn switched.";
+        let instruction = self.next_instruction.map(|it| it.0).unwrap_or_default();
+        if instruction.is_empty() && !self.is_task_complete {
+            return Err(invalid(
+                "next_instruction",
+                &"is empty: say what the next agent should do",
+            ));
+        }
+        let done = caller
+            .actions
+            .hand_over(HandOver {
+                loop_id: loop_id(self.r#loop),
+                summary: self.work_summary.0,
+                instruction,
+                is_task_complete: self.is_task_complete,
+                to: self.to.map(|it| it.0),
+                turn: self.turn.filter(|turn| *turn != 0).map(Turn::from),
+                key: intent::of(&caller.call.context.meta),
+            })
+            .await?;
+        let mut facts = json!({
+            // Some clients show a model the facts alone.
+            "message": DONE,
+            "ended_turn": done.ended_turn,
+            "is_finished": done.is_finished,
+            "repeated": done.repeated,
+        });
+        if let Value::Object(facts) = &mut facts
+            && !done.is_finished
+        {
+            facts.insert("turn".to_owned(), done.turn.into());
+            facts.insert("to".to_owned(), done.to.into());
+        }
+        Ok(text_result(DONE, facts).into())
+    }
+}
+
+/// Returns whose turn it is and since when, who is waiting, and the state of the last handover.
+/// Does not wait.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct LoopStatus {
+    /// Loop name. Default `main`.
+    r#loop: Option<Id<LoopId>>,
+}
+
+impl Tool for LoopStatus {
+    const INFO: ToolInfo = ToolInfo::read("loop_status", SETS);
+
+    type Caller<'a> = Spectator;
+
+    async fn call(self, caller: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let loop_id = loop_id(self.r#loop);
+        let seen = caller.actions.loop_status(&loop_id).await?;
+        Ok(json_result(&LoopView::new(loop_id.as_str(), &seen)).into())
+    }
 }

@@ -9,7 +9,7 @@ use super::{
         home::homes,
         index::Index,
         name::{Kind, fold},
-        scan::{Seen, look_at_all},
+        scan::{ScanResult, look_at_all},
     },
     *,
 };
@@ -77,9 +77,9 @@ impl Bench {
         Known { kind, name, entries: u32::try_from(entries).unwrap(), hash, stamp }
     }
 
-    fn job(&self, disk: Disk, known: Option<Known>, want: Option<(BoxKind, u64)>) -> Job {
-        let want = want.map(|(kind, n)| Want::new(kind, NAME.into(), document(n), true));
-        Job { disk, boxes: self.boxes.clone(), known, want }
+    fn job(&self, disk: Disk, known: Option<Known>, want: Option<(BoxKind, u64)>) -> ThreadSync {
+        let want = want.map(|(kind, n)| TargetFile::new(kind, NAME.into(), document(n), true));
+        ThreadSync { disk, boxes: self.boxes.clone(), known, want }
     }
 }
 
@@ -201,7 +201,8 @@ fn a_kill_at_any_change_loses_nothing_and_leaves_nothing() {
             if let Some(known) = &known {
                 index.wrote(ID.parse().unwrap(), known.clone()).unwrap();
             }
-            let seen = Seen::of(&index, &bench.boxes, look_at_all(&bench.boxes).unwrap(), true);
+            let seen =
+                ScanResult::of(&index, &bench.boxes, look_at_all(&bench.boxes).unwrap(), true);
             for (kind, name) in &seen.halves {
                 Disk::default().remove(bench.boxes.folder(*kind), name).unwrap();
             }
@@ -256,7 +257,7 @@ fn what_nobody_sees_is_in_no_file() {
     let forged = ["a\u{1b}[2J\tb\u{202e}", "\r", "\u{b}", "\u{200b}", "\u{2028}"];
     let text = forged.map(|before| format!("{before}{HEAD}")).join("\n");
     let raw = one("q\u{200b}a", "t\u{202e}", &text);
-    let want = Want::new(BoxKind::Inbox, NAME.into(), raw.clone(), true);
+    let want = TargetFile::new(BoxKind::Inbox, NAME.into(), raw.clone(), true);
     let file = String::from_utf8(want.bytes.clone()).unwrap();
     let is_plain = |c: char| "\n\t".contains(c) || tasuki_proto::visible::is_visible(c);
     assert!(file.chars().all(is_plain), "{file:?}");
@@ -266,6 +267,6 @@ fn what_nobody_sees_is_in_no_file() {
     assert_eq!((read.title.as_str(), read.sender.as_str()), ("t", "qa"));
     // A file of an earlier release is the node's own, too.
     let raw = one("qa", "t", "a\u{202e}b");
-    let want = Want::new(BoxKind::Inbox, NAME.into(), raw.clone(), true);
+    let want = TargetFile::new(BoxKind::Inbox, NAME.into(), raw.clone(), true);
     assert!(want.has_all_of(raw.to_markdown().as_bytes()));
 }

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::dir::{Dir, NoFile};
@@ -16,7 +17,7 @@ const JSON_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const NAMES_MAX: usize = 200_000;
 
 /// A file or directory that was left alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Skipped {
     pub path: PathBuf,
     /// Half a sentence, to follow the path.
@@ -115,6 +116,16 @@ impl Reading {
             },
         }
         None
+    }
+
+    /// The objects in a directory, each with its file's name before `.json`, in order.
+    pub(super) fn objects(&mut self, directory: &Path) -> Vec<(String, Value)> {
+        let stems = self.stems(directory, ".json").into_iter();
+        let read = |stem: String| {
+            let json = self.json(&directory.join(format!("{stem}.json")))?;
+            Some((stem, json))
+        };
+        stems.filter_map(read).collect()
     }
 
     /// An object that was written whole.

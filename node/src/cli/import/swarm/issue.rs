@@ -17,10 +17,10 @@ use tasuki_proto::{
 };
 
 use super::{
+    fields::{Fields, cut},
     files::Reading,
     names::Names,
-    parts::Whole,
-    value::{Fields, cut},
+    parts::WholeIssue,
 };
 use crate::counted::{agreeing, counted};
 
@@ -47,8 +47,8 @@ pub(super) const REFS_BYTES_MAX: usize = 16 * 1024;
 
 /// What was read of an issue, and what was changed about it.
 #[derive(Debug)]
-pub(super) struct Gathered {
-    pub whole: Whole,
+pub(super) struct ReadIssue {
+    pub whole: WholeIssue,
     pub notes: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn read(
     deliveries: &[(String, Value)],
     names: &mut Names,
     reading: &mut Reading,
-) -> Option<Gathered> {
+) -> Option<ReadIssue> {
     let file = directory.join("issue.json");
     let Some(json) = reading.json(&file) else {
         if !file.exists() {
@@ -71,12 +71,12 @@ pub(super) fn read(
     let created_ms = it.time(&["created_at"]);
     let own = it.text(&["id"]);
     let name = if own.parse::<IssueId>().is_ok() { own } else { folder };
-    let mut gatherer = Gatherer {
+    let mut gatherer = IssueReader {
         directory,
         id: names.id(&name, created_ms, IssueId),
         names,
         reading,
-        whole: Whole::default(),
+        whole: WholeIssue::default(),
         notes: Vec::new(),
     };
     gatherer.begin(it, created_ms);
@@ -87,20 +87,20 @@ pub(super) fn read(
     gatherer.points();
     let reopened_ms = gatherer.events();
     gatherer.end(it, &name, deliveries, reopened_ms);
-    let Gatherer { whole, notes, .. } = gatherer;
-    Some(Gathered { whole, notes })
+    let IssueReader { whole, notes, .. } = gatherer;
+    Some(ReadIssue { whole, notes })
 }
 
-pub(super) struct Gatherer<'a> {
+pub(super) struct IssueReader<'a> {
     pub(super) directory: &'a Path,
     id: IssueId,
     pub(super) names: &'a mut Names,
     pub(super) reading: &'a mut Reading,
-    pub(super) whole: Whole,
+    pub(super) whole: WholeIssue,
     notes: Vec<String>,
 }
 
-impl Gatherer<'_> {
+impl IssueReader<'_> {
     pub(super) fn note(&mut self, text: impl Into<String>) {
         self.notes.push(text.into());
     }
@@ -311,15 +311,10 @@ impl Gatherer<'_> {
 
     fn messages(&mut self) {
         let folder = self.directory.join("messages");
-        let mut found: Vec<(u64, String, Value)> = Vec::new();
-        for stem in self.reading.stems(&folder, ".json") {
-            if let Some(json) = self.reading.json(&folder.join(format!("{stem}.json"))) {
-                found.push((Fields(&json).time(&["created_at"]), stem, json));
-            }
-        }
-        found.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        let mut found = self.reading.objects(&folder);
+        found.sort_by_key(|(_, json)| Fields(json).time(&["created_at"]));
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for (at, stem, json) in found {
+        for (stem, json) in found {
             let (it, path) = (Fields(&json), folder.join(format!("{stem}.json")));
             let task_id = it.text(&["task_id"]);
             let is_there = self.is_task(&task_id);
@@ -331,6 +326,7 @@ impl Gatherer<'_> {
                 continue;
             }
             *count += 1;
+            let at = it.time(&["created_at"]);
             let id = self.names.id(&stem, at, TaskMessageId).to_string();
             self.times(&id, it);
             let kind = it.text(&["kind"]);
@@ -395,10 +391,7 @@ impl Gatherer<'_> {
 
     fn points(&mut self) {
         let folder = self.directory.join("workers");
-        for stem in self.reading.stems(&folder, ".json") {
-            let Some(json) = self.reading.json(&folder.join(format!("{stem}.json"))) else {
-                continue;
-            };
+        for (stem, json) in self.reading.objects(&folder) {
             let it = Fields(&json);
             let worker = it.text(&["worker_id"]);
             let worker = self.names.role(if worker.is_empty() { &stem } else { &worker });

@@ -1,6 +1,6 @@
 //! An issue as the calls that take it over: as few as hold it, all known by one hash.
 
-use prost::Message as _;
+use prost::Message;
 use tasuki_proto::wire;
 
 /// Things of one call, and their bytes: less than half of what a message may have, since what is
@@ -13,7 +13,7 @@ const HASH_BYTES: usize = 16;
 
 /// All of an issue, in the order in which it goes.
 #[derive(Debug, Default)]
-pub(super) struct Whole {
+pub(super) struct WholeIssue {
     pub id: String,
     pub issue: wire::Issue,
     pub tasks: Vec<wire::Task>,
@@ -28,13 +28,13 @@ pub(super) struct Whole {
 }
 
 /// Calls that are being filled.
-struct Filling {
+struct PartBuilder {
     parts: Vec<wire::ImportIssueRequest>,
     items: usize,
     bytes: usize,
 }
 
-impl Filling {
+impl PartBuilder {
     fn next(&mut self, bytes: usize) -> &mut wire::ImportIssueRequest {
         if self.items == ITEMS_MAX || (self.items != 0 && BYTES_MAX < self.bytes + bytes) {
             self.parts.push(wire::ImportIssueRequest::default());
@@ -45,35 +45,31 @@ impl Filling {
         let last = self.parts.len() - 1;
         &mut self.parts[last]
     }
+
+    fn fill<T: Message>(
+        &mut self,
+        items: Vec<T>,
+        list: fn(&mut wire::ImportIssueRequest) -> &mut Vec<T>,
+    ) {
+        for item in items {
+            list(self.next(item.encoded_len())).push(item);
+        }
+    }
 }
 
-impl Whole {
+impl WholeIssue {
     /// Calls without caller, key and person.
     pub(super) fn parts(self) -> Vec<wire::ImportIssueRequest> {
         let bytes = self.issue.encoded_len();
         let first = wire::ImportIssueRequest { issue: Some(self.issue), ..Default::default() };
-        let mut filling = Filling { parts: vec![first], items: 1, bytes };
-        for it in self.tasks {
-            filling.next(it.encoded_len()).tasks.push(it);
-        }
-        for it in self.submissions {
-            filling.next(it.encoded_len()).submissions.push(it);
-        }
-        for it in self.messages {
-            filling.next(it.encoded_len()).messages.push(it);
-        }
-        for it in self.docs {
-            filling.next(it.encoded_len()).docs.push(it);
-        }
-        for it in self.deliveries {
-            filling.next(it.encoded_len()).deliveries.push(it);
-        }
-        for it in self.points {
-            filling.next(it.encoded_len()).points.push(it);
-        }
-        for it in self.events {
-            filling.next(it.encoded_len()).events.push(it);
-        }
+        let mut filling = PartBuilder { parts: vec![first], items: 1, bytes };
+        filling.fill(self.tasks, |part| &mut part.tasks);
+        filling.fill(self.submissions, |part| &mut part.submissions);
+        filling.fill(self.messages, |part| &mut part.messages);
+        filling.fill(self.docs, |part| &mut part.docs);
+        filling.fill(self.deliveries, |part| &mut part.deliveries);
+        filling.fill(self.points, |part| &mut part.points);
+        filling.fill(self.events, |part| &mut part.events);
         let mut parts = filling.parts;
         if let Some(last) = parts.last_mut() {
             last.set_end(self.end);
@@ -100,10 +96,15 @@ impl Whole {
 mod tests {
     use super::*;
 
-    fn whole(docs: usize, bytes: usize) -> Whole {
+    fn whole(docs: usize, bytes: usize) -> WholeIssue {
         let doc = wire::Doc { content: "x".repeat(bytes), ..Default::default() };
         let end = wire::IssueStatus::Open;
-        Whole { id: "issue_1_0000".to_owned(), docs: vec![doc; docs], end, ..Whole::default() }
+        WholeIssue {
+            id: "issue_1_0000".to_owned(),
+            docs: vec![doc; docs],
+            end,
+            ..WholeIssue::default()
+        }
     }
 
     #[test]

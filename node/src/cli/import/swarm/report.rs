@@ -5,20 +5,24 @@ use std::{
     fmt::{self, Display},
 };
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use tasuki_proto::reason::Reason;
 
 use super::{
-    super::{super::text, Failure},
+    super::{
+        Failure,
+        refusals::{Note, Refusals, broken_off, section},
+    },
     Outcome,
     files::Skipped,
-    issue::Gathered,
+    issue::ReadIssue,
 };
 use crate::counted::{agreeing, counted};
 
 /// What was found, done and left.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
+    #[serde(rename = "dry_run")]
     is_dry: bool,
     pub workers: usize,
     pub shared_docs: usize,
@@ -35,8 +39,8 @@ pub(super) struct Report {
     calls: usize,
     /// Issues that are otherwise at the broker.
     differ: Vec<String>,
-    refused: Vec<(String, Failure)>,
-    notes: Vec<(String, String)>,
+    refused: Refusals,
+    notes: Vec<Note>,
     /// Shared documents that are otherwise at the broker.
     pub other_docs: Vec<String>,
     /// Names and ids, old and new.
@@ -51,7 +55,7 @@ impl Report {
         Self { is_dry, ..Self::default() }
     }
 
-    pub(super) fn add(&mut self, it: &Gathered) {
+    pub(super) fn add(&mut self, it: &ReadIssue) {
         let whole = &it.whole;
         self.issues += 1;
         self.tasks += whole.tasks.len();
@@ -60,7 +64,8 @@ impl Report {
         self.docs += whole.docs.len();
         self.deliveries += whole.deliveries.len();
         self.events += whole.events.len();
-        self.notes.extend(it.notes.iter().map(|note| (whole.id.clone(), note.clone())));
+        let notes = it.notes.iter().map(|note| Note { id: whole.id.clone(), note: note.clone() });
+        self.notes.extend(notes);
     }
 
     /// Fails with what keeps the other issues out as well.
@@ -78,16 +83,10 @@ impl Report {
             Outcome::Differs => self.differ.push(id),
             Outcome::Refused(why) => match why.as_reason() {
                 Some(Reason::InvalidArgument | Reason::TooLarge | Reason::UnknownTask) => {
-                    self.refused.push((id, why));
+                    self.refused.push(id, why);
                 }
                 Some(_) | None => {
-                    let mut why = why;
-                    why.message += &format!(
-                        " {} had been taken over by then; run it again for the others, nothing is \
-                         taken twice.",
-                        counted(self.new + self.continued, "issue")
-                    );
-                    return Err(why);
+                    return Err(broken_off(why, self.new + self.continued, "issue"));
                 }
             },
         }
@@ -96,51 +95,14 @@ impl Report {
 
     /// What the exit code has to say, once all is told.
     pub(super) fn failure(&self) -> Option<Failure> {
-        if let Some((_, why)) = self.refused.first() {
-            let mut why = why.clone();
-            let refused = self.refused.len();
-            let were = agreeing(refused, "was", "were");
-            why.message = format!("{} {were} refused.", counted(refused, "issue"));
-            return Some(why);
-        }
         let left = self.skipped.len() + self.differ.len() + self.other_docs.len();
-        (left != 0).then(|| {
-            Failure::local(format!(
-                "Of the files, issues and documents, {left} {} not taken over.",
-                agreeing(left, "was", "were")
-            ))
-        })
-    }
-
-    pub(super) fn to_json(&self) -> Value {
-        json!({
-            "dry_run": self.is_dry,
-            "workers": self.workers,
-            "shared_docs": self.shared_docs,
-            "issues": self.issues,
-            "tasks": self.tasks,
-            "submissions": self.submissions,
-            "messages": self.messages,
-            "docs": self.docs,
-            "deliveries": self.deliveries,
-            "events": self.events,
-            "new": self.new,
-            "continued": self.continued,
-            "known": self.known,
-            "calls": self.calls,
-            "differ": self.differ,
-            "other_docs": self.other_docs,
-            "changed": self.changed,
-            "merged": self.merged,
-            "notes": self.notes.iter().map(|(id, note)| json!({
-                "issue_id": id, "note": note,
-            })).collect::<Vec<_>>(),
-            "refused": self.refused.iter().map(|(id, why)| json!({
-                "issue_id": id, "code": why.code(), "message": why.message,
-            })).collect::<Vec<_>>(),
-            "skipped": self.skipped.iter().map(|it| json!({
-                "path": it.path, "why": it.why,
-            })).collect::<Vec<_>>(),
+        self.refused.failure("issue").or_else(|| {
+            (left != 0).then(|| {
+                let were = agreeing(left, "was", "were");
+                Failure::local(format!(
+                    "Of the files, issues and documents, {left} {were} not taken over."
+                ))
+            })
         })
     }
 }
@@ -180,29 +142,12 @@ impl Display for Report {
             format!("{role} is {}", names.join(" and "))
         });
         section(f, "Several who are one here, unless --role OLD=NEW keeps them apart:", merged)?;
-        let notes = self.notes.iter().map(|(id, note)| format!("{id}: {note}"));
-        section(f, "Put in order:", notes)?;
+        section(f, "Put in order:", &self.notes)?;
         let differ = self.differ.iter().map(|id| format!("{id}, which is left as it is"));
         let docs = self.other_docs.iter().map(|it| format!("the shared document {it}"));
         section(f, "Here already, and not as it is there:", differ.chain(docs))?;
-        let refused =
-            self.refused.iter().map(|(id, why)| format!("{id} {} ({})", why.message, why.code()));
-        section(f, "Refused:", refused)?;
+        section(f, "Refused:", self.refused.lines())?;
         let skipped = self.skipped.iter().map(|it| format!("{} {}", it.path.display(), it.why));
         section(f, "Not taken over:", skipped)
     }
-}
-
-fn section(
-    f: &mut fmt::Formatter<'_>,
-    title: &str,
-    lines: impl Iterator<Item = String>,
-) -> fmt::Result {
-    for (at, line) in lines.enumerate() {
-        if at == 0 {
-            writeln!(f, "\n{title}")?;
-        }
-        writeln!(f, "  {}", text::line(&line))?;
-    }
-    Ok(())
 }

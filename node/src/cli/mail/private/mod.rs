@@ -4,8 +4,8 @@
 //! each node's to the owner (`approve`). Nothing here takes one from the broker without a person
 //! having said it.
 
-mod asked;
-mod words;
+mod render;
+mod session;
 
 use serde_json::json;
 use tasuki_proto::{
@@ -14,8 +14,8 @@ use tasuki_proto::{
     reason::Reason,
 };
 
-use self::asked::Asked;
-use super::super::{Failure, Output, Target};
+use self::session::Session;
+use super::super::{Failure, Output};
 use crate::{
     config::Config,
     private::{
@@ -30,75 +30,48 @@ use crate::{
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Show whether mail is private, whose keys read it, and which wait for the owner
-    Status(Args),
-    /// Turn it on: from then on only nodes that you approve read what is sent
+    Status,
+    /// Turn private mail on: from then on only nodes that you approve can read new mail
     ///
-    /// This machine gets the owner's key. Mail sent so far stays as it is. What it costs: the
+    /// This machine gets the owner's key. Mail sent so far stays as it is. The cost: the
     /// broker can no longer search, show or moderate what is written; files cannot be attached; a
     /// node that is approved later, or takes over a role, cannot read what was written before;
     /// whoever loses the owner's key can approve nobody and cannot turn it off; and who gets hold
     /// of a node's keys reads all that was sealed for them (there is no forward secrecy). The
     /// broker still sees who writes to whom, when, and how much, and what is handed over in loops.
     On {
-        /// Become the owner where mail was private by another owner's key before: nobody can read
-        /// any more what was sealed then
+        /// Become the owner although another owner's key was used before; mail sealed then becomes
+        /// unreadable
         #[arg(long)]
         new_owner: bool,
-        #[command(flatten)]
-        args: Args,
     },
     /// Trust an owner's key on this machine, and make this machine's own key known to the owner
     ///
     /// Compare the fingerprint with what `tasuki mail private status` says on the owner's machine.
     Trust {
-        /// Of the owner's key [default: the one that is trusted already]
+        /// Fingerprint of the owner's key [default: the one that is trusted already]
         #[arg(value_name = "FINGERPRINT")]
         owner: Option<KeyId>,
-        #[command(flatten)]
-        args: Args,
     },
-    /// Let a node read and write private mail as the roles it asked for; takes the owner's key
+    /// Let a node read and write private mail as the roles it asked for; needs the owner's key
     Approve {
-        /// The node
+        /// Node
         #[arg(value_name = "NODE")]
         node: NodeId,
-        /// Of its key, as that machine shows it
+        /// Fingerprint of its key, as that machine shows it
         #[arg(value_name = "FINGERPRINT")]
         key: Option<KeyId>,
-        #[command(flatten)]
-        args: Args,
     },
-    /// Let a node go: nothing more is sealed for it; takes the owner's key
+    /// Remove a node: nothing more is sealed for it; needs the owner's key
     Remove {
-        /// The node
+        /// Node
         #[arg(value_name = "NODE")]
         node: NodeId,
-        #[command(flatten)]
-        args: Args,
     },
-    /// Give this machine another key; the old one is kept, to read what was sealed for it
-    Rotate(Args),
-    /// Turn it off: from then on mail is sent in the clear; takes the owner's key
-    Off(Args),
-}
-
-/// Which workspace of which broker.
-#[derive(Debug, clap::Args)]
-pub struct Args {
-    #[command(flatten)]
-    target: Target,
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Status(args) | Self::Rotate(args) | Self::Off(args) => &args.target,
-            Self::On { args, .. }
-            | Self::Trust { args, .. }
-            | Self::Approve { args, .. }
-            | Self::Remove { args, .. } => &args.target,
-        }
-    }
+    /// Rotate this machine's key; the old one is kept to read older mail
+    Rotate,
+    /// Turn private mail off: from then on mail is sent unencrypted; needs the owner's key
+    Off,
 }
 
 pub(super) async fn run(
@@ -106,36 +79,36 @@ pub(super) async fn run(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let asked = Asked::new(config);
+    let session = Session::new(config);
     match command {
-        Command::Status(_) => status(&asked, output).await,
-        Command::On { new_owner, .. } => on(&asked, new_owner, output).await,
-        Command::Trust { owner, .. } => trusted(&asked, owner, output).await,
-        Command::Approve { node, key, .. } => approve(&asked, &node, key, output).await,
-        Command::Remove { node, .. } => remove(&asked, &node, output).await,
-        Command::Rotate(_) => rotate(&asked, output).await,
-        Command::Off(_) => off(&asked, output).await,
+        Command::Status => status(&session, output).await,
+        Command::On { new_owner } => on(&session, new_owner, output).await,
+        Command::Trust { owner } => trusted(&session, owner, output).await,
+        Command::Approve { node, key } => approve(&session, &node, key, output).await,
+        Command::Remove { node } => remove(&session, &node, output).await,
+        Command::Rotate => rotate(&session, output).await,
+        Command::Off => off(&session, output).await,
     }
 }
 
-async fn status(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
-    let shown = asked.shown().await?;
-    let seen = asked.seen(&shown)?;
-    output.answer(|| words::in_json(&seen), || words::in_text(&seen))
+async fn status(session: &Session, output: &mut Output) -> Result<(), Failure> {
+    let shown = session.shown().await?;
+    let seen = session.seen(&shown)?;
+    output.answer(|| render::in_json(&seen), || render::in_text(&seen))
 }
 
-async fn on(asked: &Asked, is_new_owner: bool, output: &mut Output) -> Result<(), Failure> {
-    let own_key = asked.own_key_or_new()?;
-    let shown = asked.shown().await?;
+async fn on(session: &Session, is_new_owner: bool, output: &mut Output) -> Result<(), Failure> {
+    let own_key = session.own_key_or_new()?;
+    let shown = session.shown().await?;
     let before = shown.roster.as_ref().map(SignedRoster::roster);
-    let known = trust::owner(&asked.data, asked.workspace()).map_err(kept)?;
+    let known = trust::owner(&session.data, session.workspace()).map_err(kept)?;
     let is_ours = |it: &Roster| known.as_ref().is_some_and(|own| is_by(it, trust::public(own)));
     if let Some(before) = before.filter(|it| it.is_on && !is_ours(it)) {
         return Err(refused(format!(
             "Mail in {} is private already, by the owner's key {}, which is not this machine's. \
              To take part, compare that fingerprint on the owner's machine and run `tasuki mail \
              private trust {}` here.",
-            asked.workspace(),
+            session.workspace(),
             before.owner.id(),
             before.owner.id()
         )));
@@ -147,26 +120,26 @@ async fn on(asked: &Asked, is_new_owner: bool, output: &mut Output) -> Result<()
              Nothing changed. Turn it on where that key is, and what was sealed stays readable. \
              `tasuki mail private on --new-owner` makes this machine the owner: nobody can read \
              any more what was sealed, and every machine has to trust the new key.",
-            asked.workspace(),
+            session.workspace(),
             before.owner.id()
         )));
     }
-    let owner = trust::owner_or_new(&asked.data, asked.workspace()).map_err(kept)?;
+    let owner = trust::owner_or_new(&session.data, session.workspace()).map_err(kept)?;
     let public = trust::public(&owner);
     let roster = match before {
         Some(before) if before.owner == public => {
-            asked.check_pin(before)?;
+            session.check_pin(before)?;
             let known = before.key(&own_key.id());
             let is_done = before.is_on
                 && known.is_some_and(|it| own_key.roles.iter().all(|role| it.plays(role)));
             if is_done {
-                trust_own(asked, before)?;
-                return told(asked, "Mail was private already.", output);
+                trust_own(session, before)?;
+                return told(session, "Mail was private already.", output);
             }
             before.clone()
         }
         other => Roster {
-            workspace: asked.workspace().clone(),
+            workspace: session.workspace().clone(),
             owner: public,
             number: other.map_or(0, |it| it.number),
             is_on: true,
@@ -176,29 +149,29 @@ async fn on(asked: &Asked, is_new_owner: bool, output: &mut Output) -> Result<()
     let published = async {
         let next = owning::vouch(&roster, &own_key, shown.now_ms).map_err(|why| unchanged(&why))?;
         let next = Roster { is_on: true, ..next };
-        asked.set(next.clone(), &owner).await.map(|()| next)
+        session.set(next.clone(), &owner).await.map(|()| next)
     };
     let next = match published.await {
         Ok(next) => next,
         Err(failure) => {
             if known.is_none() {
-                asked.disown(&owner, &failure).await?;
+                session.disown(&owner, &failure).await?;
             }
             return Err(failure);
         }
     };
-    trust_own(asked, &next)?;
-    let lines = words::turned_on(asked, &own_key, public);
+    trust_own(session, &next)?;
+    let lines = render::turned_on(session, &own_key, public);
     output.answer(
         || {
             json!({
                 "is_on": true,
-                "workspace": asked.workspace().as_str(),
+                "workspace": session.workspace().as_str(),
                 "owner": public.id().to_string(),
-                "owner_file": trust::owner_file(&asked.data).display().to_string(),
+                "owner_file": trust::owner_file(&session.data).display().to_string(),
                 "key": own_key.id().to_string(),
-                "roles": words::names(&own_key.roles),
-                "costs": words::COSTS,
+                "roles": render::names(&own_key.roles),
+                "costs": render::COSTS,
             })
         },
         || lines,
@@ -206,15 +179,19 @@ async fn on(asked: &Asked, is_new_owner: bool, output: &mut Output) -> Result<()
 }
 
 /// Believes what was just signed here.
-fn trust_own(asked: &Asked, roster: &Roster) -> Result<(), Failure> {
-    Pin::trust(&asked.data, asked.workspace(), roster.owner.id()).map_err(kept)?;
-    Pin::saw(&asked.data, roster).map_err(kept)
+fn trust_own(session: &Session, roster: &Roster) -> Result<(), Failure> {
+    Pin::trust(&session.data, session.workspace(), roster.owner.id()).map_err(kept)?;
+    Pin::saw(&session.data, roster).map_err(kept)
 }
 
-async fn trusted(asked: &Asked, owner: Option<KeyId>, output: &mut Output) -> Result<(), Failure> {
-    let shown = asked.shown().await?;
+async fn trusted(
+    session: &Session,
+    owner: Option<KeyId>,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let shown = session.shown().await?;
     let by = shown.roster.as_ref().map(|it| it.roster().owner.id());
-    let pin = Pin::read(&asked.data, asked.workspace()).map_err(kept)?;
+    let pin = Pin::read(&session.data, session.workspace()).map_err(kept)?;
     let owner = match (owner, pin, by) {
         (Some(said), _, Some(by)) if said != by => {
             return Err(refused(format!(
@@ -231,29 +208,29 @@ async fn trusted(asked: &Asked, owner: Option<KeyId>, output: &mut Output) -> Re
                  mail private trust {by}`."
             )));
         }
-        (None, None, None) => return Err(never_on(asked)),
+        (None, None, None) => return Err(never_on(session)),
     };
-    let own_key = asked.own_key_or_new()?;
-    Pin::trust(&asked.data, asked.workspace(), owner).map_err(kept)?;
+    let own_key = session.own_key_or_new()?;
+    Pin::trust(&session.data, session.workspace(), owner).map_err(kept)?;
     let roster = shown.roster.as_ref().map(SignedRoster::roster);
     let is_vouched_for = roster
         .and_then(|it| it.key(&own_key.id()))
         .is_some_and(|it| own_key.roles.iter().all(|role| it.plays(role)));
     if !is_vouched_for {
-        asked.publish(&own_key).await?;
+        session.publish(&own_key).await?;
     }
     published(&own_key, Some(owner), is_vouched_for, output)
 }
 
 async fn approve(
-    asked: &Asked,
+    session: &Session,
     node: &NodeId,
     said: Option<KeyId>,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let owner = owner(asked)?;
-    let shown = asked.shown().await?;
-    let roster = asked.owned(&shown, &owner)?;
+    let owner = owner(session)?;
+    let shown = session.shown().await?;
+    let roster = session.owned(&shown, &owner)?;
     let Some(key) = shown.pending.iter().find(|it| it.node == *node) else {
         let waiting: Vec<_> = shown.pending.iter().map(|it| it.node.to_string()).collect();
         let waiting = if waiting.is_empty() { "none".to_owned() } else { waiting.join(", ") };
@@ -262,7 +239,7 @@ async fn approve(
              Nodes whose keys wait: {waiting}."
         )));
     };
-    let roles = words::roles(&key.roles);
+    let roles = render::roles(&key.roles);
     match said {
         None => {
             return Err(Failure::usage(format!(
@@ -283,11 +260,11 @@ async fn approve(
         Some(_) => {}
     }
     let next = owning::vouch(&roster, key, shown.now_ms).map_err(|why| unchanged(&why))?;
-    asked.set(next.clone(), &owner).await?;
-    trust_own(asked, &next)?;
+    session.set(next.clone(), &owner).await?;
+    trust_own(session, &next)?;
     output.answer(
         || {
-            json!({"node": node.to_string(), "key": key.id().to_string(), "roles": words::names(&key.roles),
+            json!({"node": node.to_string(), "key": key.id().to_string(), "roles": render::names(&key.roles),
                    "roster": next.number})
         },
         || {
@@ -300,13 +277,13 @@ async fn approve(
     )
 }
 
-async fn remove(asked: &Asked, node: &NodeId, output: &mut Output) -> Result<(), Failure> {
-    let owner = owner(asked)?;
-    let shown = asked.shown().await?;
-    let roster = asked.owned(&shown, &owner)?;
+async fn remove(session: &Session, node: &NodeId, output: &mut Output) -> Result<(), Failure> {
+    let owner = owner(session)?;
+    let shown = session.shown().await?;
+    let roster = session.owned(&shown, &owner)?;
     let next = owning::let_go(&roster, node, shown.now_ms).map_err(|why| unchanged(&why))?;
-    asked.set(next.clone(), &owner).await?;
-    trust_own(asked, &next)?;
+    session.set(next.clone(), &owner).await?;
+    trust_own(session, &next)?;
     output.answer(
         || json!({"node": node.to_string(), "roster": next.number}),
         || {
@@ -318,34 +295,34 @@ async fn remove(asked: &Asked, node: &NodeId, output: &mut Output) -> Result<(),
     )
 }
 
-async fn rotate(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
-    // Asked first, so that no key is made that nobody can hear of.
-    asked.shown().await?;
-    let node = asked.node()?;
-    NodeKeys::rotate(&asked.data).map_err(kept)?;
-    let own_key = asked.own_key(node)?;
-    if let Some(owner) = trust::owner(&asked.data, asked.workspace()).map_err(kept)? {
-        let shown = asked.shown().await?;
-        let roster = asked.owned(&shown, &owner)?;
+async fn rotate(session: &Session, output: &mut Output) -> Result<(), Failure> {
+    // Session first, so that no key is made that nobody can hear of.
+    session.shown().await?;
+    let node = session.node()?;
+    NodeKeys::rotate(&session.data).map_err(kept)?;
+    let own_key = session.own_key(node)?;
+    if let Some(owner) = trust::owner(&session.data, session.workspace()).map_err(kept)? {
+        let shown = session.shown().await?;
+        let roster = session.owned(&shown, &owner)?;
         let next = owning::vouch(&roster, &own_key, shown.now_ms).map_err(|why| unchanged(&why))?;
-        asked.set(next.clone(), &owner).await?;
-        trust_own(asked, &next)?;
+        session.set(next.clone(), &owner).await?;
+        trust_own(session, &next)?;
         return published(&own_key, None, true, output);
     }
-    asked.publish(&own_key).await?;
+    session.publish(&own_key).await?;
     published(&own_key, None, false, output)
 }
 
-async fn off(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
-    let owner = owner(asked)?;
-    let shown = asked.shown().await?;
-    let roster = asked.owned(&shown, &owner)?;
+async fn off(session: &Session, output: &mut Output) -> Result<(), Failure> {
+    let owner = owner(session)?;
+    let shown = session.shown().await?;
+    let roster = session.owned(&shown, &owner)?;
     if !roster.is_on {
-        return told(asked, "Mail was not private.", output);
+        return told(session, "Mail was not private.", output);
     }
     let next = owning::turned(&roster, false);
-    asked.set(next.clone(), &owner).await?;
-    trust_own(asked, &next)?;
+    session.set(next.clone(), &owner).await?;
+    trust_own(session, &next)?;
     output.answer(
         || json!({"is_on": false, "roster": next.number}),
         || {
@@ -357,9 +334,9 @@ async fn off(asked: &Asked, output: &mut Output) -> Result<(), Failure> {
     )
 }
 
-fn told(asked: &Asked, what: &str, output: &mut Output) -> Result<(), Failure> {
+fn told(session: &Session, what: &str, output: &mut Output) -> Result<(), Failure> {
     output.answer(
-        || json!({"workspace": asked.workspace().to_string(), "is_repeat": true}),
+        || json!({"workspace": session.workspace().to_string(), "is_repeat": true}),
         || format!("{what} Nothing changed.\n"),
     )
 }
@@ -373,30 +350,30 @@ fn published(
     let (id, owner) = (key.id().to_string(), owner.map(|it| it.to_string()));
     output.answer(
         || {
-            json!({"node": key.node.to_string(), "key": id, "owner": owner, "roles": words::names(&key.roles),
+            json!({"node": key.node.to_string(), "key": id, "owner": owner, "roles": render::names(&key.roles),
                    "is_approved": is_vouched_for})
         },
-        || words::published(key, owner.as_deref(), is_vouched_for),
+        || render::published(key, owner.as_deref(), is_vouched_for),
     )
 }
 
 /// The owner's secret key, which only some machine has.
-fn owner(asked: &Asked) -> Result<ed25519_dalek::SigningKey, Failure> {
-    let owner = trust::owner(&asked.data, asked.workspace()).map_err(kept)?;
+fn owner(session: &Session) -> Result<ed25519_dalek::SigningKey, Failure> {
+    let owner = trust::owner(&session.data, session.workspace()).map_err(kept)?;
     owner.ok_or_else(|| {
         refused(format!(
             "This takes the owner's key for {}, and it is not on this machine (data in {}). Run it \
              on the machine that turned private mail on.",
-            asked.workspace(),
-            asked.data.display()
+            session.workspace(),
+            session.data.display()
         ))
     })
 }
 
-fn never_on(asked: &Asked) -> Failure {
+fn never_on(session: &Session) -> Failure {
     refused(format!(
         "Mail in {} never was private; `tasuki mail private on` makes it so.",
-        asked.workspace()
+        session.workspace()
     ))
 }
 

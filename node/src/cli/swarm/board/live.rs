@@ -147,10 +147,11 @@ async fn draw(
 }
 
 fn is_quit(event: &Event) -> bool {
-    event.as_key_press_event().is_some_and(|key| match key.code {
-        KeyCode::Char('c' | 'd') => key.modifiers.contains(KeyModifiers::CONTROL),
-        code => matches!(code, KeyCode::Char('q' | 'Q') | KeyCode::Esc),
-    })
+    let Some(key) = event.as_key_press_event() else { return false };
+    match key.modifiers.contains(KeyModifiers::CONTROL) {
+        true => matches!(key.code, KeyCode::Char('c' | 'd' | 'q' | 'Q') | KeyCode::Esc),
+        false => matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc),
+    }
 }
 
 #[cfg(test)]

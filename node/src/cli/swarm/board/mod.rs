@@ -20,7 +20,7 @@ use self::{
     state::State,
     view::{ansi, view_board},
 };
-use super::{Failure, Output, Target, names::IssueName, who::Acting};
+use super::{Failure, Output, names::IssueName, who::Acting};
 use crate::{
     cli::{broker::Broker, text::terminal},
     config::Config,
@@ -44,8 +44,6 @@ pub struct Args {
     /// Print one frame, as large as the terminal or $COLUMNS by $LINES, and exit
     #[arg(long)]
     once: bool,
-    #[command(flatten)]
-    pub(in crate::cli::swarm) target: Target,
 }
 
 pub(in crate::cli::swarm) async fn run(
@@ -63,7 +61,7 @@ pub(in crate::cli::swarm) async fn run(
     if args.once || output.is_json() || !is_drawn_on() {
         return output.answer(|| json!(gatherer.state), || print(&gatherer.state, size()));
     }
-    live(gatherer, &acting.broker).await
+    Box::pin(live(gatherer, &acting.broker)).await
 }
 
 /// Whether the output is a terminal that goes by more than newlines.

@@ -14,8 +14,8 @@ use tasuki_proto::wire::{self, TaskStage, TaskStatus};
 
 use super::{
     super::{
+        labels::{count, delivery_status, left, long, spaced, task_stage, tasks_of},
         rows::{locked, who},
-        words::{count, delivery_status, left, long, spaced, task_stage, tasks_of},
     },
     state::State,
 };

@@ -5,7 +5,7 @@ use tasuki_proto::swarm::DeliveryId;
 
 use crate::{
     cli::{
-        swarm::{Failure, Output, again, at::At, who::Who, words::has_left},
+        swarm::{Failure, Output, again, at::At, labels::has_left, who::Who},
         text::{line, time},
     },
     config::Config,

@@ -7,16 +7,16 @@ use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, swar
 
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
+        loops::text_args::{HELP, TextArgs},
         swarm::{
             Failure, Output, again,
             awaited::{self, Wait},
             commit::Rerun,
+            labels::{delivery_status, spaced},
             names::{IssueName, TaskIds},
             pages::{PAGE, offset},
             task::{get_task, list::list_tasks},
             who::{Acting, Who},
-            words::{delivery_status, spaced},
         },
         text::line,
     },
@@ -112,7 +112,7 @@ fn by_flags(mut why: Failure) -> Failure {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config).await?;
-    let mut words = Words::default();
+    let mut words = TextArgs::default();
     let summary = words.read("--summary", &args.summary)?;
     let artifacts = wire::DeliveryArtifacts {
         has_passed: args.passed,

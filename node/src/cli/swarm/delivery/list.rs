@@ -9,11 +9,11 @@ use tasuki_proto::{
 use crate::{
     cli::swarm::{
         Failure, Output,
+        labels::delivery_statuses,
         names::IssueName,
         pages::{self, Page, Wanted},
         rows,
         who::Looker,
-        words::delivery_statuses,
     },
     config::Config,
 };

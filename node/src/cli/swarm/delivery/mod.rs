@@ -7,7 +7,7 @@ mod renew;
 mod review;
 mod show;
 
-use super::{Failure, IDS, Output, Target};
+use super::{Failure, IDS, Output};
 use crate::config::Config;
 
 /// Deliver finished issues, and review deliveries.
@@ -20,19 +20,6 @@ pub enum Command {
     Claim(claim::Args),
     Renew(renew::Args),
     Review(review::Args),
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Create(args) => &args.who.target,
-            Self::List(args) => &args.who.target,
-            Self::Show(args) => &args.who.target,
-            Self::Claim(args) => &args.who.target,
-            Self::Renew(args) => &args.who.target,
-            Self::Review(args) => &args.who.target,
-        }
-    }
 }
 
 pub(super) async fn run(

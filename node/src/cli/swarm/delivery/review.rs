@@ -5,7 +5,7 @@ use tasuki_proto::{swarm::DeliveryId, wire};
 
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
+        loops::text_args::{HELP, TextArgs},
         swarm::{
             Failure, Output, again,
             at::{self, At, Overriding, Verdict},
@@ -58,7 +58,7 @@ pub struct Args {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config).await?;
-    let feedback = Words::default().read("--feedback", &args.feedback)?;
+    let feedback = TextArgs::default().read("--feedback", &args.feedback)?;
     let at = At { acting: &acting, delivery: args.delivery.to_string() };
     let known = at.get().await?.delivery.unwrap_or_default();
     let commands = known.test_evidence.unwrap_or_default().doc_commands;

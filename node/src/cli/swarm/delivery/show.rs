@@ -4,7 +4,7 @@ use serde_json::json;
 use tasuki_proto::swarm::DeliveryId;
 
 use crate::{
-    cli::swarm::{Failure, Output, at::At, who::Looker, whole, with_now},
+    cli::swarm::{Failure, Output, at::At, details, who::Looker, with_now},
     config::Config,
 };
 
@@ -24,6 +24,6 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let delivery = told.delivery.unwrap_or_default();
     output.answer(
         || with_now(json!(delivery), told.now_ms),
-        || whole::delivery(&delivery, told.now_ms),
+        || details::delivery(&delivery, told.now_ms),
     )
 }

@@ -5,7 +5,7 @@ use tasuki_proto::wire;
 use super::report_issue;
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
+        loops::text_args::{HELP, TextArgs},
         swarm::{Failure, Output, names::IssueName, who::Who},
     },
     config::Config,
@@ -47,7 +47,7 @@ pub(super) async fn close(args: Args, config: &Config, output: &mut Output) -> R
     let request = wire::CloseIssueRequest {
         role: acting.role.clone(),
         issue_id: args.issue.find(&acting).await?,
-        summary: Words::default().read_if("--reason", args.reason.as_deref())?,
+        summary: TextArgs::default().read_if("--reason", args.reason.as_deref())?,
         ..Default::default()
     };
     let done = acting.broker.call(&request).await?;
@@ -65,7 +65,7 @@ pub(super) async fn reopen(
     let request = wire::ReopenIssueRequest {
         role: acting.role.clone(),
         issue_id: args.issue.find(&acting).await?,
-        summary: Words::default().read_if("--reason", args.reason.as_deref())?,
+        summary: TextArgs::default().read_if("--reason", args.reason.as_deref())?,
         ..Default::default()
     };
     let done = acting.broker.call(&request).await?;

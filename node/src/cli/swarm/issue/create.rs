@@ -7,7 +7,7 @@ use tasuki_proto::{swarm::DocName, wire};
 use super::report_issue;
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
+        loops::text_args::{HELP, TextArgs},
         swarm::{Failure, Output, doc::content, files, who::Who},
     },
     config::Config,
@@ -69,7 +69,7 @@ fn named_file(text: &str) -> Result<(String, String), String> {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config).await?;
-    let mut words = Words::default();
+    let mut words = TextArgs::default();
     let description = words.read_if("--description", args.description.as_deref())?;
     let mut docs = Vec::new();
     for (name, path) in &args.doc {

@@ -13,7 +13,7 @@ use crate::{
         broker::Broker,
         following::{Following, Told},
         stopped,
-        swarm::{Failure, Output, Target, names::IssueName, pages::PAGE, who::Acting},
+        swarm::{Failure, Output, names::IssueName, pages::PAGE, who::Acting},
         text::{fitted, line, time},
     },
     config::Config,
@@ -38,8 +38,6 @@ pub struct Args {
     /// Keep printing new entries until Ctrl-C
     #[arg(long)]
     follow: bool,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {

@@ -7,11 +7,11 @@ use crate::{
     cli::{
         broker::Broker,
         swarm::{
-            Failure, Output, Target,
+            Failure, Output,
+            labels::issue_statuses,
             pages::{self, Page, Wanted},
             rows,
             who::Acting,
-            words::issue_statuses,
         },
     },
     config::Config,
@@ -30,8 +30,6 @@ pub struct Args {
     contains: Option<String>,
     #[command(flatten)]
     wanted: Wanted,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {

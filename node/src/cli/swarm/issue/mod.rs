@@ -11,7 +11,7 @@ mod show;
 use serde_json::json;
 use tasuki_proto::wire;
 
-use super::{Failure, IDS, Output, Target, again, who::Acting};
+use super::{Failure, IDS, Output, again, who::Acting};
 use crate::{cli::text::line, config::Config};
 
 /// Create, follow and close issues.
@@ -26,21 +26,6 @@ pub enum Command {
     Close(close::Args),
     Reopen(close::ReopenArgs),
     Extend(extend::Args),
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Create(args) => &args.who.target,
-            Self::List(args) => &args.target,
-            Self::Show(args) => &args.target,
-            Self::History(args) => &args.target,
-            Self::SetDocs(args) => &args.who.target,
-            Self::Close(args) => &args.who.target,
-            Self::Reopen(args) => &args.who.target,
-            Self::Extend(args) => &args.who.target,
-        }
-    }
 }
 
 pub(super) async fn run(

@@ -6,7 +6,7 @@ use super::get_issue;
 use crate::{
     cli::{
         broker::Broker,
-        swarm::{Failure, Output, Target, names::IssueName, who::Acting, whole, with_now},
+        swarm::{Failure, Output, details, names::IssueName, who::Acting, with_now},
     },
     config::Config,
 };
@@ -17,8 +17,6 @@ pub struct Args {
     /// Issue to show
     #[arg(value_name = "ISSUE")]
     issue: IssueName,
-    #[command(flatten)]
-    pub(super) target: Target,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
@@ -26,5 +24,5 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let issue_id = args.issue.find(&acting).await?;
     let told = get_issue(&acting, &issue_id).await?;
     let issue = told.issue.unwrap_or_default();
-    output.answer(|| with_now(json!(issue), told.now_ms), || whole::issue(&issue, told.now_ms))
+    output.answer(|| with_now(json!(issue), told.now_ms), || details::issue(&issue, told.now_ms))
 }

@@ -5,7 +5,7 @@ use tasuki_proto::{swarm::TaskMessageId, wire};
 use super::ask::report_message;
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
+        loops::text_args::{HELP, TextArgs},
         swarm::{Failure, Output, names::TaskName, who::Who},
     },
     config::Config,
@@ -39,7 +39,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         issue_id: ids.issue,
         task_id: ids.task,
         message_id: args.message.map(|it| it.to_string()).unwrap_or_default(),
-        content: Words::default().read("TEXT", &args.text)?,
+        content: TextArgs::default().read("TEXT", &args.text)?,
         refs: args.refs.unwrap_or_default(),
         ..Default::default()
     };

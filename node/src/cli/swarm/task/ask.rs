@@ -6,7 +6,7 @@ use tasuki_proto::wire::{self, swarm_question::Ask};
 
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
+        loops::text_args::{HELP, TextArgs},
         swarm::{
             Failure, Output, again,
             awaited::{self, Wait},
@@ -54,8 +54,7 @@ pub struct Args {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     if args.wait.wait && !ANSWERED.contains(&args.kind.as_str()) {
         return Err(Failure::usage(format!(
-            "--wait is for a question or a blocker: nobody has to answer what is {:?}. Nothing was \
-             said.",
+            "--wait is for a question or a blocker: a {:?} needs no answer. Nothing was sent.",
             args.kind
         )));
     }
@@ -66,18 +65,18 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         issue_id: ids.issue,
         task_id: ids.task,
         kind: args.kind,
-        content: Words::default().read("TEXT", &args.text)?,
+        content: TextArgs::default().read("TEXT", &args.text)?,
         refs: args.refs.unwrap_or_default(),
         claim_token: args.token,
         ..Default::default()
     };
     let done = acting.broker.call(&request).await?;
     let id = done.message.as_ref().map(|it| it.message_id.clone()).unwrap_or_default();
-    let told = |output: &mut Output| report_message(&done, "is told to the lead", output);
+    let told = |output: &mut Output| report_message(&done, "was sent to the lead", output);
     args.wait.behind(&acting, output, Ask::Message(id), told).await
 }
 
-/// Says what became of a message.
+/// Reports a message.
 pub(super) fn report_message(
     done: &wire::MessageResponse,
     how: &str,

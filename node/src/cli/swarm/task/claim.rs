@@ -12,10 +12,10 @@ use crate::{
         Exit,
         swarm::{
             Failure, Output, again,
+            labels::has_left,
             names::{IssueName, TaskIds, TaskName},
             pages::PAGE,
             who::{Acting, Who},
-            words::has_left,
         },
         text::{line, time},
     },

@@ -5,8 +5,8 @@ use tasuki_proto::wire::{self, Difficulty};
 use super::plan::create_tasks;
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
-        swarm::{Failure, Output, names::IssueName, who::Who, words::difficulties},
+        loops::text_args::{HELP, TextArgs},
+        swarm::{Failure, Output, labels::difficulties, names::IssueName, who::Who},
     },
     config::Config,
 };
@@ -57,7 +57,7 @@ pub struct Args {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config).await?;
-    let mut words = Words::default();
+    let mut words = TextArgs::default();
     let spec = wire::TaskSpec {
         goal: words.read_if("--goal", args.goal.as_deref())?,
         acceptance: words.read_if("--acceptance", args.acceptance.as_deref())?,

@@ -9,11 +9,11 @@ use tasuki_proto::{
 use crate::{
     cli::swarm::{
         Failure, Output,
+        labels::{task_stages, task_statuses},
         names::IssueName,
         pages::{self, Page, Wanted},
         rows,
         who::{Acting, Looker},
-        words::{task_stages, task_statuses},
     },
     config::Config,
 };

@@ -15,7 +15,7 @@ mod submit;
 
 use tasuki_proto::wire;
 
-use super::{Failure, IDS, Output, Target, names::TaskIds, who::Acting};
+use super::{Failure, IDS, Output, names::TaskIds, who::Acting};
 use crate::config::Config;
 
 /// Create, claim, submit and review tasks.
@@ -42,24 +42,6 @@ pub enum Command {
     /// Its claim, reservation, open submission and open questions end; whoever waits for one of them
     /// is told why.
     Cancel(reset::Args),
-}
-
-impl Command {
-    pub(super) fn target(&self) -> &Target {
-        match self {
-            Self::Create(args) => &args.who.target,
-            Self::Plan(args) => &args.who.target,
-            Self::List(args) => &args.who.target,
-            Self::Show(args) => &args.who.target,
-            Self::Claim(args) => &args.who.target,
-            Self::Renew(args) => &args.who.target,
-            Self::Ask(args) => &args.who.target,
-            Self::Answer(args) => &args.who.target,
-            Self::Submit(args) => &args.who.target,
-            Self::Review(args) => &args.who.target,
-            Self::Reset(args) | Self::Cancel(args) => &args.who.target,
-        }
-    }
 }
 
 pub(super) async fn run(

@@ -8,7 +8,7 @@ use tasuki_proto::wire;
 use super::graph;
 use crate::{
     cli::{
-        loops::words::bounded,
+        loops::text_args::bounded,
         swarm::{
             Failure, Output, again,
             names::IssueName,

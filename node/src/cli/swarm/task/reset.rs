@@ -5,7 +5,7 @@ use tasuki_proto::wire;
 
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
+        loops::text_args::{HELP, TextArgs},
         swarm::{Failure, Output, names::TaskName, who::Who},
         text::line,
     },
@@ -33,7 +33,7 @@ pub(super) async fn reset(args: Args, config: &Config, output: &mut Output) -> R
         role: acting.role.clone(),
         issue_id: ids.issue,
         task_id: ids.task,
-        reason: Words::default().read("--reason", &args.reason)?,
+        reason: TextArgs::default().read("--reason", &args.reason)?,
         ..Default::default()
     };
     let done = acting.broker.call(&request).await?;
@@ -51,7 +51,7 @@ pub(super) async fn cancel(
         role: acting.role.clone(),
         issue_id: ids.issue,
         task_id: ids.task,
-        reason: Words::default().read("--reason", &args.reason)?,
+        reason: TextArgs::default().read("--reason", &args.reason)?,
         ..Default::default()
     };
     let done = acting.broker.call(&request).await?;

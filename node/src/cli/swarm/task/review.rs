@@ -15,12 +15,11 @@ use tasuki_proto::{
 use super::get_task;
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
+        loops::text_args::{HELP, TextArgs},
         swarm::{
-            Failure, Output, again,
+            Failure, Output, again, details,
             names::{TaskIds, TaskName},
             who::{Acting, Who},
-            whole,
         },
         text::line,
     },
@@ -88,7 +87,7 @@ fn finding(text: &str) -> Result<wire::FeedbackDetail, String> {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config).await?;
-    let feedback = Words::default().read("--feedback", &args.feedback)?;
+    let feedback = TextArgs::default().read("--feedback", &args.feedback)?;
     let score = match (args.score, args.approve) {
         (Some(score), _) => score,
         (None, false) => SCORE_REJECTED,
@@ -201,10 +200,10 @@ fn report_review(
             let worker = line(&submission.worker);
             match submission.next_step {
                 _ if !is_approved => {
-                    format!("{task} is rejected; {worker} goes on with it.{again}\n")
+                    format!("{task} is rejected; {worker} keeps the task.{again}\n")
                 }
                 Some(next) => {
-                    let next = whole::next_step(&next, done.now_ms);
+                    let next = details::next_step(&next, done.now_ms);
                     format!("{task} is approved.{again}\nNext for {worker}: {next}.\n")
                 }
                 None => format!("{task} is approved.{again}\n"),

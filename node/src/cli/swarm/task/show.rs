@@ -6,11 +6,11 @@ use tasuki_proto::wire::{self, TaskStage};
 use super::get_task;
 use crate::{
     cli::swarm::{
-        Failure, Output,
+        Failure, Output, details,
+        labels::task_stage,
         names::{TaskIds, TaskName},
         who::{Acting, Looker},
-        whole, with_now,
-        words::task_stage,
+        with_now,
     },
     config::Config,
 };
@@ -40,7 +40,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             value["blockers"] = stages.into();
             value
         },
-        || whole::task(&task, &blockers, told.now_ms),
+        || details::task(&task, &blockers, told.now_ms),
     )
 }
 

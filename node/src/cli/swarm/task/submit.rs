@@ -5,14 +5,14 @@ use tasuki_proto::wire::{self, SubmissionStatus, swarm_question::Ask};
 
 use crate::{
     cli::{
-        loops::words::{HELP, Words},
+        loops::text_args::{HELP, TextArgs},
         swarm::{
             Failure, Output, again,
             awaited::{self, Wait},
             commit::Rerun,
+            labels::submission_status,
             names::TaskName,
             who::Who,
-            words::submission_status,
         },
         text::line,
     },
@@ -64,7 +64,7 @@ pub struct Args {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = args.who.acting(config).await?;
     let ids = args.task.find(&acting).await?;
-    let mut words = Words::default();
+    let mut words = TextArgs::default();
     let said = wire::SubmissionWords {
         summary: words.read("--summary", &args.summary)?,
         changed_files: args.file,

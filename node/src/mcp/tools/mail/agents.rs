@@ -6,27 +6,29 @@
 
 use std::path::{Path, PathBuf};
 
-use rmcp::model::CallToolResult;
-use serde::Serialize;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tasuki_proto::{id::RoleId, reason::Reason, wire::MailboxState};
 
 use super::{
     super::{
         Call,
-        arguments::{Arguments, invalid, missing},
-        result::said,
+        arguments::invalid,
+        field_types::{Id, Name},
+        result::text_result,
+        tool::{Tool, ToolInfo},
     },
-    caller::Caller,
-    facts::{caution, is_false, millis},
+    FULL,
+    caller::{Player, Reader},
+    views::{caution, is_false, millis},
 };
 use crate::{
     mail_directories::{Directories, RegisterError},
     mirror::is_within,
     role::Refusal,
 };
-
-const AGENT: &str = "agent_name";
 
 /// A directory's path, in bytes: longer ones cannot be opened.
 const PATH_BYTES_MAX: usize = 4096;
@@ -68,39 +70,47 @@ impl Agent {
     }
 }
 
-fn agent(arguments: Arguments<'_>) -> Result<RoleId, Refusal> {
-    arguments.id(AGENT)?.ok_or_else(|| missing(AGENT, "name the agent"))
+/// Creates a mailbox for an agent and stores its project directory.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct RegisterAgent {
+    /// Name of the agent.
+    agent_name: Id<RoleId>,
+    /// Absolute path of its project.
+    directory: Option<Name>,
 }
 
-pub(super) async fn register_agent(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let (caller, _playing) = Caller::player(call, arguments)?;
-    let agent = agent(arguments)?;
-    let directory = directory(arguments, call.host.project.as_deref())?;
-    let opened = caller.mail().open_mailbox(&agent).await?;
-    let mut told = format!("Agent '{agent}' registered successfully");
-    if let Some(directory) = &directory {
-        keep(call, &agent, directory.clone()).await?;
-        told += &format!(" with directory: {}", directory.display());
+impl Tool for RegisterAgent {
+    const INFO: ToolInfo = ToolInfo::write("filebox_register_agent", FULL);
+
+    type Caller<'a> = Player<'a>;
+
+    async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let Id(agent) = self.agent_name;
+        let call = player.mailbox.call;
+        let directory = self.directory.map(|it| directory(&it.0, call.host.project.as_deref()));
+        let directory = directory.transpose()?;
+        let opened = player.mailbox.mail().open_mailbox(&agent).await?;
+        let mut text = format!("Agent '{agent}' registered successfully");
+        if let Some(directory) = &directory {
+            store_directory(call, &agent, directory.clone()).await?;
+            text += &format!(" with directory: {}", directory.display());
+        }
+        let facts = json!({
+            "message": text, "agent_name": agent.as_str(), "directory": directory,
+            "repeated": opened.repeated,
+        });
+        Ok(text_result(text, facts).into())
     }
-    let facts = json!({
-        "message": told, "agent_name": agent.as_str(), "directory": directory,
-        "repeated": opened.repeated,
-    });
-    Ok(said(told, facts))
 }
 
 /// An absolute one: this server's own directory is not the caller's. Within the project `root`,
 /// where the operator named one: mailboxes are written there, and what lies there is sent.
-fn directory(arguments: Arguments<'_>, root: Option<&Path>) -> Result<Option<PathBuf>, Refusal> {
+fn directory(text: &str, root: Option<&Path>) -> Result<PathBuf, Refusal> {
     const FIELD: &str = "directory";
-    let Some(text) = arguments.name(FIELD)? else { return Ok(None) };
     if PATH_BYTES_MAX < text.len() {
         return Err(invalid(FIELD, &format_args!("is over {PATH_BYTES_MAX} bytes long")));
     }
-    let path = PathBuf::from(&text);
+    let path = PathBuf::from(text);
     if !path.is_absolute() {
         return Err(invalid(FIELD, &format_args!("is {text:?}, which is not absolute")));
     }
@@ -114,10 +124,14 @@ fn directory(arguments: Arguments<'_>, root: Option<&Path>) -> Result<Option<Pat
         let why = format_args!("is {text:?}, which is outside the project {root} (`mirror_root`)");
         return Err(invalid(FIELD, &why));
     }
-    Ok(Some(path.canonicalize().unwrap_or(path)))
+    Ok(path.canonicalize().unwrap_or(path))
 }
 
-async fn keep(call: &Call<'_>, agent: &RoleId, directory: PathBuf) -> Result<(), Refusal> {
+async fn store_directory(
+    call: &Call<'_>,
+    agent: &RoleId,
+    directory: PathBuf,
+) -> Result<(), Refusal> {
     let (directories, role) = (call.host.directories.clone(), agent.clone());
     let kept = tokio::task::spawn_blocking(move || directories.register(&role, &directory)).await;
     let opened = "The mailbox is open";
@@ -127,80 +141,106 @@ async fn keep(call: &Call<'_>, agent: &RoleId, directory: PathBuf) -> Result<(),
             "directory",
             &format_args!("cannot be assigned to {agent}: {why}. {opened}"),
         )),
-        Ok(Err(why)) => Err(unkept(opened, &why)),
-        Err(why) => Err(unkept(opened, &why)),
+        Ok(Err(why)) => Err(not_stored(opened, &why)),
+        Err(why) => Err(not_stored(opened, &why)),
     }
 }
 
-fn unkept(holds: &str, why: &dyn std::error::Error) -> Refusal {
+fn not_stored(holds: &str, why: &dyn std::error::Error) -> Refusal {
     Refusal {
         reason: Reason::Unavailable,
         message: format!("{holds}, but its directory cannot be stored: {why}. Call again."),
     }
 }
 
-pub(super) async fn list_agents(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let (caller, _counts) = Caller::reader(call, arguments)?;
-    let seen = caller.mail().mailboxes().await?;
-    let directories = &call.host.directories;
-    let agents: Vec<Agent> =
-        seen.what.mailboxes.into_iter().map(|it| Agent::new(it, directories)).collect();
-    let open = agents.iter().filter(|it| !it.is_closed);
-    let names: Vec<&str> = open.map(|it| it.agent_name.as_str()).collect();
-    let mut facts = json!({ "agents": agents });
-    if let Some(caution) = caution(seen.ago) {
-        facts["caution"] = caution.into();
-        facts["seen_ms_ago"] = seen.ago.map(millis).into();
-    }
-    Ok(said(json!(names).to_string(), facts))
-}
+/// Lists the agents that have a mailbox.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListAgents {}
 
-pub(super) async fn unregister_agent(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let (caller, _playing) = Caller::player(call, arguments)?;
-    let agent = agent(arguments)?;
-    let closed = caller.mail().close_mailbox(&agent).await.map_err(|why| {
-        if why.reason != Reason::UnknownRole {
-            return why;
+impl Tool for ListAgents {
+    const INFO: ToolInfo = ToolInfo::read("filebox_list_agents", FULL);
+
+    type Caller<'a> = Reader<'a>;
+
+    async fn call(self, reader: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let mailbox = reader.mailbox;
+        let seen = mailbox.mail().mailboxes().await?;
+        let directories = &mailbox.call.host.directories;
+        let agents: Vec<Agent> =
+            seen.what.mailboxes.into_iter().map(|it| Agent::new(it, directories)).collect();
+        let open = agents.iter().filter(|it| !it.is_closed);
+        let names: Vec<&str> = open.map(|it| it.agent_name.as_str()).collect();
+        let mut facts = json!({ "agents": agents });
+        if let Some(caution) = caution(seen.ago) {
+            facts["caution"] = caution.into();
+            facts["seen_ms_ago"] = seen.ago.map(millis).into();
         }
-        let message = format!("Agent '{agent}' not found in configuration.");
-        Refusal { message, ..why }
-    })?;
-    let (directories, role) = (call.host.directories.clone(), agent.clone());
-    let forgotten = tokio::task::spawn_blocking(move || directories.unregister(&role)).await;
-    match forgotten {
-        Ok(Ok(_)) => {}
-        Ok(Err(why)) => return Err(unkept("The mailbox is closed", &why)),
-        Err(why) => return Err(unkept("The mailbox is closed", &why)),
+        Ok(text_result(json!(names).to_string(), facts).into())
     }
-    let told = format!("Agent '{agent}' unregistered successfully");
-    let facts = json!({
-        "message": told, "agent_name": agent.as_str(), "repeated": closed.repeated,
-    });
-    Ok(said(told, facts))
 }
 
-pub(super) async fn cleanup_agents(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let (_caller, _playing) = Caller::player(call, arguments)?;
-    let directories = call.host.directories.clone();
-    let cleaned = tokio::task::spawn_blocking(move || directories.clean_up()).await;
-    let removed = match cleaned {
-        Ok(Ok(lost)) => lost.into_iter().map(|it| it.role.to_string()).collect::<Vec<_>>(),
-        Ok(Err(why)) => return Err(unkept("Nothing was changed", &why)),
-        Err(why) => return Err(unkept("Nothing was changed", &why)),
-    };
-    let kept = call.host.directories.all();
-    let kept: Vec<String> = kept.into_iter().map(|it| it.role.to_string()).collect();
-    let told =
-        format!("Cleanup completed. Removed: {}. Kept: {}.", removed.join(", "), kept.join(", "));
-    let facts = json!({ "message": told, "removed": removed, "kept": kept });
-    Ok(said(told, facts))
+/// Closes an agent's mailbox. It receives no more mail; its messages are kept.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct UnregisterAgent {
+    /// Name of the agent.
+    agent_name: Id<RoleId>,
+}
+
+impl Tool for UnregisterAgent {
+    const INFO: ToolInfo = ToolInfo::destroy("filebox_unregister_agent", FULL);
+
+    type Caller<'a> = Player<'a>;
+
+    async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let Id(agent) = self.agent_name;
+        let mailbox = &player.mailbox;
+        let closed = mailbox.mail().close_mailbox(&agent).await.map_err(|why| {
+            if why.reason != Reason::UnknownRole {
+                return why;
+            }
+            let message = format!("Agent '{agent}' not found in configuration.");
+            Refusal { message, ..why }
+        })?;
+        let (directories, role) = (mailbox.call.host.directories.clone(), agent.clone());
+        let forgotten = tokio::task::spawn_blocking(move || directories.unregister(&role)).await;
+        match forgotten {
+            Ok(Ok(_)) => {}
+            Ok(Err(why)) => return Err(not_stored("The mailbox is closed", &why)),
+            Err(why) => return Err(not_stored("The mailbox is closed", &why)),
+        }
+        let text = format!("Agent '{agent}' unregistered successfully");
+        let facts = json!({
+            "message": text, "agent_name": agent.as_str(), "repeated": closed.repeated,
+        });
+        Ok(text_result(text, facts).into())
+    }
+}
+
+/// Removes duplicate registrations: if several agents share a directory, only the first keeps it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct CleanUpAgents {}
+
+impl Tool for CleanUpAgents {
+    const INFO: ToolInfo = ToolInfo::destroy("filebox_cleanup_agents", FULL);
+
+    type Caller<'a> = Player<'a>;
+
+    async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let directories = player.mailbox.call.host.directories.clone();
+        let cleaned = tokio::task::spawn_blocking(move || directories.clean_up()).await;
+        let removed = match cleaned {
+            Ok(Ok(lost)) => lost.into_iter().map(|it| it.role.to_string()).collect::<Vec<_>>(),
+            Ok(Err(why)) => return Err(not_stored("Nothing was changed", &why)),
+            Err(why) => return Err(not_stored("Nothing was changed", &why)),
+        };
+        let kept = player.mailbox.call.host.directories.all();
+        let kept: Vec<String> = kept.into_iter().map(|it| it.role.to_string()).collect();
+        let text = format!(
+            "Cleanup completed. Removed: {}. Kept: {}.",
+            removed.join(", "),
+            kept.join(", ")
+        );
+        let facts = json!({ "message": text, "removed": removed, "kept": kept });
+        Ok(text_result(text, facts).into())
+    }
 }

@@ -16,44 +16,72 @@ use tasuki_proto::{
 use super::{
     super::{
         Call,
-        arguments::{Arguments, invalid, missing},
-        result::{add, refused},
+        result::{add_text, refused},
+        tool::{Caller, Listed, RoleArgument, ToolDef},
     },
-    list::SET,
+    SET,
 };
 use crate::{
     mcp::{host::Scope, instances::Playing, shown::Shown},
     role::{Actions, Refusal, mail::Mail},
 };
 
-/// The parameter that says who calls.
-const RUN_AS: &str = "runAs";
+/// The argument that says who calls.
+const RUN_AS: &[RoleArgument] = &[RoleArgument {
+    name: "runAs",
+    listed: Listed::Optional,
+    description: "Your agent ID. Required if this server hosts several agents.",
+}];
 
-/// A role, by whose agent a tool was called.
-pub(super) struct Caller {
+/// The mailbox of the role that calls.
+pub(super) struct Mailbox<'a> {
+    pub call: &'a Call<'a>,
     pub actions: Arc<dyn Actions>,
     pub shown: Shown,
 }
 
-impl Caller {
-    /// Of a call that acts or waits: only the agent that plays the role may.
-    pub(super) fn player(
-        call: &Call<'_>,
-        arguments: Arguments<'_>,
-    ) -> Result<(Self, Playing), Refusal> {
-        let it = Self::of(call, arguments)?;
-        let playing = call.host.enter(&*it.actions, &call.who, call.client.as_ref())?;
-        Ok((it, playing))
-    }
+/// A call that acts or waits: only the agent that plays the role may.
+pub(super) struct Player<'a> {
+    pub mailbox: Mailbox<'a>,
+    pub playing: Playing,
+}
 
-    /// Of a call that looks. Whether what it is shown counts as seen by the role.
-    pub(super) fn reader(
-        call: &Call<'_>,
-        arguments: Arguments<'_>,
-    ) -> Result<(Self, bool), Refusal> {
-        let it = Self::of(call, arguments)?;
-        let counts = call.host.looked(&*it.actions, &call.who, call.client.as_ref());
-        Ok((it, counts))
+impl<'a> Caller<'a> for Player<'a> {
+    const ROLE: &'static [RoleArgument] = RUN_AS;
+
+    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
+        let mailbox = Mailbox::find(call, tool)?;
+        let playing = call.host.enter(&*mailbox.actions, &call.who, call.client.as_ref())?;
+        Ok(Self { mailbox, playing })
+    }
+}
+
+/// A call that looks.
+pub(super) struct Reader<'a> {
+    pub mailbox: Mailbox<'a>,
+    /// Whether what it is shown counts as seen by the role.
+    pub counts: bool,
+}
+
+impl<'a> Caller<'a> for Reader<'a> {
+    const ROLE: &'static [RoleArgument] = RUN_AS;
+
+    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
+        let mailbox = Mailbox::find(call, tool)?;
+        let counts = call.host.looked(&*mailbox.actions, &call.who, call.client.as_ref());
+        Ok(Self { mailbox, counts })
+    }
+}
+
+impl<'a> Mailbox<'a> {
+    /// The mailbox that a call is about, whoever calls.
+    pub(super) fn find(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
+        let role = resolve(call, call.named_role(tool)?.as_deref())?;
+        let host = call.host;
+        let mailbox = host.roles.get(role).zip(host.shown.get(role));
+        let (actions, shown) = mailbox.ok_or_else(|| no_mail(role))?;
+        call.admit(role)?;
+        Ok(Self { call, actions: Arc::clone(actions), shown: shown.clone() })
     }
 
     pub(super) fn mail(&self) -> &dyn Mail {
@@ -68,17 +96,6 @@ impl Caller {
 
     pub(super) fn role(&self) -> &RoleId {
         self.actions.role()
-    }
-
-    /// Whose mailbox it is, whoever calls.
-    pub(super) fn of(call: &Call<'_>, arguments: Arguments<'_>) -> Result<Self, Refusal> {
-        let named = arguments.name(RUN_AS)?;
-        let role = resolve(call, named.as_deref())?;
-        let host = call.host;
-        let mailbox = host.roles.get(role).zip(host.shown.get(role));
-        let (actions, shown) = mailbox.ok_or_else(|| no_mail(role))?;
-        call.admit(role)?;
-        Ok(Self { actions: Arc::clone(actions), shown: shown.clone() })
     }
 }
 
@@ -103,7 +120,7 @@ fn resolve<'a>(call: &'a Call<'_>, named: Option<&str>) -> Result<&'a RoleId, Re
             _ => Err(Refusal {
                 reason: Reason::RoleRequired,
                 message: format!(
-                    "`{RUN_AS}` is missing, and this node hosts several roles with mail: {}. Set \
+                    "`runAs` is missing, and this node hosts several roles with mail: {}. Set \
                      it to your role.",
                     names()
                 ),
@@ -118,7 +135,7 @@ fn resolve<'a>(call: &'a Call<'_>, named: Option<&str>) -> Result<&'a RoleId, Re
         (Some(role), Some(only)) if role != only => Err(Refusal {
             reason: Reason::RoleForbidden,
             message: format!(
-                "`{RUN_AS}` is {role}, but your token is only valid for {only}. Omit it."
+                "`runAs` is {role}, but your token is only valid for {only}. Omit it."
             ),
         }),
         (Some(role), _) => Err(no_mail(role)),
@@ -127,7 +144,7 @@ fn resolve<'a>(call: &'a Call<'_>, named: Option<&str>) -> Result<&'a RoleId, Re
             let shown: String = shown.collect();
             Err(Refusal {
                 reason: Reason::UnknownRole,
-                message: format!("Invalid {RUN_AS} agent '{shown}'. Available agents: {}", names()),
+                message: format!("Invalid runAs agent '{shown}'. Available agents: {}", names()),
             })
         }
     }
@@ -151,23 +168,6 @@ pub(super) fn message_name(name: &str) -> Result<(), Refusal> {
     })
 }
 
-/// The parameter that names one.
-pub(super) fn required_message(arguments: Arguments<'_>, field: &str) -> Result<String, Refusal> {
-    let name = arguments.name(field)?;
-    name.ok_or_else(|| missing(field, "give a message ID, ID prefix or file name"))
-}
-
-/// A type or a box, in capitals or not.
-pub(super) fn one_of<T: std::str::FromStr<Err: std::fmt::Display>>(
-    arguments: Arguments<'_>,
-    field: &str,
-    case: fn(&str) -> String,
-) -> Result<Option<T>, Refusal> {
-    let named = arguments.name(field)?;
-    let parsed = named.map(|it| case(&it).parse().map_err(|why| invalid(field, &why)));
-    parsed.transpose()
-}
-
 /// A refusal in the words that prompts know, with what happened beside them.
 pub(super) fn refused_as(words: &str, refusal: &Refusal) -> CallToolResult {
     let mut result = refused(&Refusal { message: words.to_owned(), ..refusal.clone() });
@@ -176,6 +176,6 @@ pub(super) fn refused_as(words: &str, refusal: &Refusal) -> CallToolResult {
     {
         error["message"] = json!(bounded(&format!("{words}. {}", refusal.message)));
     }
-    add(&mut result, bounded(&refusal.message));
+    add_text(&mut result, bounded(&refusal.message));
     result
 }

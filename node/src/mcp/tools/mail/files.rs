@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use rmcp::model::CallToolResult;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 use tasuki_proto::{
     limits::{ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX},
@@ -13,12 +15,14 @@ use tasuki_proto::{
 
 use super::{
     super::{
-        Call,
-        arguments::{Arguments, invalid, missing},
-        result::said,
+        arguments::invalid,
+        field_types::Name,
+        result::text_result,
         sanitizer::Sanitizer,
+        tool::{Tool, ToolInfo},
     },
-    caller::{Caller, message_name, required_message},
+    FULL,
+    caller::{Mailbox, Player, message_name},
 };
 use crate::{
     attached::{No, Project, media_type},
@@ -29,12 +33,10 @@ use crate::{
 const ATTACHMENTS: &str = "attachments";
 
 /// Stores the files that a call names, to be attached.
-pub(super) async fn attached(
-    call: &Call<'_>,
-    caller: &Caller,
-    arguments: Arguments<'_>,
+pub(super) async fn attach(
+    mailbox: &Mailbox<'_>,
+    paths: Vec<String>,
 ) -> Result<Vec<wire::Attachment>, Refusal> {
-    let paths = arguments.names(ATTACHMENTS)?;
     if paths.is_empty() {
         return Ok(Vec::new());
     }
@@ -47,7 +49,7 @@ pub(super) async fn attached(
             ),
         });
     }
-    let project = project(call, caller)?;
+    let project = project(mailbox)?;
     // All are read before any is stored.
     let mut files = Vec::with_capacity(paths.len());
     for path in paths {
@@ -75,7 +77,7 @@ pub(super) async fn attached(
     }
     let mut stored = Vec::with_capacity(files.len());
     for (file, content) in files {
-        caller.mail().put_attachment(&file, content).await?;
+        mailbox.mail().put_attachment(&file, content).await?;
         stored.push(file);
     }
     Ok(stored)
@@ -90,48 +92,61 @@ fn name_of(path: &str) -> Result<String, Refusal> {
     })
 }
 
-fn project(call: &Call<'_>, caller: &Caller) -> Result<Project, Refusal> {
-    let root = call.host.project.as_deref().ok_or_else(|| Refusal {
+fn project(mailbox: &Mailbox<'_>) -> Result<Project, Refusal> {
+    let host = mailbox.call.host;
+    let root = host.project.as_deref().ok_or_else(|| Refusal {
         reason: Reason::InvalidArgument,
         message: format!(
             "No project directory is configured for {} on this node, so files cannot be read or \
              written. No change was made. Ask your user to set `mirror_root` in the configuration, \
              or TASUKI_MIRROR_ROOT, to the project directory and to restart the node.",
-            caller.role()
+            mailbox.role()
         ),
     })?;
-    Ok(Project::of(root, call.host.directories.of(caller.role()), &call.host.private))
+    Ok(Project::of(root, host.directories.of(mailbox.role()), &host.private))
 }
 
-pub(super) async fn save_attachment(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    const FIELD: &str = "hash";
-    let (caller, _playing) = Caller::player(call, arguments)?;
-    let message = required_message(arguments, "message_id")?;
-    message_name(&message)?;
-    let named = arguments.name(FIELD)?;
-    let named = named.ok_or_else(|| missing(FIELD, "give the hash that the thread shows"))?;
-    let project = project(call, &caller)?;
-    let file = find(&caller, &message, &named).await?;
-    let content = caller.mail().get_attachment(&message, &file).await?;
-    let (name, bytes) = (file.name.clone(), content.clone());
-    let saved = on_disk(move || project.save(&name, &bytes)).await.map_err(|why| Refusal {
-        reason: Reason::Unavailable,
-        message: format!("The file cannot be saved: {why}. Nothing was changed."),
-    })?;
-    let told = format!("Saved as {}", saved.display());
-    let mut others = Sanitizer::default();
-    let facts = json!({
-        "message": told, "path": saved, "name": others.line(&file.name), "size": file.size,
-        "hash": file.hash,
-    });
-    Ok(said(told, facts))
+/// Saves an attached file to your project. Returns its path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct SaveAttachment {
+    /// Message ID, ID prefix or file name.
+    message_id: Name,
+    /// BLAKE3 hash of the file, or a prefix.
+    hash: Name,
+}
+
+impl Tool for SaveAttachment {
+    const INFO: ToolInfo = ToolInfo::write("filebox_save_attachment", FULL);
+
+    type Caller<'a> = Player<'a>;
+
+    async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let (mailbox, Name(message)) = (&player.mailbox, self.message_id);
+        message_name(&message)?;
+        let project = project(mailbox)?;
+        let file = find(mailbox, &message, &self.hash.0).await?;
+        let content = mailbox.mail().get_attachment(&message, &file).await?;
+        let (name, bytes) = (file.name.clone(), content.clone());
+        let saved = on_disk(move || project.save(&name, &bytes)).await.map_err(|why| Refusal {
+            reason: Reason::Unavailable,
+            message: format!("The file cannot be saved: {why}. Nothing was changed."),
+        })?;
+        let text = format!("Saved as {}", saved.display());
+        let mut others = Sanitizer::default();
+        let facts = json!({
+            "message": text, "path": saved, "name": others.line(&file.name), "size": file.size,
+            "hash": file.hash,
+        });
+        Ok(text_result(text, facts).into())
+    }
 }
 
 /// The file with this hash, or the beginning of one, among those of a thread.
-async fn find(caller: &Caller, message: &str, hash: &str) -> Result<wire::Attachment, Refusal> {
+async fn find(
+    mailbox: &Mailbox<'_>,
+    message: &str,
+    hash: &str,
+) -> Result<wire::Attachment, Refusal> {
     let mut from = 1;
     while from != 0 {
         let request = wire::ReadThreadRequest {
@@ -140,7 +155,7 @@ async fn find(caller: &Caller, message: &str, hash: &str) -> Result<wire::Attach
             mark: wire::MailMark::None.into(),
             ..Default::default()
         };
-        let read = caller.mail().read_thread(request).await?.what;
+        let read = mailbox.mail().read_thread(request).await?.what;
         let mut files = read.entries.iter().flat_map(|it| &it.attachments);
         if let Some(file) = files.find(|it| it.hash.starts_with(hash)) {
             return Ok(file.clone());

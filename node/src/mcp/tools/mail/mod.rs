@@ -3,73 +3,88 @@
 //! Names, parameters and the words of the answers are those of the tools people already have
 //! prompts for; what was added are further parameters and fields.
 //!
-//! - [`list`]: what clients are told of the tools. [`caller`]: whose mailbox a call is about.
-//! - [`send`], [`moves`], [`boxes`], [`read`], [`search`], [`wait`], [`letters`], [`files`],
-//!   [`agents`]: the tools, by what they are about.
-//! - [`late`]: what is added to any of their answers.
-//! - [`facts`]: what they answer, field by field.
+//! - [`caller`]: whose mailbox a call is about.
+//! - [`send`], [`move_messages`], [`boxes`], [`read`], [`search`], [`wait`], [`dead_letters`],
+//!   [`files`], [`agents`]: the tools, by what they are about.
+//! - [`outbox_failures`]: what is added to any of their answers.
+//! - [`views`]: what they answer, field by field.
 
 mod agents;
 mod boxes;
 mod caller;
-mod facts;
+mod dead_letters;
 mod files;
-mod letters;
-mod list;
-mod moves;
+mod move_messages;
 mod outbox_failures;
 mod read;
 mod search;
 mod send;
+mod views;
 mod wait;
 
-use rmcp::model::{CallToolResponse, CallToolResult};
+use async_trait::async_trait;
+use rmcp::model::CallToolResponse;
 
-pub(super) use self::list::{ROWS, tools};
-pub(in crate::mcp) use self::{list::SET, wait::arrived};
-use super::{Call, arguments::Arguments};
-use crate::role::Refusal;
+pub(in crate::mcp) use self::wait::wait_result;
+use super::{
+    Call, Toolset,
+    arguments::UnknownFields,
+    refused,
+    tool::{Membership, ToolDef},
+};
+use crate::config::Shown;
 
-/// `None`: it is no tool of this set.
-pub(super) async fn call(
-    name: &str,
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Option<Result<CallToolResponse, Refusal>> {
-    let done = match name {
-        list::WAIT => wait::wait_for_message(call, arguments).await,
-        _ => at_once(name, call, arguments).await?.map(CallToolResponse::Complete),
-    };
-    let mut result = match done {
-        Ok(CallToolResponse::Complete(result)) => result,
-        // Whoever is refused hears of the rest as well.
-        Err(refusal) => super::refused(&refusal),
-        other => return Some(other),
-    };
-    outbox_failures::tell(call, arguments, &mut result).await;
-    Some(Ok(CallToolResponse::Complete(result)))
-}
+/// The toolset.
+pub(in crate::mcp) const SET: &str = "mail";
 
-async fn at_once(
-    name: &str,
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Option<Result<CallToolResult, Refusal>> {
-    Some(match name {
-        list::SEND => send::send_message(call, arguments).await,
-        list::LIST => boxes::list_messages(call, arguments).await,
-        list::READ => read::read_message(call, arguments).await,
-        list::THREAD => read::thread(call, arguments).await,
-        list::RESOLVE => moves::resolve_message(call, arguments).await,
-        list::REJECT => moves::reject_message(call, arguments).await,
-        list::SEARCH => search::search_messages(call, arguments).await,
-        list::DEAD_LETTERS => letters::list_dead_letters(call, arguments).await,
-        list::HAND_AGAIN => letters::hand_again(call, arguments).await,
-        list::SAVE => files::save_attachment(call, arguments).await,
-        list::REGISTER => agents::register_agent(call, arguments).await,
-        list::AGENTS => agents::list_agents(call, arguments).await,
-        list::UNREGISTER => agents::unregister_agent(call, arguments).await,
-        list::CLEAN_UP => agents::cleanup_agents(call, arguments).await,
-        _ => return None,
-    })
+const CORE: &[Membership] = &[Membership { set: SET, from: Shown::Core }];
+/// What a role needs that writes a letter now and then.
+const QUIET: &[Membership] = &[Membership { set: SET, from: Shown::Quiet }];
+const FULL: &[Membership] = &[Membership { set: SET, from: Shown::Full }];
+
+static TOOLS: [ToolDef; 15] = [
+    ToolDef::new::<send::SendMessage>(),
+    ToolDef::new::<boxes::ListMessages>(),
+    ToolDef::new::<read::ReadMessage>(),
+    ToolDef::new::<read::ReadThread>(),
+    ToolDef::new::<move_messages::ResolveMessage>(),
+    ToolDef::new::<move_messages::RejectMessage>(),
+    ToolDef::new::<wait::WaitForMessage>(),
+    ToolDef::new::<search::SearchMessages>(),
+    ToolDef::new::<dead_letters::ListDeadLetters>(),
+    ToolDef::new::<dead_letters::HandAgain>(),
+    ToolDef::new::<files::SaveAttachment>(),
+    ToolDef::new::<agents::RegisterAgent>(),
+    ToolDef::new::<agents::ListAgents>(),
+    ToolDef::new::<agents::UnregisterAgent>(),
+    ToolDef::new::<agents::CleanUpAgents>(),
+];
+
+pub(super) struct Mail;
+
+#[async_trait]
+impl Toolset for Mail {
+    fn names(&self) -> &'static [&'static str] {
+        &[SET]
+    }
+
+    fn tools(&self) -> &'static [ToolDef] {
+        &TOOLS
+    }
+
+    async fn call(
+        &self,
+        tool: &'static ToolDef,
+        call: &Call<'_>,
+        unknown: &UnknownFields,
+    ) -> CallToolResponse {
+        let mut result = match tool.call(call, unknown).await {
+            Ok(CallToolResponse::Complete(result)) => result,
+            // Whoever is refused hears of the rest as well.
+            Err(refusal) => refused(&refusal),
+            Ok(other) => return other,
+        };
+        outbox_failures::report(tool, call, &mut result).await;
+        result.into()
+    }
 }

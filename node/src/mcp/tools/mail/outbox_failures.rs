@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tasuki_proto::{mail::BoxKind, reason::Reason};
 
 use super::{
-    super::{Call, arguments::Arguments, result::add},
-    caller::Caller,
+    super::{Call, result::add_text, tool::ToolDef},
+    caller::Mailbox,
 };
 use crate::{
     mcp::transport::write_ack::Mark,
@@ -23,19 +23,19 @@ const TOLD_MAX: usize = 20;
 /// Of a subject, in characters: enough to know it again.
 const ABOUT_CHARS: usize = 80;
 
-pub(super) async fn tell(call: &Call<'_>, arguments: Arguments<'_>, result: &mut CallToolResult) {
-    let Ok(caller) = Caller::of(call, arguments) else { return };
+pub(super) async fn report(tool: &ToolDef, call: &Call<'_>, result: &mut CallToolResult) {
+    let Ok(mailbox) = Mailbox::find(call, tool) else { return };
     // Whoever only looks is not whom it is for.
-    if !call.host.looked(&*caller.actions, &call.who, call.client.as_ref()) {
+    if !call.host.looked(&*mailbox.actions, &call.who, call.client.as_ref()) {
         return;
     }
-    let Ok(untold) = caller.mail().untold(TOLD_MAX).await else { return };
+    let Ok(untold) = mailbox.mail().untold(TOLD_MAX).await else { return };
     if untold.entries.is_empty() {
         return;
     }
     let failed = untold.entries.iter().filter_map(|it| Some(line(it, it.failed.as_ref()?)));
     let lines: Vec<_> = failed.collect();
-    add(
+    add_text(
         result,
         format!(
             "The broker refused these queued requests:\n{}\nYour user sees it with `tasuki \
@@ -48,7 +48,7 @@ pub(super) async fn tell(call: &Call<'_>, arguments: Arguments<'_>, result: &mut
         facts.insert("failed".to_owned(), failed.into());
     }
     if let Some(probe) = &call.probe {
-        probe.when_written(Mark::Told { actions: Arc::clone(&caller.actions), told: untold });
+        probe.when_written(Mark::Told { actions: Arc::clone(&mailbox.actions), told: untold });
     }
 }
 

@@ -5,8 +5,9 @@
 
 use std::{cmp::Ordering, sync::Arc, time::Duration};
 
-use rmcp::model::CallToolResult;
-use serde::Serialize;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tasuki_proto::{
     id::Timestamp,
@@ -17,14 +18,16 @@ use tasuki_proto::{
 
 use super::{
     super::{
-        Call,
-        arguments::{Arguments, invalid},
-        result::{add, said, shown},
+        arguments::invalid,
+        field_types::{Name, Word},
+        result::{add_text, json_result, text_result},
         sanitizer::{FRAME, Sanitizer},
+        tool::{Tool, ToolInfo},
     },
-    caller::{Caller, message_name, one_of, refused_as, required_message},
-    facts::{Entry, Thread, caution, is_nothing, millis},
+    CORE,
+    caller::{Mailbox, Reader, message_name, refused_as},
     outbox_failures,
+    views::{Entry, Thread, caution, is_nothing, millis},
 };
 use crate::{
     counted::counted,
@@ -88,131 +91,158 @@ impl Part {
     }
 
     /// What its role has seen once this is written; `None`: no more than before.
-    fn mark(&self, caller: &Caller, counts: bool) -> Option<Mark> {
+    fn mark(&self, mailbox: &Mailbox<'_>, counts: bool) -> Option<Mark> {
         let is_whole = self.thread.unseen == 0 || self.first() <= self.thread.first_unseen;
         if !counts || !is_whole || self.ago.is_some() || self.entries.is_empty() {
             return None;
         }
         let message: MessageId = self.thread.message_id.parse().ok()?;
-        let (actions, mark) = (Arc::clone(&caller.actions), MailMark::Seen);
-        let on_its_way = caller.shown.begin();
+        let (actions, mark) = (Arc::clone(&mailbox.actions), MailMark::Seen);
+        let on_its_way = mailbox.shown.begin();
         Some(Mark::Mail { actions, message, through: self.last(), mark, on_its_way })
     }
 }
 
-pub(super) async fn read_message(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let (caller, counts) = Caller::reader(call, arguments)?;
-    let place: Option<BoxKind> = one_of(arguments, "box_type", str::to_lowercase)?;
-    let name = required_message(arguments, "filename")?;
-    let part = match message_name(&name) {
-        Ok(()) => load(&caller, &name, Want::All).await,
-        Err(why) => Err(why),
-    };
-    let part = match part {
-        Ok(part) => part,
-        Err(why) if why.reason == Reason::UnknownMessage => {
-            return Ok(refused_as(UNKNOWN, &kept_instead(&caller, &name, why).await));
-        }
-        Err(why) => return Err(why),
-    };
-    let is_in = BoxKind::of_wire(part.thread.r#box());
-    if let (Some(place), Some(is_in)) = (place, is_in)
-        && place != is_in
-    {
-        let why = Refusal {
-            reason: Reason::UnknownMessage,
-            message: format!("It is in {is_in}, not in {place}."),
-        };
-        return Ok(refused_as(UNKNOWN, &why));
-    }
-    let mut others = Sanitizer::default();
-    let text = markdown(&part, &mut others);
-    let kept = kept(&caller, &part).await;
-    let facts = Told::new(&caller, &part, &kept, &mut Sanitizer::default());
-    let mut result = said(text, json!(facts));
-    let mut beside = FRAME.to_owned() + &part.left_out() + &others.report();
-    beside += &facts.entries.iter().map(Entry::unheard).collect::<String>();
-    beside += &outbox_failures::beside(&kept);
-    for entry in &facts.entries {
-        for file in &entry.attachments {
-            beside += &format!(
-                " Entry {} has a file attached: {} ({}, BLAKE3 {}).",
-                entry.number,
-                file.name,
-                counted(file.size, "byte"),
-                file.hash
-            );
-        }
-    }
-    if let Some(caution) = &facts.caution {
-        beside = format!("{beside} {caution}");
-    }
-    add(&mut result, beside);
-    written(call, &caller, &part, counts);
-    Ok(result)
+/// Returns a message with its whole thread, newest entry first.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ReadMessage {
+    #[schemars(required)]
+    box_type: Option<Word<BoxKind>>,
+    /// File name, message ID or ID prefix.
+    filename: Name,
 }
 
-pub(super) async fn thread(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let (caller, counts) = Caller::reader(call, arguments)?;
-    let name = required_message(arguments, "message_id")?;
-    let want = match (number(arguments, "last")?, number(arguments, "from")?) {
-        (None, None) => Want::All,
-        (Some(last), None) => Want::Last(last),
-        (None, Some(from)) => Want::From(from),
-        (Some(_), Some(_)) => {
-            return Err(invalid("from", &"cannot be combined with `last`; use one of them"));
+impl Tool for ReadMessage {
+    const INFO: ToolInfo = ToolInfo::read("filebox_read_message", CORE);
+
+    type Caller<'a> = Reader<'a>;
+
+    async fn call(self, reader: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let Reader { mailbox, counts } = reader;
+        let Name(name) = self.filename;
+        let part = match message_name(&name) {
+            Ok(()) => load(&mailbox, &name, Want::All).await,
+            Err(why) => Err(why),
+        };
+        let part = match part {
+            Ok(part) => part,
+            Err(why) if why.reason == Reason::UnknownMessage => {
+                return Ok(refused_as(UNKNOWN, &kept_instead(&mailbox, &name, why).await).into());
+            }
+            Err(why) => return Err(why),
+        };
+        let is_in = BoxKind::of_wire(part.thread.r#box());
+        if let (Some(Word(place)), Some(is_in)) = (self.box_type, is_in)
+            && place != is_in
+        {
+            let why = Refusal {
+                reason: Reason::UnknownMessage,
+                message: format!("It is in {is_in}, not in {place}."),
+            };
+            return Ok(refused_as(UNKNOWN, &why).into());
         }
-    };
-    message_name(&name)?;
-    let part = match load(&caller, &name, want).await {
-        Ok(part) => part,
-        Err(why) if why.reason == Reason::UnknownMessage => {
-            return Err(kept_instead(&caller, &name, why).await);
+        let mut others = Sanitizer::default();
+        let text = markdown(&part, &mut others);
+        let kept = kept(&mailbox, &part).await;
+        let facts = ThreadView::new(&mailbox, &part, &kept, &mut Sanitizer::default());
+        let mut result = text_result(text, json!(facts));
+        let mut beside = FRAME.to_owned() + &part.left_out() + &others.report();
+        beside += &facts.entries.iter().map(Entry::unheard).collect::<String>();
+        beside += &outbox_failures::beside(&kept);
+        for entry in &facts.entries {
+            for file in &entry.attachments {
+                beside += &format!(
+                    " Entry {} has a file attached: {} ({}, BLAKE3 {}).",
+                    entry.number,
+                    file.name,
+                    counted(file.size, "byte"),
+                    file.hash
+                );
+            }
         }
-        Err(why) => return Err(why),
-    };
-    let kept = kept(&caller, &part).await;
-    let facts = Told::new(&caller, &part, &kept, &mut Sanitizer::default());
-    let result = shown(&facts);
-    written(call, &caller, &part, counts);
-    Ok(result)
+        if let Some(caution) = &facts.caution {
+            beside = format!("{beside} {caution}");
+        }
+        add_text(&mut result, beside);
+        mark_when_written(&mailbox, &part, counts);
+        Ok(result.into())
+    }
+}
+
+/// Returns the entries of a thread, oldest first.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ReadThread {
+    /// Message ID, ID prefix or file name.
+    message_id: Name,
+    /// Return only this many of the newest entries.
+    #[schemars(range(min = 1))]
+    last: Option<u64>,
+    /// Number of the first entry to return.
+    #[schemars(range(min = 1))]
+    from: Option<u64>,
+}
+
+impl Tool for ReadThread {
+    const INFO: ToolInfo = ToolInfo::read("filebox_thread", CORE);
+
+    type Caller<'a> = Reader<'a>;
+
+    async fn call(self, reader: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let Reader { mailbox, counts } = reader;
+        let Name(name) = self.message_id;
+        let want = match (number(self.last), number(self.from)) {
+            (None, None) => Want::All,
+            (Some(last), None) => Want::Last(last),
+            (None, Some(from)) => Want::From(from),
+            (Some(_), Some(_)) => {
+                return Err(invalid("from", &"cannot be combined with `last`; use one of them"));
+            }
+        };
+        message_name(&name)?;
+        let part = match load(&mailbox, &name, want).await {
+            Ok(part) => part,
+            Err(why) if why.reason == Reason::UnknownMessage => {
+                return Err(kept_instead(&mailbox, &name, why).await);
+            }
+            Err(why) => return Err(why),
+        };
+        let kept = kept(&mailbox, &part).await;
+        let facts = ThreadView::new(&mailbox, &part, &kept, &mut Sanitizer::default());
+        let result = json_result(&facts);
+        mark_when_written(&mailbox, &part, counts);
+        Ok(result.into())
+    }
 }
 
 /// What of the role's own about the thread is not at the broker. Read at once, so that an outbox
 /// that cannot be asked keeps nobody from reading.
-async fn kept(caller: &Caller, part: &Part) -> Vec<Summary> {
+async fn kept(mailbox: &Mailbox<'_>, part: &Part) -> Vec<Summary> {
     let names = [part.thread.message_id.clone(), part.thread.file_name.clone()];
-    caller.mail().kept(&names).await.unwrap_or_default()
+    mailbox.mail().kept(&names).await.unwrap_or_default()
 }
 
 /// A thread that the broker does not know may be one that never got there.
-async fn kept_instead(caller: &Caller, name: &str, why: Refusal) -> Refusal {
-    let kept = caller.mail().kept(&[name.to_owned()]).await.unwrap_or_default();
+async fn kept_instead(mailbox: &Mailbox<'_>, name: &str, why: Refusal) -> Refusal {
+    let kept = mailbox.mail().kept(&[name.to_owned()]).await.unwrap_or_default();
     Refusal { message: format!("{}{}", why.message, outbox_failures::beside(&kept)), ..why }
 }
 
-fn written(call: &Call<'_>, caller: &Caller, part: &Part, counts: bool) {
-    if let Some(probe) = &call.probe
-        && let Some(mark) = part.mark(caller, counts)
+fn mark_when_written(mailbox: &Mailbox<'_>, part: &Part, counts: bool) {
+    if let Some(probe) = &mailbox.call.probe
+        && let Some(mark) = part.mark(mailbox, counts)
     {
         probe.when_written(mark);
     }
 }
 
 /// A number of entries, or of one; 0 stands for absent.
-fn number(arguments: Arguments<'_>, field: &str) -> Result<Option<u32>, Refusal> {
-    let number = arguments.number(field)?.filter(|it| *it != 0);
-    Ok(number.map(|it| u32::try_from(it).unwrap_or(u32::MAX)))
+fn number(asked: Option<u64>) -> Option<u32> {
+    let asked = asked.filter(|it| *it != 0);
+    asked.map(|it| u32::try_from(it).unwrap_or(u32::MAX))
 }
 
 /// As many of the entries wanted as the broker gives at once.
-async fn load(caller: &Caller, name: &str, want: Want) -> Result<Part, Refusal> {
+async fn load(mailbox: &Mailbox<'_>, name: &str, want: Want) -> Result<Part, Refusal> {
     let ask = async |from: u32, last: u32| {
         let request = wire::ReadThreadRequest {
             message: name.to_owned(),
@@ -221,7 +251,7 @@ async fn load(caller: &Caller, name: &str, want: Want) -> Result<Part, Refusal> 
             mark: MailMark::None.into(),
             ..Default::default()
         };
-        let seen = caller.mail().read_thread(request).await?;
+        let seen = mailbox.mail().read_thread(request).await?;
         let wire::ReadThreadResponse { thread, entries, next, sequence: _ } = seen.what;
         let part = Part { thread: thread.unwrap_or_default(), entries, ago: seen.ago };
         Ok::<_, Refusal>((part, next))
@@ -274,7 +304,7 @@ fn markdown(part: &Part, others: &mut Sanitizer) -> String {
 
 /// A thread and its entries, or some of them.
 #[derive(Debug, Serialize)]
-struct Told {
+struct ThreadView {
     note: &'static str,
     #[serde(flatten)]
     thread: Thread,
@@ -292,11 +322,11 @@ struct Told {
     caution: Option<String>,
 }
 
-impl Told {
-    fn new(caller: &Caller, part: &Part, kept: &[Summary], others: &mut Sanitizer) -> Self {
+impl ThreadView {
+    fn new(mailbox: &Mailbox<'_>, part: &Part, kept: &[Summary], others: &mut Sanitizer) -> Self {
         let thread = Thread::new(&part.thread, others);
         let entries = part.entries.iter();
-        let entries = entries.map(|it| Entry::new(caller.role(), it, others)).collect();
+        let entries = entries.map(|it| Entry::new(mailbox.role(), it, others)).collect();
         Self {
             note: FRAME,
             thread,

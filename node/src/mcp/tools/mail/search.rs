@@ -1,8 +1,9 @@
 //! `filebox_search_messages`.
 
 use jiff::tz::TimeZone;
-use rmcp::model::CallToolResult;
-use serde::Serialize;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::RoleId,
     limits::{HITS, HITS_MAX},
@@ -12,13 +13,16 @@ use tasuki_proto::{
 
 use super::{
     super::{
-        Call,
-        arguments::{Arguments, invalid},
-        result::{shown, time},
+        arguments::invalid,
+        field_types::{Id, Name, Text, Word},
+        result::{json_result, time},
         sanitizer::{FRAME, Sanitizer},
+        tool::{Tool, ToolInfo},
     },
-    caller::{Caller, one_of},
-    facts::{is_nothing, place},
+    CORE,
+    boxes::limit,
+    caller::Reader,
+    views::{is_nothing, place},
 };
 use crate::{clock, mail_terms::moment_ms, role::Refusal};
 
@@ -81,47 +85,58 @@ fn matched(it: &wire::MailHit) -> Vec<String> {
     pieces
 }
 
-pub(super) async fn search_messages(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let (caller, _counts) = Caller::reader(call, arguments)?;
-    let place: Option<BoxKind> = one_of(arguments, "box_type", str::to_lowercase)?;
-    let kind: Option<MessageType> = one_of(arguments, "msg_type", str::to_uppercase)?;
-    let sender: Option<RoleId> = arguments.id("sender")?;
-    let limit = match arguments.number("limit")? {
-        None => HITS,
-        Some(0) => return Err(invalid("limit", &"must be 1 or more")),
-        Some(limit) => u32::try_from(limit).map_or(HITS_MAX, |it| it.min(HITS_MAX)),
-    };
-    let request = wire::SearchMailRequest {
-        query: arguments.words("query", "give the search text")?,
-        r#box: place.map_or(wire::Box::Unspecified, BoxKind::to_wire).into(),
-        r#type: kind.map(|it| it.to_string()).unwrap_or_default(),
-        sender: sender.map(|it| it.to_string()).unwrap_or_default(),
-        since_ms: since(arguments)?,
-        limit,
-        ..Default::default()
-    };
-    let found = caller.mail().search_mail(request).await?;
-    let mut others = Sanitizer::default();
-    let hits = found.hits.iter().map(|it| Hit::new(it, &mut others)).collect();
-    Ok(shown(&Found {
-        note: FRAME,
-        total: found.total,
-        hits,
-        left_out: found.left_out,
-        stripped: others.stripped,
-    }))
+/// Searches your messages in all boxes.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct SearchMessages {
+    /// Words, "phrases", -without, subject: body: type: from: to:
+    query: Text,
+    box_type: Option<Word<BoxKind>>,
+    /// Filter by type.
+    msg_type: Option<Word<MessageType>>,
+    /// Filter by sender.
+    sender: Option<Id<RoleId>>,
+    /// Date, time or age: 2026-11-21, 2026-11-21T09:00:00Z, 2h, 7d.
+    since: Option<Name>,
+    /// 1–100. Default 20.
+    #[schemars(range(min = 1))]
+    limit: Option<u64>,
+}
+
+impl Tool for SearchMessages {
+    const INFO: ToolInfo = ToolInfo::read("filebox_search_messages", CORE);
+
+    type Caller<'a> = Reader<'a>;
+
+    async fn call(self, reader: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::SearchMailRequest {
+            query: self.query.0,
+            r#box: self.box_type.map_or(wire::Box::Unspecified, |it| it.0.to_wire()).into(),
+            r#type: self.msg_type.map(|it| it.0.to_string()).unwrap_or_default(),
+            sender: self.sender.map(|it| it.0.to_string()).unwrap_or_default(),
+            since_ms: since(self.since)?,
+            limit: limit(self.limit, HITS, HITS_MAX)?,
+            ..Default::default()
+        };
+        let found = reader.mailbox.mail().search_mail(request).await?;
+        let mut others = Sanitizer::default();
+        let hits = found.hits.iter().map(|it| Hit::new(it, &mut others)).collect();
+        Ok(json_result(&Found {
+            note: FRAME,
+            total: found.total,
+            hits,
+            left_out: found.left_out,
+            stripped: others.stripped,
+        })
+        .into())
+    }
 }
 
 /// 0: from the beginning.
-fn since(arguments: Arguments<'_>) -> Result<u64, Refusal> {
-    const FIELD: &str = "since";
-    let Some(text) = arguments.name(FIELD)? else { return Ok(0) };
+fn since(named: Option<Name>) -> Result<u64, Refusal> {
+    let Some(Name(text)) = named else { return Ok(0) };
     moment_ms(&text, clock::wall_ms(), &TimeZone::system()).ok_or_else(|| {
         let why = format!("is {text:?}; use 2026-11-21, 2026-11-21T09:00:00Z, or an age: 2h, 7d");
-        invalid(FIELD, &why)
+        invalid("since", &why)
     })
 }
 

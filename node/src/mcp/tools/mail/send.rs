@@ -1,9 +1,10 @@
 //! `filebox_send_message`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use rmcp::model::CallToolResult;
-use serde::Serialize;
+use rmcp::model::{CallToolResponse, CallToolResult};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tasuki_proto::{
     echo::echo,
@@ -16,14 +17,16 @@ use tasuki_proto::{
 
 use super::{
     super::{
-        Call,
-        arguments::{Arguments, invalid, missing},
-        result::said,
+        arguments::{invalid, missing},
+        field_types::{Name, Names, Seconds, Text, Word},
+        result::text_result,
         sanitizer::Sanitizer,
+        tool::{Tool, ToolInfo},
     },
-    caller::{Caller, message_name, one_of, refused_as},
-    facts::{Receipt, place},
+    QUIET,
+    caller::{Mailbox, Player, message_name, refused_as},
     files,
+    views::{Receipt, millis, place},
 };
 use crate::{
     clock,
@@ -47,63 +50,88 @@ struct Stored {
     repeated: bool,
 }
 
-pub(super) async fn send_message(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let (caller, _playing) = Caller::player(call, arguments)?;
-    let to = receivers(&call.host.groups, &caller, arguments).await?;
-    let kind: MessageType = one_of(arguments, "msg_type", str::to_uppercase)?
-        .ok_or_else(|| missing("msg_type", "one of BR, ACK, ER, INFO, URGENT, DIS"))?;
-    let text = arguments.words("content", "give the body of the message")?;
-    let answered = arguments.name("original_message_id")?;
-    let unknown = |name: &str| format!("Original message {name} not found");
-    if let Some(name) = &answered
-        && let Err(why) = message_name(name)
-    {
-        let name: String = name.chars().take(NAME_CHARS_MAX).collect();
-        return Ok(refused_as(&unknown(&name), &why));
-    }
-    // An answer keeps its thread's.
-    let subject = if answered.is_some() { String::new() } else { subject(arguments)? };
-    let key = intent::of(&call.context.meta);
-    let client_ref = client_ref(arguments)?;
-    let request = wire::SendRequest {
-        to: to.iter().map(ToString::to_string).collect(),
-        r#type: kind.to_string(),
-        subject,
-        text,
-        in_reply_to: answered.clone().unwrap_or_default(),
-        // A model says the same again when its client gave it no answer in time.
-        fold: key.is_none() && client_ref.is_empty(),
-        client_ref,
-        expires_in_ms: expires_in_ms(arguments)?,
-        utc_offset_s: clock::utc_offset_s(),
-        ..Default::default()
-    };
-    let attachments = files::attached(call, &caller, arguments).await?;
-    let request = wire::SendRequest { attachments, ..request };
-    caller.settled().await;
-    match caller.mail().send(request, key).await {
-        Ok(Sent::Stored(stored)) => {
-            let stored = Stored {
-                message: DONE,
-                place: place(stored.r#box()),
-                message_id: stored.message_id,
-                file_name: Sanitizer::default().line(&stored.file_name),
-                entry: stored.entry,
-                receipts: stored.receipts.iter().map(Receipt::new).collect(),
-                repeated: stored.repeated,
-            };
-            Ok(said(DONE, json!(stored)))
+/// Sends a message to other agents, or replies to one. An identical call right after is sent once;
+/// with `client_ref`, a repeat at any time is.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct SendMessage {
+    /// An agent, a list of up to 32 agents, or a group.
+    receiver_id: Names,
+    /// BR bug report, ACK receipt, ER request, INFO, URGENT, DIS discussion.
+    msg_type: Word<MessageType>,
+    /// Subject. A reply keeps the subject of its thread.
+    #[schemars(required)]
+    title: Option<Text<{ usize::MAX }>>,
+    /// Body in Markdown.
+    content: Text,
+    /// Message to reply to: message ID, ID prefix or file name.
+    original_message_id: Option<Name>,
+    /// Paths of files in your project, up to 16.
+    #[schemars(with = "Option<Vec<String>>")]
+    attachments: Option<Names>,
+    /// Expires if unread after this many seconds. Up to 365 days.
+    #[schemars(with = "Option<u64>", range(min = 1))]
+    expires_sec: Option<Seconds>,
+    /// Idempotency key: a repeat is not sent twice.
+    client_ref: Option<Name>,
+}
+
+impl Tool for SendMessage {
+    const INFO: ToolInfo = ToolInfo::write("filebox_send_message", QUIET);
+
+    type Caller<'a> = Player<'a>;
+
+    async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let mailbox = &player.mailbox;
+        let to = receivers(mailbox, &self.receiver_id.0).await?;
+        let answered = self.original_message_id.map(|it| it.0);
+        let unknown = |name: &str| format!("Original message {name} not found");
+        if let Some(name) = &answered
+            && let Err(why) = message_name(name)
+        {
+            let name: String = name.chars().take(NAME_CHARS_MAX).collect();
+            return Ok(refused_as(&unknown(&name), &why).into());
         }
-        Ok(Sent::Queued { message, number }) => Ok(queued(&to, &message, number)),
-        Err(refusal) => match answered {
-            Some(name) if refusal.reason == Reason::UnknownMessage => {
-                Ok(refused_as(&unknown(&name), &refusal))
+        // An answer keeps its thread's.
+        let subject = if answered.is_some() { String::new() } else { subject(self.title)? };
+        let key = intent::of(&mailbox.call.context.meta);
+        let client_ref = client_ref(self.client_ref)?;
+        let request = wire::SendRequest {
+            to: to.iter().map(ToString::to_string).collect(),
+            r#type: self.msg_type.0.to_string(),
+            subject,
+            text: self.content.0,
+            in_reply_to: answered.clone().unwrap_or_default(),
+            // A model says the same again when its client gave it no answer in time.
+            fold: key.is_none() && client_ref.is_empty(),
+            client_ref,
+            expires_in_ms: expires_in_ms(self.expires_sec)?,
+            utc_offset_s: clock::utc_offset_s(),
+            ..Default::default()
+        };
+        let attachments = files::attach(mailbox, self.attachments.unwrap_or_default().0).await?;
+        let request = wire::SendRequest { attachments, ..request };
+        mailbox.settled().await;
+        match mailbox.mail().send(request, key).await {
+            Ok(Sent::Stored(stored)) => {
+                let stored = Stored {
+                    message: DONE,
+                    place: place(stored.r#box()),
+                    message_id: stored.message_id,
+                    file_name: Sanitizer::default().line(&stored.file_name),
+                    entry: stored.entry,
+                    receipts: stored.receipts.iter().map(Receipt::new).collect(),
+                    repeated: stored.repeated,
+                };
+                Ok(text_result(DONE, json!(stored)).into())
             }
-            Some(_) | None => Err(refusal),
-        },
+            Ok(Sent::Queued { message, number }) => Ok(queued(&to, &message, number).into()),
+            Err(refusal) => match answered {
+                Some(name) if refusal.reason == Reason::UnknownMessage => {
+                    Ok(refused_as(&unknown(&name), &refusal).into())
+                }
+                Some(_) | None => Err(refusal),
+            },
+        }
     }
 }
 
@@ -111,21 +139,21 @@ pub(super) async fn send_message(
 const NAME_CHARS_MAX: usize = 80;
 
 fn queued(to: &[RoleId], message: &str, number: u64) -> CallToolResult {
-    let told = format!(
+    let text = format!(
         "Message queued as number {number}: the broker is unreachable. It is sent when the broker \
          is back. Do not send it again."
     );
     let receipt = |role: &RoleId| Receipt { role: role.to_string(), receipt: "queued", at_ms: 0 };
     let receipts: Vec<Receipt> = to.iter().map(receipt).collect();
     let facts = json!({
-        "message": told, "queued": number, "message_id": message, "receipts": receipts,
+        "message": text, "queued": number, "message_id": message, "receipts": receipts,
     });
-    said(told, facts)
+    text_result(text, facts)
 }
 
 /// The roles of the workspace; none where the broker was never there, or does not show them.
-async fn roles(caller: &Caller) -> Result<BTreeSet<String>, Refusal> {
-    match caller.mail().mailboxes().await {
+async fn roles(mailbox: &Mailbox<'_>) -> Result<BTreeSet<String>, Refusal> {
+    match mailbox.mail().mailboxes().await {
         Ok(all) => Ok(all.what.mailboxes.into_iter().map(|it| it.role).collect()),
         Err(why) if [Reason::Unavailable, Reason::RightForbidden].contains(&why.reason) => {
             Ok(BTreeSet::new())
@@ -134,21 +162,17 @@ async fn roles(caller: &Caller) -> Result<BTreeSet<String>, Refusal> {
     }
 }
 
-async fn receivers(
-    groups: &BTreeMap<String, Vec<RoleId>>,
-    caller: &Caller,
-    arguments: Arguments<'_>,
-) -> Result<Vec<RoleId>, Refusal> {
+async fn receivers(mailbox: &Mailbox<'_>, names: &[String]) -> Result<Vec<RoleId>, Refusal> {
     const FIELD: &str = "receiver_id";
-    let names = arguments.names(FIELD)?;
+    let groups = &mailbox.call.host.groups;
     if names.is_empty() {
         return Err(missing(FIELD, "give an agent, a list of agents, or a group"));
     }
-    let known = match mail_terms::names_a_group(&names, groups) {
-        true => roles(caller).await?,
+    let known = match mail_terms::names_a_group(names, groups) {
+        true => roles(mailbox).await?,
         false => BTreeSet::new(),
     };
-    mail_terms::receivers(&names, groups, &known, caller.role()).map_err(|why| match why {
+    mail_terms::receivers(names, groups, &known, mailbox.role()).map_err(|why| match why {
         NoReceivers::Name { name, why } => {
             invalid(FIELD, &format_args!("is not a name: {} {why}", echo(&name)))
         }
@@ -167,10 +191,9 @@ async fn receivers(
 }
 
 /// One line, as the head of a thread has room for.
-fn subject(arguments: Arguments<'_>) -> Result<String, Refusal> {
+fn subject(title: Option<Text<{ usize::MAX }>>) -> Result<String, Refusal> {
     const FIELD: &str = "title";
-    // As one line it may be short enough.
-    let title = arguments.at_most(usize::MAX).words(FIELD, "give the subject")?;
+    let Text(title) = title.ok_or_else(|| invalid(FIELD, &"is empty: give the subject"))?;
     let subject = title.split(['\r', '\n']).map(str::trim).filter(|it| !it.is_empty());
     let subject = subject.collect::<Vec<_>>().join(" ");
     if SUBJECT_BYTES_MAX < subject.len() {
@@ -186,9 +209,9 @@ fn subject(arguments: Arguments<'_>) -> Result<String, Refusal> {
     Ok(subject)
 }
 
-fn client_ref(arguments: Arguments<'_>) -> Result<String, Refusal> {
+fn client_ref(name: Option<Name>) -> Result<String, Refusal> {
     const FIELD: &str = "client_ref";
-    let name = arguments.name(FIELD)?.unwrap_or_default();
+    let Name(name) = name.unwrap_or_default();
     if CLIENT_REF_BYTES_MAX < name.len() {
         return Err(Refusal {
             reason: Reason::TooLarge,
@@ -202,10 +225,10 @@ fn client_ref(arguments: Arguments<'_>) -> Result<String, Refusal> {
 }
 
 /// 0: never.
-fn expires_in_ms(arguments: Arguments<'_>) -> Result<u64, Refusal> {
+fn expires_in_ms(after: Option<Seconds>) -> Result<u64, Refusal> {
     const FIELD: &str = "expires_sec";
-    let Some(after) = arguments.seconds(FIELD)? else { return Ok(0) };
-    let ms = super::facts::millis(after);
+    let Some(Seconds(after)) = after else { return Ok(0) };
+    let ms = millis(after);
     if MAIL_EXPIRES_MS_MAX < ms {
         let days = MAIL_EXPIRES_MS_MAX / (24 * 3600 * 1000);
         return Err(invalid(FIELD, &format_args!("is more than {days} days")));

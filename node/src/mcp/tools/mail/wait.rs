@@ -1,49 +1,67 @@
 //! `filebox_wait_for_message`: the oldest mail that its role has not seen.
 
 use rmcp::model::{CallToolResponse, CallToolResult};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::RoleId,
-    mail::MessageId,
+    mail::{MessageId, MessageType},
     wire::{self, MailAnswer, MailMark, mail_answer::Standing},
 };
 
 use super::{
     super::{
-        Call,
-        arguments::Arguments,
-        result::shown,
+        field_types::{Id, Name, Seconds, Word},
+        result::json_result,
         sanitizer::{FRAME, Sanitizer},
+        tool::{Tool, ToolInfo},
         waiting::wait,
     },
-    caller::{Caller, message_name, one_of},
-    facts::{Entry, Thread, is_false, is_nothing},
+    QUIET,
+    caller::{Mailbox, Player, message_name},
+    views::{Entry, Thread, is_false, is_nothing},
 };
 use crate::{
     mcp::question::{About, Asking},
     role::{Refusal, mail::MailFilter},
 };
 
-pub(super) async fn wait_for_message(
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResponse, Refusal> {
-    let (caller, playing) = Caller::player(call, arguments)?;
-    let filter = MailFilter {
-        kind: one_of(arguments, "msg_type", str::to_uppercase)?,
-        sender: arguments.id("sender")?,
-    };
-    let asked = arguments.seconds("timeout_sec")?;
-    if let Some(name) = arguments.name("after")? {
-        done_with(&caller, &name).await?;
+/// Waits for mail. Returns the oldest unseen message, urgent first, and returns it again until you
+/// read, reply to, resolve or reject it, or pass it as `after`. If the result is still_waiting,
+/// call it again immediately.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WaitForMessage {
+    /// Filter by type.
+    msg_type: Option<Word<MessageType>>,
+    /// Filter by sender.
+    sender: Option<Id<RoleId>>,
+    /// Seconds. 0 returns immediately. Omit it to wait as long as your client allows.
+    timeout_sec: Option<Seconds>,
+    /// A message that you have dealt with.
+    after: Option<Name>,
+}
+
+impl Tool for WaitForMessage {
+    const INFO: ToolInfo = ToolInfo::read("filebox_wait_for_message", QUIET);
+
+    type Caller<'a> = Player<'a>;
+
+    async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let Player { mailbox, playing } = player;
+        let filter =
+            MailFilter { kind: self.msg_type.map(|it| it.0), sender: self.sender.map(|it| it.0) };
+        if let Some(Name(name)) = self.after {
+            mark_seen(&mailbox, &name).await?;
+        }
+        mailbox.settled().await;
+        let Mailbox { call, actions, shown } = mailbox;
+        let asking = Asking { actions, about: About::Mail { filter, shown } };
+        wait(call, playing, asking, self.timeout_sec.map(|it| it.0)).await
     }
-    caller.settled().await;
-    let Caller { actions, shown } = caller;
-    wait(call, playing, Asking { actions, about: About::Mail { filter, shown } }, asked).await
 }
 
 /// What was handed of a thread is seen: its role says so.
-async fn done_with(caller: &Caller, name: &str) -> Result<(), Refusal> {
+async fn mark_seen(mailbox: &Mailbox<'_>, name: &str) -> Result<(), Refusal> {
     message_name(name)?;
     let request = wire::ReadThreadRequest {
         message: name.to_owned(),
@@ -51,12 +69,12 @@ async fn done_with(caller: &Caller, name: &str) -> Result<(), Refusal> {
         mark: MailMark::None.into(),
         ..Default::default()
     };
-    caller.settled().await;
-    let thread = caller.mail().read_thread(request).await?.what.thread.unwrap_or_default();
+    mailbox.settled().await;
+    let thread = mailbox.mail().read_thread(request).await?.what.thread.unwrap_or_default();
     if let Ok(message) = thread.message_id.parse::<MessageId>()
         && thread.seen_through < thread.handed_through
     {
-        caller.mail().mark_mail(message, thread.handed_through, MailMark::Seen);
+        mailbox.mail().mark_mail(message, thread.handed_through, MailMark::Seen);
     }
     Ok(())
 }
@@ -81,7 +99,7 @@ struct Arrived {
 }
 
 /// The answer to a wait, as a result.
-pub(in crate::mcp) fn arrived(role: &RoleId, answer: &MailAnswer) -> CallToolResult {
+pub(in crate::mcp) fn wait_result(role: &RoleId, answer: &MailAnswer) -> CallToolResult {
     let standing = answer.standing();
     let has_mail = standing == Standing::Mail;
     let mut others = Sanitizer::default();
@@ -89,7 +107,7 @@ pub(in crate::mcp) fn arrived(role: &RoleId, answer: &MailAnswer) -> CallToolRes
     let thread = thread.map(|it| Thread::new(it, &mut others));
     let entries = answer.entries.iter().filter(|_| has_mail);
     let entries = entries.map(|it| Entry::new(role, it, &mut others)).collect();
-    shown(&Arrived {
+    json_result(&Arrived {
         has_mail,
         still_waiting: standing == Standing::StillWaiting,
         superseded: standing == Standing::Superseded,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{
     super::{
-        result::shown,
+        result::json_result,
         sanitizer::{FRAME, Sanitizer},
     },
     views::is_nothing,
@@ -47,7 +47,7 @@ pub(super) fn answer(
     next_actions: Vec<String>,
 ) -> CallToolResult {
     let stripped = others.stripped;
-    shown(&Answer { what, server_now_ms: known(now_ms), note: FRAME, stripped, next_actions })
+    json_result(&Answer { what, server_now_ms: known(now_ms), note: FRAME, stripped, next_actions })
 }
 
 /// A list's place among all there is of it.

@@ -1,242 +1,249 @@
-//! What callers say, as these tools have it: ids, states, and how long.
+//! Types of these tools' arguments.
 
-use std::str::FromStr;
-
+use serde::{Deserialize, Deserializer};
 use tasuki_proto::{
-    limits::{REFS_BYTES_MAX, SUBJECT_BYTES_MAX, SWARM_LEASE_MS_MAX, WHY_BYTES_MAX},
+    limits::SWARM_LEASE_MS_MAX,
     reason::Reason,
-    swarm::{CommitHash, IssueId, NotAnId},
+    swarm::{CommitHash, DeliveryId, IssueId},
     wire,
 };
 
-use super::super::arguments::{Arguments, invalid, missing};
-use crate::role::Refusal;
+use super::super::{
+    arguments::refuse,
+    field_types::{Id, ParseName, Seconds, Word, Words, schema},
+    tool::{Listed, RoleArgument},
+};
+use crate::role::swarm::IssuesIn;
 
-pub(super) const ISSUE: &str = "issue_id";
-pub(super) const TASK: &str = "task_id";
-pub(super) const STATUS: &str = "status";
+/// The argument that says which worker calls, and its alias.
+const WORKER_ID_LISTED: RoleArgument =
+    RoleArgument { name: "worker_id", listed: Listed::Required, description: "" };
+const OWNER_LISTED: RoleArgument =
+    RoleArgument { name: "owner", listed: Listed::Optional, description: "Alias of worker_id." };
+const WORKER_ID_UNLISTED: RoleArgument = RoleArgument { listed: Listed::Never, ..WORKER_ID_LISTED };
+const OWNER_UNLISTED: RoleArgument = RoleArgument { listed: Listed::Never, ..OWNER_LISTED };
 
-/// An issue's id: one that is none is an issue that nobody has.
-pub(super) fn issue(arguments: Arguments<'_>) -> Result<IssueId, Refusal> {
-    id(arguments, ISSUE, Reason::UnknownIssue)
-}
+pub(super) const UNLISTED: &[RoleArgument] = &[WORKER_ID_UNLISTED, OWNER_UNLISTED];
+pub(super) const WORKER_ID: &[RoleArgument] = &[WORKER_ID_LISTED, OWNER_UNLISTED];
+pub(super) const WORKER_ID_OR_OWNER: &[RoleArgument] = &[WORKER_ID_LISTED, OWNER_LISTED];
+pub(super) const WORKER_ID_OPTIONAL: &[RoleArgument] =
+    &[RoleArgument { listed: Listed::Optional, ..WORKER_ID_LISTED }, OWNER_UNLISTED];
+/// In these tools the same arguments say whom a question is about.
+pub(super) const NONE: &[RoleArgument] = &[];
 
-/// An id as it is, for the broker to judge.
-pub(super) fn required(arguments: Arguments<'_>, field: &str) -> Result<String, Refusal> {
-    arguments.name(field)?.ok_or_else(|| missing(field, "give its id"))
-}
-
-pub(super) fn id<T: FromStr<Err = NotAnId>>(
-    arguments: Arguments<'_>,
-    field: &str,
-    unknown: Reason,
-) -> Result<T, Refusal> {
-    let text = required(arguments, field)?;
-    text.parse().map_err(|why: NotAnId| Refusal {
-        reason: unknown,
-        message: format!("`{field}` {why}. No change was made."),
-    })
-}
-
-/// How long a lease is asked for; 0: as the settings say.
-pub(super) fn lasting(arguments: Arguments<'_>, field: &str) -> Result<u64, Refusal> {
-    let asked = arguments.seconds(field)?.unwrap_or_default();
-    match u64::try_from(asked.as_millis()) {
-        Ok(ms @ ..=SWARM_LEASE_MS_MAX) => Ok(ms),
-        Ok(_) | Err(_) => Err(invalid(field, &"must be at most 86400 (24 h)")),
+impl ParseName for IssueId {
+    /// What is no id is an issue that nobody has.
+    fn parse_name(name: &str) -> Result<Self, (Reason, String)> {
+        name.parse().map_err(|why| (Reason::UnknownIssue, format!("{why}")))
     }
 }
 
-pub(super) fn difficulty(arguments: Arguments<'_>) -> Result<wire::Difficulty, Refusal> {
-    const FIELD: &str = "difficulty";
-    match required_word(arguments, FIELD, "easy, medium or focus")?.as_str() {
-        "easy" => Ok(wire::Difficulty::Easy),
-        "medium" => Ok(wire::Difficulty::Medium),
-        "focus" => Ok(wire::Difficulty::Focus),
-        _ => Err(invalid(FIELD, &"must be easy, medium or focus")),
+impl ParseName for DeliveryId {
+    fn parse_name(name: &str) -> Result<Self, (Reason, String)> {
+        name.parse().map_err(|why| (Reason::UnknownDelivery, format!("{why}")))
     }
 }
 
-/// 1, 2 or 5.
-pub(super) fn score(arguments: Arguments<'_>) -> Result<u32, Refusal> {
-    const FIELD: &str = "completion_score";
-    match arguments.number(FIELD)? {
-        Some(score @ (1 | 2 | 5)) => Ok(u32::try_from(score).unwrap_or_default()),
-        Some(other) => Err(Refusal {
-            reason: Reason::InvalidArgument,
-            message: format!(
-                "invalid completion_score: {other}; it must be 1 (poor), 2 (fair) or 5 (good). No \
-                 change was made."
-            ),
-        }),
-        None => Err(missing(FIELD, "1 (poor), 2 (fair) or 5 (good)")),
+impl ParseName for CommitHash {
+    /// A commit's name in full: a short one, or a branch, may mean another commit elsewhere or
+    /// later.
+    fn parse_name(name: &str) -> Result<Self, (Reason, String)> {
+        let hash = name.to_ascii_lowercase().parse();
+        hash.map_err(|why| (Reason::InvalidArgument, format!("{why}")))
     }
 }
 
-/// Whether a verdict approves.
-pub(super) fn approves(arguments: Arguments<'_>) -> Result<bool, Refusal> {
-    const FIELD: &str = "verdict";
-    match required_word(arguments, FIELD, "approved or rejected")?.as_str() {
-        "approved" => Ok(true),
-        "rejected" => Ok(false),
-        _ => Err(invalid(FIELD, &"must be approved or rejected")),
+/// How long a call waits at most.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(super) struct Timeout(pub Seconds);
+
+schema!(Timeout => {
+    "type": "integer",
+    "description": "Seconds. Default: as long as your client allows."
+});
+
+/// How long a lease is asked for, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lease(u64);
+
+schema!(Lease => {
+    "type": "integer",
+    "description": "New lease length in seconds, counted from now. Up to 86400."
+});
+
+impl<'de> Deserialize<'de> for Lease {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Seconds(asked) = Seconds::deserialize(deserializer)?;
+        match u64::try_from(asked.as_millis()) {
+            Ok(ms @ ..=SWARM_LEASE_MS_MAX) => Ok(Self(ms)),
+            Ok(_) | Err(_) => Err(refuse(Reason::InvalidArgument, "must be at most 86400 (24 h)")),
+        }
     }
 }
 
-/// Which issues are meant; unspecified: all.
-pub(super) fn issue_status(arguments: Arguments<'_>) -> Result<wire::IssueStatus, Refusal> {
-    match word(arguments, STATUS)?.as_deref() {
-        None => Ok(wire::IssueStatus::Unspecified),
-        Some("open") => Ok(wire::IssueStatus::Open),
-        Some("in_progress") => Ok(wire::IssueStatus::InProgress),
-        Some("done") => Ok(wire::IssueStatus::Done),
-        Some("canceled") => Ok(wire::IssueStatus::Canceled),
-        Some(_) => Err(invalid(STATUS, &"must be open, in_progress, done or canceled")),
+impl Lease {
+    /// 0: as the settings say.
+    pub(super) fn ms(asked: Option<Self>) -> u64 {
+        asked.map_or(0, |it| it.0)
     }
 }
 
-/// Which tasks are meant, by their status or their stage; both unspecified: all.
-pub(super) fn task_status(
-    arguments: Arguments<'_>,
-) -> Result<(wire::TaskStatus, wire::TaskStage), Refusal> {
-    use wire::{TaskStage as Stage, TaskStatus as Status};
-    let Some(said) = word(arguments, STATUS)? else {
-        return Ok((Status::Unspecified, Stage::Unspecified));
-    };
-    let status = |status| Ok((status, Stage::Unspecified));
-    let stage = |stage| Ok((Status::Unspecified, stage));
-    match said.as_str() {
-        "open" => status(Status::Open),
-        "in_progress" => status(Status::InProgress),
-        "blocked" => status(Status::Blocked),
-        "done" => status(Status::Done),
-        "canceled" => status(Status::Canceled),
-        "ready" => stage(Stage::Ready),
-        "waiting" => stage(Stage::Waiting),
-        "reserved" => stage(Stage::Reserved),
-        "working" => stage(Stage::Working),
-        "asking" => stage(Stage::Asking),
-        "submitted" => stage(Stage::Submitted),
-        "in_review" => stage(Stage::InReview),
-        _ => Err(invalid(
-            STATUS,
-            &"must be open, in_progress, blocked, done or canceled, or a stage: ready, waiting, \
-              reserved, working, asking, submitted or in_review",
-        )),
+/// How well a task was done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Score(pub u32);
+
+schema!(Score => {
+    "type": "integer",
+    "enum": [1, 2, 5],
+    "description": "1 poor, 2 fair, 5 good."
+});
+
+impl<'de> Deserialize<'de> for Score {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match u32::deserialize(deserializer)? {
+            score @ (1 | 2 | 5) => Ok(Self(score)),
+            score => {
+                let why = format!("is {score}; it must be 1 (poor), 2 (fair) or 5 (good)");
+                Err(refuse(Reason::InvalidArgument, why))
+            }
+        }
     }
 }
 
-/// Which deliveries are meant; unspecified: all.
-pub(super) fn delivery_status(arguments: Arguments<'_>) -> Result<wire::DeliveryStatus, Refusal> {
-    match word(arguments, STATUS)?.as_deref() {
-        None => Ok(wire::DeliveryStatus::Unspecified),
-        Some("open") => Ok(wire::DeliveryStatus::Open),
-        Some("in_review") => Ok(wire::DeliveryStatus::InReview),
-        Some("approved") => Ok(wire::DeliveryStatus::Approved),
-        Some("rejected") => Ok(wire::DeliveryStatus::Rejected),
-        Some(_) => Err(invalid(STATUS, &"must be open, in_review, approved or rejected")),
-    }
-}
-
-/// What issues are sorted by, and tasks: in words.
-pub(super) const ISSUE_ORDERS: &str = "created_at, updated_at or subject";
-pub(super) const TASK_ORDERS: &str = "created_at, updated_at, subject or points";
-
-/// What a list is sorted by, of what `known` names, and whether the smallest comes first.
-pub(super) fn order(
-    arguments: Arguments<'_>,
-    known: &str,
-) -> Result<(wire::SortBy, bool), Refusal> {
-    const BY: &str = "sort_by";
-    const ORDER: &str = "sort_order";
-    let by = match word(arguments, BY)?.as_deref() {
-        None => wire::SortBy::Unspecified,
-        Some("created_at") => wire::SortBy::Created,
-        Some("updated_at") => wire::SortBy::Updated,
-        Some("subject") => wire::SortBy::Subject,
-        Some("points") if known == TASK_ORDERS => wire::SortBy::Points,
-        Some(_) => return Err(invalid(BY, &format_args!("is {known}"))),
-    };
-    match word(arguments, ORDER)?.as_deref() {
-        None | Some("desc") => Ok((by, false)),
-        Some("asc") => Ok((by, true)),
-        Some(_) => Err(invalid(ORDER, &"must be desc or asc")),
-    }
-}
-
-/// The line that lists show.
-pub(super) fn subject(arguments: Arguments<'_>) -> Result<String, Refusal> {
-    arguments.at_most(SUBJECT_BYTES_MAX).words("subject", "give the subject")
-}
-
-/// References beside a text.
-pub(super) fn refs(arguments: Arguments<'_>) -> Result<String, Refusal> {
-    Ok(arguments.at_most(REFS_BYTES_MAX).text("refs")?.unwrap_or_default())
-}
-
-/// Why something ends or begins again.
-pub(super) fn why(arguments: Arguments<'_>, field: &str) -> Result<String, Refusal> {
-    Ok(arguments.at_most(WHY_BYTES_MAX).text(field)?.unwrap_or_default())
-}
-
-/// A word in small letters, if it is there.
-pub(super) fn word(arguments: Arguments<'_>, field: &str) -> Result<Option<String>, Refusal> {
-    Ok(arguments.name(field)?.map(|it| it.to_lowercase()))
-}
-
-/// A flag that has to be there.
-pub(super) fn required_flag(arguments: Arguments<'_>, field: &str) -> Result<bool, Refusal> {
-    let what = "true or false";
-    arguments.flag(field)?.ok_or_else(|| missing(&arguments.at(field), what))
-}
-
-/// A list that has to be there, though nothing may be in it.
-pub(super) fn required_texts(
-    arguments: Arguments<'_>,
-    field: &str,
-    what: &str,
-) -> Result<Vec<String>, Refusal> {
-    if !arguments.has(field) {
-        return Err(missing(&arguments.at(field), what));
-    }
-    arguments.texts(field)
-}
-
-/// A refusal of one of several objects, which says which.
-pub(super) fn of(list: &str, place: usize, why: Refusal) -> Refusal {
-    Refusal { message: format!("{list}[{place}]: {}", why.message), ..why }
-}
-
-/// What can be run again to see for oneself, if anything is said of it.
-pub(super) fn rerun(arguments: Arguments<'_>) -> Result<Option<wire::Rerun>, Refusal> {
-    let commit = commit(arguments)?.unwrap_or_default();
-    let commands = arguments.texts("commands")?;
+/// What can be run again to see for oneself.
+pub(super) fn rerun(
+    commit: Option<Id<CommitHash>>,
+    commands: Option<Vec<String>>,
+) -> Option<wire::Rerun> {
+    let commit = commit.map(|it| it.0.to_string()).unwrap_or_default();
+    let commands = commands.unwrap_or_default();
     let is_there = !commit.is_empty() || !commands.is_empty();
-    Ok(is_there.then_some(wire::Rerun { commit, commands }))
+    is_there.then_some(wire::Rerun { commit, commands })
 }
 
-/// Its name in full: a short one, or a branch, may mean another commit elsewhere or later.
-fn commit(arguments: Arguments<'_>) -> Result<Option<String>, Refusal> {
-    const FIELD: &str = "commit";
-    let Some(commit) = arguments.name(FIELD)? else { return Ok(None) };
-    match commit.to_ascii_lowercase().parse::<CommitHash>() {
-        Ok(hash) => Ok(Some(hash.to_string())),
-        Err(why) => Err(invalid(&arguments.at(FIELD), &why)),
+/// A verdict: whether it approves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Approves(pub bool);
+
+impl Words for Approves {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("approved", Self(true)), ("rejected", Self(false))];
+    const ARE_LISTED: bool = false;
+}
+
+/// The result of tests: whether they passed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Passed(pub bool);
+
+impl Words for Passed {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("passed", Self(true)), ("failed", Self(false))];
+}
+
+impl Words for wire::Difficulty {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("easy", Self::Easy), ("medium", Self::Medium), ("focus", Self::Focus)];
+}
+
+impl Words for IssuesIn {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("open", Self::Open), ("done", Self::Done), ("canceled", Self::Canceled)];
+    const ARE_LISTED: bool = false;
+}
+
+impl Words for wire::IssueStatus {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("open", Self::Open),
+        ("in_progress", Self::InProgress),
+        ("done", Self::Done),
+        ("canceled", Self::Canceled),
+    ];
+    const ARE_LISTED: bool = false;
+}
+
+impl Words for wire::DeliveryStatus {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("open", Self::Open),
+        ("in_review", Self::InReview),
+        ("approved", Self::Approved),
+        ("rejected", Self::Rejected),
+    ];
+    const ARE_LISTED: bool = false;
+}
+
+/// Which tasks are meant: by their status or their stage.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TasksIn {
+    pub status: wire::TaskStatus,
+    pub stage: wire::TaskStage,
+}
+
+impl TasksIn {
+    const fn status(status: wire::TaskStatus) -> Self {
+        Self { status, stage: wire::TaskStage::Unspecified }
+    }
+
+    const fn stage(stage: wire::TaskStage) -> Self {
+        Self { status: wire::TaskStatus::Unspecified, stage }
     }
 }
 
-/// A word in small letters.
-pub(super) fn required_word(
-    arguments: Arguments<'_>,
-    field: &str,
-    what: &str,
-) -> Result<String, Refusal> {
-    let word = arguments.name(field)?.ok_or_else(|| missing(field, what))?;
-    Ok(word.to_lowercase())
+impl Words for TasksIn {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("open", Self::status(wire::TaskStatus::Open)),
+        ("in_progress", Self::status(wire::TaskStatus::InProgress)),
+        ("blocked", Self::status(wire::TaskStatus::Blocked)),
+        ("done", Self::status(wire::TaskStatus::Done)),
+        ("canceled", Self::status(wire::TaskStatus::Canceled)),
+        ("ready", Self::stage(wire::TaskStage::Ready)),
+        ("waiting", Self::stage(wire::TaskStage::Waiting)),
+        ("reserved", Self::stage(wire::TaskStage::Reserved)),
+        ("working", Self::stage(wire::TaskStage::Working)),
+        ("asking", Self::stage(wire::TaskStage::Asking)),
+        ("submitted", Self::stage(wire::TaskStage::Submitted)),
+        ("in_review", Self::stage(wire::TaskStage::InReview)),
+    ];
+    const ARE_LISTED: bool = false;
 }
 
-/// Small enough for a count that the broker takes.
-pub(super) fn count(arguments: Arguments<'_>, field: &str) -> Result<u32, Refusal> {
-    let number = arguments.number(field)?.unwrap_or_default();
-    u32::try_from(number).map_err(|_| invalid(field, &"is too large"))
+/// What issues are sorted by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IssueOrder(pub wire::SortBy);
+
+impl Words for IssueOrder {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("created_at", Self(wire::SortBy::Created)),
+        ("updated_at", Self(wire::SortBy::Updated)),
+        ("subject", Self(wire::SortBy::Subject)),
+    ];
+    const ARE_LISTED: bool = false;
+}
+
+/// What tasks are sorted by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TaskOrder(pub wire::SortBy);
+
+impl Words for TaskOrder {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("created_at", Self(wire::SortBy::Created)),
+        ("updated_at", Self(wire::SortBy::Updated)),
+        ("subject", Self(wire::SortBy::Subject)),
+        ("points", Self(wire::SortBy::Points)),
+    ];
+    const ARE_LISTED: bool = false;
+}
+
+/// Whether the smallest comes first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ascending(pub bool);
+
+impl Words for Ascending {
+    const WORDS: &'static [(&'static str, Self)] = &[("desc", Self(false)), ("asc", Self(true))];
+    const ARE_LISTED: bool = false;
+}
+
+impl Ascending {
+    pub(super) fn asked(asked: Option<Word<Self>>) -> bool {
+        asked.is_some_and(|it| it.0.0)
+    }
 }

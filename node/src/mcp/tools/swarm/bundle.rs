@@ -3,14 +3,15 @@
 //! how to get it.
 
 use futures::future;
-use rmcp::model::CallToolResult;
-use serde::Serialize;
-use tasuki_proto::{limits::SWARM_PAGE_MAX, wire};
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tasuki_proto::{limits::SWARM_PAGE_MAX, swarm::IssueId, wire};
 
 use super::{
-    super::{arguments::Arguments, sanitizer::Sanitizer},
+    super::{field_types::Id, sanitizer::Sanitizer, tool::ToolInfo},
+    ACCEPTOR_CORE, SwarmTool,
     answer::answer,
-    args,
     caller::Caller,
     delivery_views, views,
 };
@@ -87,71 +88,84 @@ fn size(part: &impl Serialize) -> usize {
     text.len() + (text.lines().count() + 1) * INDENT_BYTES
 }
 
-pub(super) async fn get(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let issue_id = args::issue(arguments)?.to_string();
-    let issue = caller
-        .ask(wire::GetIssueRequest { issue_id: issue_id.clone(), ..Default::default() })
-        .await?;
-    let newest = wire::ListDeliveriesRequest {
-        issue_id: issue_id.clone(),
-        limit: 1,
-        ..wire::ListDeliveriesRequest::default()
-    };
-    let newest = caller.ask(newest).await?.deliveries.pop();
-    let delivery = match newest {
-        Some(wire::Delivery { delivery_id, .. }) => {
-            let of = wire::GetDeliveryRequest { delivery_id, ..Default::default() };
-            caller.ask(of).await?.delivery
-        }
-        None => None,
-    };
-    let tasks = wire::ListTasksRequest {
-        issue_id: issue_id.clone(),
-        ascending: true,
-        limit: SWARM_PAGE_MAX,
-        ..wire::ListTasksRequest::default()
-    };
-    let tasks = caller.ask(tasks).await?;
+/// Returns what a review of the issue needs: documents, tasks, submissions and delivery.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct GetBundle {
+    issue_id: Id<IssueId>,
+}
 
-    let mut others = Sanitizer::default();
-    let mut room = Room { bytes: BUNDLE_BYTES_MAX, left_out: Vec::new() };
-    let next = delivery_views::next_of(caller.role(), delivery.as_slice());
-    let now_ms = issue.now_ms;
-    let issue = with_issue(&mut room, issue.issue.unwrap_or_default(), &mut others);
-    let delivery = delivery.map(|it| with_delivery(&mut room, it, &mut others));
-    let mut lines = short(&mut room, &tasks, &mut others);
-    let mut untold = Vec::new();
-    for chunk in lines.chunks_mut(TASKS_AT_ONCE) {
-        let of = |line: &Line| wire::GetTaskRequest {
+impl SwarmTool for GetBundle {
+    const INFO: ToolInfo = ToolInfo::read("getIssueAcceptanceBundle", &[ACCEPTOR_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let issue_id = self.issue_id.0.to_string();
+        let issue = caller
+            .query(wire::GetIssueRequest { issue_id: issue_id.clone(), ..Default::default() })
+            .await?;
+        let newest = wire::ListDeliveriesRequest {
             issue_id: issue_id.clone(),
-            task_id: line.id.clone(),
-            ..wire::GetTaskRequest::default()
+            limit: 1,
+            ..wire::ListDeliveriesRequest::default()
         };
-        // Whatever is said of a task is longer than its subject.
-        if room.bytes < INDENT_BYTES {
-            untold.extend(chunk.iter().map(|it| it.id.clone()));
-            continue;
-        }
-        let asked = chunk.iter().map(|line| caller.ask(of(line)));
-        let found = future::join_all(asked).await;
-        for (line, found) in chunk.iter_mut().zip(found) {
-            if !with_words(&mut room, line, found?.task.unwrap_or_default(), &mut others) {
-                untold.push(line.id.clone());
+        let newest = caller.query(newest).await?.deliveries.pop();
+        let delivery = match newest {
+            Some(wire::Delivery { delivery_id, .. }) => {
+                let of = wire::GetDeliveryRequest { delivery_id, ..Default::default() };
+                caller.query(of).await?.delivery
+            }
+            None => None,
+        };
+        let tasks = wire::ListTasksRequest {
+            issue_id: issue_id.clone(),
+            ascending: true,
+            limit: SWARM_PAGE_MAX,
+            ..wire::ListTasksRequest::default()
+        };
+        let tasks = caller.query(tasks).await?;
+
+        let mut others = Sanitizer::default();
+        let mut room = Room { bytes: BUNDLE_BYTES_MAX, left_out: Vec::new() };
+        let next = delivery_views::next_of(caller.role(), delivery.as_slice());
+        let now_ms = issue.now_ms;
+        let issue = with_issue(&mut room, issue.issue.unwrap_or_default(), &mut others);
+        let delivery = delivery.map(|it| with_delivery(&mut room, it, &mut others));
+        let mut lines = short(&mut room, &tasks, &mut others);
+        let mut left_out_tasks = Vec::new();
+        for chunk in lines.chunks_mut(TASKS_AT_ONCE) {
+            let of = |line: &Line| wire::GetTaskRequest {
+                issue_id: issue_id.clone(),
+                task_id: line.id.clone(),
+                ..wire::GetTaskRequest::default()
+            };
+            // Whatever is said of a task is longer than its subject.
+            if room.bytes < INDENT_BYTES {
+                left_out_tasks.extend(chunk.iter().map(|it| it.id.clone()));
+                continue;
+            }
+            let asked = chunk.iter().map(|line| caller.query(of(line)));
+            let found = future::join_all(asked).await;
+            for (line, found) in chunk.iter_mut().zip(found) {
+                if !with_words(&mut room, line, found?.task.unwrap_or_default(), &mut others) {
+                    left_out_tasks.push(line.id.clone());
+                }
             }
         }
+        if !left_out_tasks.is_empty() {
+            let tasks = counted(left_out_tasks.len(), "task");
+            let what =
+                format!("the messages and reviews of {tasks}: {}", left_out_tasks.join(", "));
+            room.leave_out(what, "getIssueTask with each task_id");
+        }
+        let bundle = Bundle {
+            issue,
+            delivery,
+            tasks: lines,
+            tasks_total: tasks.total,
+            left_out: room.left_out,
+        };
+        let docs = "Read the documents listed in issue.docs with readIssueDoc.".to_owned();
+        Ok(answer(bundle, now_ms, &others, vec![docs, next]).into())
     }
-    if !untold.is_empty() {
-        let tasks = counted(untold.len(), "task");
-        let what = format!("the messages and reviews of {tasks}: {}", untold.join(", "));
-        room.leave_out(what, "getIssueTask with each task_id");
-    }
-    let bundle =
-        Bundle { issue, delivery, tasks: lines, tasks_total: tasks.total, left_out: room.left_out };
-    let docs = "Read the documents listed in issue.docs with readIssueDoc.".to_owned();
-    Ok(answer(bundle, now_ms, &others, vec![docs, next]))
 }
 
 fn with_issue(room: &mut Room, mut it: wire::Issue, others: &mut Sanitizer) -> views::Issue {
@@ -231,27 +245,27 @@ fn short(room: &mut Room, it: &wire::ListTasksResponse, others: &mut Sanitizer) 
 fn with_words(room: &mut Room, line: &mut Line, it: wire::Task, others: &mut Sanitizer) -> bool {
     let words = it.words.as_ref().map(|it| views::Words::new(it, others));
     let submission = it.submission.filter(|it| it.completion_score != 0);
-    let mut told = Told {
+    let mut details = TaskDetails {
         words,
         submission: submission.as_ref().map(|it| views::Submission::new(it, others)),
     };
-    let is_whole = room.take(BUNDLE_BYTES_MAX, &told);
+    let is_whole = room.take(BUNDLE_BYTES_MAX, &details);
     if !is_whole {
-        let artifacts = told.submission.as_mut().and_then(|it| it.artifacts.as_mut());
+        let artifacts = details.submission.as_mut().and_then(|it| it.artifacts.as_mut());
         if let Some(artifacts) = artifacts {
             (artifacts.diff, artifacts.test_output) = (String::new(), String::new());
         }
-        if !room.take(BUNDLE_BYTES_MAX, &told) {
+        if !room.take(BUNDLE_BYTES_MAX, &details) {
             return false;
         }
     }
-    line.words = told.words;
-    line.submission = told.submission.or_else(|| line.submission.take());
+    line.words = details.words;
+    line.submission = details.submission.or_else(|| line.submission.take());
     is_whole
 }
 
 #[derive(Debug, Serialize)]
-struct Told {
+struct TaskDetails {
     words: Option<views::Words>,
     submission: Option<views::Submission>,
 }

@@ -10,12 +10,14 @@ use tasuki_proto::{echo::echo, id::RoleId, reason::Reason, rpc::Rpc};
 
 use super::{
     super::{
-        Call, ToolDef,
-        arguments::{Arguments, invalid},
+        Call,
+        arguments::invalid,
+        field_types::Seconds,
         is_shown,
+        tool::{self, RoleArgument, ToolDef},
         waiting::wait,
     },
-    list,
+    args::{self, Timeout},
     wait_results::unanswered,
 };
 use crate::{
@@ -32,47 +34,36 @@ use crate::{
     },
 };
 
-/// The parameters that say which worker calls.
-const WORKER: &str = "worker_id";
-const OWNER: &str = "owner";
-
-/// The parameter that says how long a call waits at most.
-pub(super) const TIMEOUT: &str = "timeout_sec";
-
 /// A role, by whose agent a tool was called.
-pub(super) struct Caller<'a> {
+pub(in crate::mcp::tools) struct Caller<'a> {
     pub call: &'a Call<'a>,
     pub actions: Arc<dyn Actions>,
 }
 
-impl<'a> Caller<'a> {
-    pub(super) fn of(
-        row: &ToolDef,
-        call: &'a Call<'a>,
-        arguments: Arguments<'_>,
-    ) -> Result<Self, Refusal> {
+impl<'a> tool::Caller<'a> for Caller<'a> {
+    const ROLE: &'static [RoleArgument] = args::UNLISTED;
+
+    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
         let host = call.host;
-        let has_tool = |role: &RoleId| row.sets.iter().any(|it| host.has_set(role, it.set));
+        let has_tool = |role: &RoleId| tool.sets.iter().any(|it| host.has_set(role, it.set));
         let mut able = call.scope.roles(host);
         able.retain(|role| has_tool(role) && call.only.is_none_or(|only| only == *role));
-        let named = match is_by_name(row) {
-            true => arguments.name(WORKER)?.or(arguments.name(OWNER)?),
-            false => None,
-        };
-        let role = match (named, &able[..]) {
+        let role = match (call.named_role(tool)?, &able[..]) {
             (Some(named), able) => {
                 let own = able.iter().find(|it| it.as_str() == named);
                 own.copied().ok_or_else(|| another(&named, able))?
             }
             (None, [only]) => only,
-            (None, []) => return Err(no_set(row)),
+            (None, []) => return Err(no_set(tool)),
             (None, _) => return Err(several(&able)),
         };
-        let actions = host.roles.get(role).ok_or_else(|| no_set(row))?;
+        let actions = host.roles.get(role).ok_or_else(|| no_set(tool))?;
         call.admit(role)?;
         Ok(Self { call, actions: Arc::clone(actions) })
     }
+}
 
+impl Caller<'_> {
     pub(super) fn role(&self) -> &RoleId {
         self.actions.role()
     }
@@ -101,18 +92,18 @@ impl<'a> Caller<'a> {
     }
 
     /// Does something as the role.
-    pub(super) async fn tell<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
+    pub(super) async fn execute<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
         let _playing = self.playing()?;
         swarm::call(self.swarm(), request, intent::of(&self.call.context.meta)).await
     }
 
-    /// Waits for something; [`TIMEOUT`] of the call is how long at most.
+    /// Waits for something, for `timeout` at most.
     pub(super) async fn wait(
         &self,
         awaited: Awaited,
-        arguments: Arguments<'_>,
+        timeout: Option<Timeout>,
     ) -> Result<CallToolResponse, Refusal> {
-        let asked = arguments.seconds(TIMEOUT)?;
+        let asked = timeout.map(|Timeout(Seconds(asked))| asked);
         let about = About::Swarm { awaited, shown: self.shown() };
         let asking = Asking { actions: Arc::clone(&self.actions), about };
         wait(self.call, self.playing()?, asking, asked).await
@@ -124,12 +115,11 @@ impl<'a> Caller<'a> {
         &self,
         stored: &impl Display,
         awaited: Awaited,
-        arguments: Arguments<'_>,
+        timeout: Option<Timeout>,
     ) -> Result<CallToolResponse, Refusal> {
-        match self.wait(awaited.clone(), arguments).await {
+        match self.wait(awaited.clone(), timeout).await {
             Err(refusal) if is_silence(refusal.reason) => {
-                let told = unanswered(self.role(), &awaited, &refusal);
-                Ok(CallToolResponse::Complete(told))
+                Ok(unanswered(self.role(), &awaited, &refusal).into())
             }
             Err(refusal) => {
                 let message = format!("It is stored as {stored}. {}", refusal.message);
@@ -165,41 +155,20 @@ impl<'a> Caller<'a> {
     }
 
     /// Asks how something stands.
-    pub(super) async fn ask<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
+    pub(super) async fn query<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
         self.call.host.looked(&*self.actions, &self.call.who, self.call.client.as_ref());
         swarm::call(self.swarm(), request, None).await
     }
 }
 
-/// Whether who calls a tool may be named. Elsewhere these say whom a question is about.
-fn is_by_name(row: &ToolDef) -> bool {
-    !matches!(row.name, list::GET_WORKER | list::NEXT_STEP | list::LIST_LOCKS)
-}
-
-/// Whether a tool takes this argument, though clients are not told of it.
-pub(in crate::mcp::tools) fn takes(tool: &str, argument: &str) -> bool {
-    match argument {
-        WORKER | OWNER => list::ROWS.iter().any(|row| row.name == tool && is_by_name(row)),
-        TIMEOUT => matches!(
-            tool,
-            list::SUBMIT_TASK
-                | list::WAIT_EVENTS
-                | list::SELECT_INBOX
-                | list::NEXT_SIGNAL
-                | list::STEP_INBOX
-        ),
-        _ => false,
-    }
-}
-
-fn no_set(row: &ToolDef) -> Refusal {
-    let set = row.sets.first().map_or("", |it| it.set);
+fn no_set(tool: &ToolDef) -> Refusal {
+    let set = tool.sets.first().map_or("", |it| it.set);
     Refusal {
         reason: Reason::RoleForbidden,
         message: format!(
             "no role of this node has a toolset with {name}. No change was made. Ask your user to \
              add one: --role NAME={set}.",
-            name = row.name
+            name = tool.name
         ),
     }
 }
@@ -210,7 +179,7 @@ fn several(able: &[&RoleId]) -> Refusal {
     Refusal {
         reason: Reason::RoleRequired,
         message: format!(
-            "several roles of this address may call this tool: {names}. Set `{WORKER}` to your \
+            "several roles of this address may call this tool: {names}. Set `worker_id` to your \
              role if the tool has it, or connect to /mcp/{first}."
         ),
     }
@@ -219,7 +188,7 @@ fn several(able: &[&RoleId]) -> Refusal {
 fn another(named: &str, able: &[&RoleId]) -> Refusal {
     let names = names(able);
     match able {
-        [] => invalid(WORKER, &"is not a role that may call this tool here"),
+        [] => invalid("worker_id", &"is not a role that may call this tool here"),
         _ => Refusal {
             reason: Reason::UnknownWorker,
             message: format!(

@@ -1,209 +1,281 @@
 //! Deliveries: an issue's finished work, put before the acceptors and judged by one of them.
 
-use rmcp::model::{CallToolResponse, CallToolResult};
-use serde::Serialize;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
-    limits::SWARM_PAGE_MAX,
+    limits::{REFS_BYTES_MAX, SWARM_PAGE_MAX},
     reason::Reason,
-    swarm::DeliveryId,
+    swarm::{CommitHash, DeliveryId, IssueId},
     wire::{self, DeliveryStatus},
 };
 
 use super::{
     super::{
-        arguments::{Arguments, invalid, missing},
+        field_types::{Id, Name, Text, Word},
         sanitizer::Sanitizer,
+        tool::ToolInfo,
     },
+    ACCEPTOR_CORE, ACCEPTOR_FULL, LEAD_CORE, SwarmTool,
     answer::{Page, answer},
-    args,
+    args::{self, Approves, Lease, Passed, Timeout},
     caller::Caller,
     delivery_views,
 };
 use crate::role::{Refusal, swarm::Awaited};
 
-const DELIVERY: &str = "delivery_id";
-const DOC_RESULTS: &str = "doc_results";
-
-/// Puts an issue before the acceptors, and waits for the verdict.
-pub(super) async fn submit(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResponse, Refusal> {
-    // Nothing is delivered by a call that cannot wait.
-    arguments.seconds("timeout_sec")?;
-    let request = wire::SubmitDeliveryRequest {
-        issue_id: args::issue(arguments)?.to_string(),
-        summary: arguments.words("summary", "summarize the work")?,
-        refs: args::refs(arguments)?,
-        artifacts: Some(artifacts(arguments)?),
-        test_evidence: Some(test_evidence(arguments)?),
-        ..wire::SubmitDeliveryRequest::default()
-    };
-    let delivery = caller.tell(request).await?.delivery.unwrap_or_default().delivery_id;
-    let delivery: DeliveryId = delivery.parse().map_err(|why| Refusal {
-        reason: Reason::OutcomeUnknown,
-        message: format!("The broker returned the delivery {delivery:?}, which {why}."),
-    })?;
-    caller.wait_for_stored(&delivery, Awaited::Verdict(delivery), arguments).await
+/// Submits an issue whose tasks are all done for acceptance and waits for the verdict. A repeat is not
+/// delivered twice.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct SubmitDelivery {
+    issue_id: Id<IssueId>,
+    summary: Text,
+    artifacts: Artifacts,
+    test_evidence: TestEvidence,
+    refs: Option<Text<REFS_BYTES_MAX>>,
+    timeout_sec: Option<Timeout>,
 }
 
-fn artifacts(arguments: Arguments<'_>) -> Result<wire::DeliveryArtifacts, Refusal> {
-    const RESULT: &str = "test_result";
-    let it = arguments.required_object("artifacts", "give the changes and the tests")?;
-    let has_passed = match args::word(it, RESULT)?.as_deref() {
-        Some("passed") => true,
-        Some("failed") => false,
-        Some(_) => return Err(invalid(&it.at(RESULT), &"must be passed or failed")),
-        None => return Err(missing(&it.at(RESULT), "passed or failed")),
-    };
-    Ok(wire::DeliveryArtifacts {
-        has_passed,
-        test_cases: args::required_texts(it, "test_cases", "list what was tested")?,
-        changed_files: args::required_texts(
-            it,
-            "changed_files",
-            "list all files of the approved submissions",
-        )?,
-        reviewed_refs: args::required_texts(it, "reviewed_refs", "list what you reviewed")?,
-        test_output: it.text("test_output")?.unwrap_or_default(),
-        known_risks: it.text("known_risks")?.unwrap_or_default(),
-    })
-}
+impl SwarmTool for SubmitDelivery {
+    const INFO: ToolInfo = ToolInfo::write("submitDelivery", &[LEAD_CORE]);
 
-fn test_evidence(arguments: Arguments<'_>) -> Result<wire::TestEvidence, Refusal> {
-    const FIELD: &str = "test_evidence";
-    let it = arguments.required_object(FIELD, "give how to test it and the results")?;
-    let what = "give how the whole is tested";
-    Ok(wire::TestEvidence {
-        script_path: it.words("script_path", what)?,
-        script_cmd: it.words("script_cmd", what)?,
-        script_passed: args::required_flag(it, "script_passed")?,
-        script_result: it.words("script_result", "give its output")?,
-        doc_path: it.words("doc_path", "give the document with the test steps")?,
-        doc_commands: args::required_texts(it, "doc_commands", "list the document's commands")?,
-        doc_results: doc_results(it)?,
-        doc_passed: args::required_flag(it, "doc_passed")?,
-        rerun: args::rerun(it)?,
-    })
-}
-
-fn doc_results(of: Arguments<'_>) -> Result<Vec<wire::CommandResult>, Refusal> {
-    if !of.has(DOC_RESULTS) {
-        let what = "give the result of each of doc_commands, in order";
-        return Err(missing(&of.at(DOC_RESULTS), what));
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::SubmitDeliveryRequest {
+            issue_id: self.issue_id.0.to_string(),
+            summary: self.summary.0,
+            refs: self.refs.unwrap_or_default().0,
+            artifacts: Some(self.artifacts.into()),
+            test_evidence: Some(self.test_evidence.into()),
+            ..wire::SubmitDeliveryRequest::default()
+        };
+        let delivery = caller.execute(request).await?.delivery.unwrap_or_default().delivery_id;
+        let delivery: DeliveryId = delivery.parse().map_err(|why| Refusal {
+            reason: Reason::OutcomeUnknown,
+            message: format!("The broker returned the delivery {delivery:?}, which {why}."),
+        })?;
+        caller.wait_for_stored(&delivery, Awaited::Verdict(delivery), self.timeout_sec).await
     }
-    let result = |it: Arguments<'_>| {
-        const CODE: &str = "exit_code";
-        let what = "the exit code of the command";
-        let code = it.integer(CODE)?.ok_or_else(|| missing(&it.at(CODE), what))?;
-        Ok(wire::CommandResult {
-            command: it.words("command", "as in doc_commands")?,
-            has_passed: args::required_flag(it, "passed")?,
-            exit_code: i32::try_from(code).map_err(|_| invalid(&it.at(CODE), &"is too large"))?,
-            output: it.text("output")?.unwrap_or_default(),
-        })
-    };
-    let results = of.objects(DOC_RESULTS)?.into_iter().enumerate();
-    results.map(|(place, it)| result(it).map_err(|why| args::of(DOC_RESULTS, place, why))).collect()
 }
 
-fn told(it: wire::DeliveryResponse, next: Vec<String>) -> CallToolResult {
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Artifacts {
+    test_result: Word<Passed>,
+    test_cases: Vec<String>,
+    /// All files changed by the approved submissions.
+    changed_files: Vec<String>,
+    reviewed_refs: Vec<String>,
+    test_output: Option<String>,
+    known_risks: Option<String>,
+}
+
+impl From<Artifacts> for wire::DeliveryArtifacts {
+    fn from(it: Artifacts) -> Self {
+        Self {
+            has_passed: it.test_result.0.0,
+            test_cases: it.test_cases,
+            changed_files: it.changed_files,
+            reviewed_refs: it.reviewed_refs,
+            test_output: it.test_output.unwrap_or_default(),
+            known_risks: it.known_risks.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct TestEvidence {
+    script_path: Text,
+    script_cmd: Text,
+    script_passed: bool,
+    script_result: Text,
+    /// issue-NAME-test-steps.md
+    doc_path: Text,
+    doc_commands: Vec<String>,
+    /// One per entry of doc_commands, same order.
+    doc_results: Vec<CommandResult>,
+    doc_passed: bool,
+    /// Full hash of the commit with the work.
+    commit: Option<Id<CommitHash>>,
+    /// Commands that repeat the tests at that commit.
+    commands: Option<Vec<String>>,
+}
+
+impl From<TestEvidence> for wire::TestEvidence {
+    fn from(it: TestEvidence) -> Self {
+        Self {
+            script_path: it.script_path.0,
+            script_cmd: it.script_cmd.0,
+            script_passed: it.script_passed,
+            script_result: it.script_result.0,
+            doc_path: it.doc_path.0,
+            doc_commands: it.doc_commands,
+            doc_results: it.doc_results.into_iter().map(Into::into).collect(),
+            doc_passed: it.doc_passed,
+            rerun: args::rerun(it.commit, it.commands),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct CommandResult {
+    command: Text,
+    passed: bool,
+    exit_code: i32,
+    #[schemars(required)]
+    output: Option<String>,
+}
+
+impl From<CommandResult> for wire::CommandResult {
+    fn from(it: CommandResult) -> Self {
+        Self {
+            command: it.command.0,
+            has_passed: it.passed,
+            exit_code: it.exit_code,
+            output: it.output.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Verification {
+    script_passed: bool,
+    script_result: Text,
+    doc_passed: bool,
+    /// One per entry of doc_commands, same order.
+    doc_results: Vec<CommandResult>,
+}
+
+impl From<Verification> for wire::Verification {
+    fn from(it: Verification) -> Self {
+        Self {
+            script_passed: it.script_passed,
+            script_result: it.script_result.0,
+            doc_passed: it.doc_passed,
+            doc_results: it.doc_results.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+fn delivery_result(it: wire::DeliveryResponse, next: Vec<String>) -> CallToolResponse {
     let mut others = Sanitizer::default();
     let delivery = delivery_views::Delivery::new(&it.delivery.unwrap_or_default(), &mut others);
-    answer(delivery, it.now_ms, &others, next)
+    answer(delivery, it.now_ms, &others, next).into()
 }
 
-fn named(arguments: Arguments<'_>) -> Result<String, Refusal> {
-    args::id::<DeliveryId>(arguments, DELIVERY, Reason::UnknownDelivery).map(|it| it.to_string())
+/// Claims a delivery. No other acceptor can claim it while you hold it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ClaimDelivery {
+    delivery_id: Id<DeliveryId>,
+    extend_sec: Option<Lease>,
 }
 
-pub(super) async fn claim(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::ClaimDeliveryRequest {
-        delivery_id: named(arguments)?,
-        for_ms: args::lasting(arguments, "extend_sec")?,
-        ..wire::ClaimDeliveryRequest::default()
-    };
-    let claimed = caller.tell(request).await?;
-    let delivery = claimed.delivery.clone().unwrap_or_default();
-    caller.granted(delivery.delivery_id.clone(), delivery.claim_token);
-    let next = [
-        format!("Read the request and the work: getIssueAcceptanceBundle {}.", delivery.issue_id),
-        "Run script_cmd and each of doc_commands yourself. The lead's results are not evidence."
-            .to_owned(),
-        "Then call reviewDelivery with your own result for each of doc_commands, in order. A \
-         delivery with a failed result cannot be approved."
-            .to_owned(),
-    ];
-    Ok(told(claimed, next.to_vec()))
+impl SwarmTool for ClaimDelivery {
+    const INFO: ToolInfo = ToolInfo::write("claimDelivery", &[ACCEPTOR_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::ClaimDeliveryRequest {
+            delivery_id: self.delivery_id.0.to_string(),
+            for_ms: Lease::ms(self.extend_sec),
+            ..wire::ClaimDeliveryRequest::default()
+        };
+        let claimed = caller.execute(request).await?;
+        let delivery = claimed.delivery.clone().unwrap_or_default();
+        caller.granted(delivery.delivery_id.clone(), delivery.claim_token);
+        let next = [
+            format!("Read the request and the work: getIssueAcceptanceBundle {}.", delivery.issue_id),
+            "Run script_cmd and each of doc_commands yourself. The lead's results are not evidence."
+                .to_owned(),
+            "Then call reviewDelivery with your own result for each of doc_commands, in order. A \
+             delivery with a failed result cannot be approved."
+                .to_owned(),
+        ];
+        Ok(delivery_result(claimed, next.to_vec()))
+    }
 }
 
-pub(super) async fn extend(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let delivery_id = named(arguments)?;
-    let request = wire::RenewDeliveryRequest {
-        claim_token: caller.token(&delivery_id),
-        delivery_id,
-        for_ms: args::lasting(arguments, "extend_sec")?,
-        ..wire::RenewDeliveryRequest::default()
-    };
-    let mut renewed = caller.tell(request).await?;
-    // Its words are known to whoever claimed it.
-    renewed.delivery = renewed.delivery.map(|it| wire::Delivery {
-        summary: String::new(),
-        refs: String::new(),
-        artifacts: None,
-        test_evidence: None,
-        evidence: Vec::new(),
-        ..it
-    });
-    Ok(told(renewed, Vec::new()))
+/// Extends your claim of a delivery.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ExtendDelivery {
+    delivery_id: Id<DeliveryId>,
+    extend_sec: Option<Lease>,
 }
 
-pub(super) async fn review(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let delivery_id = named(arguments)?;
-    let is_approved = args::approves(arguments)?;
-    let it = arguments.required_object("verification", "give the results of your verification")?;
-    let verification = wire::Verification {
-        script_passed: args::required_flag(it, "script_passed")?,
-        script_result: it.words("script_result", "give its output")?,
-        doc_passed: args::required_flag(it, "doc_passed")?,
-        doc_results: doc_results(it)?,
-    };
-    let request = wire::ReviewDeliveryRequest {
-        claim_token: caller.token(&delivery_id),
-        delivery_id: delivery_id.clone(),
-        is_approved,
-        feedback: arguments.text("feedback")?.unwrap_or_default(),
-        refs: args::refs(arguments)?,
-        verification: Some(verification),
-        ..wire::ReviewDeliveryRequest::default()
-    };
-    let reviewed = caller.tell(request).await?;
-    caller.ended(&delivery_id);
-    let next = "Its lead is notified. Call waitDeliveries for the next one.";
-    let mut others = Sanitizer::default();
-    let delivery = reviewed.delivery.unwrap_or_default();
-    let delivery = delivery_views::Delivery::judged(&delivery, &mut others);
-    Ok(answer(delivery, reviewed.now_ms, &others, vec![next.to_owned()]))
+impl SwarmTool for ExtendDelivery {
+    const INFO: ToolInfo = ToolInfo::write("extendDeliveryLease", &[ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let delivery_id = self.delivery_id.0.to_string();
+        let request = wire::RenewDeliveryRequest {
+            claim_token: caller.token(&delivery_id),
+            delivery_id,
+            for_ms: Lease::ms(self.extend_sec),
+            ..wire::RenewDeliveryRequest::default()
+        };
+        let mut renewed = caller.execute(request).await?;
+        // Its words are known to whoever claimed it.
+        renewed.delivery = renewed.delivery.map(|it| wire::Delivery {
+            summary: String::new(),
+            refs: String::new(),
+            artifacts: None,
+            test_evidence: None,
+            evidence: Vec::new(),
+            ..it
+        });
+        Ok(delivery_result(renewed, Vec::new()))
+    }
 }
 
-pub(super) async fn get(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let delivery_id = named(arguments)?;
-    let request = wire::GetDeliveryRequest { delivery_id, ..wire::GetDeliveryRequest::default() };
-    let found = caller.ask(request).await?;
-    let next = delivery_views::next_of(caller.role(), found.delivery.as_slice());
-    Ok(told(found, vec![next]))
+/// Approves or rejects a delivery that you claimed, with the results of your verification.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ReviewDelivery {
+    delivery_id: Id<DeliveryId>,
+    /// approved or rejected.
+    verdict: Word<Approves>,
+    verification: Verification,
+    feedback: Option<String>,
+    refs: Option<Text<REFS_BYTES_MAX>>,
+}
+
+impl SwarmTool for ReviewDelivery {
+    const INFO: ToolInfo = ToolInfo::write("reviewDelivery", &[ACCEPTOR_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let delivery_id = self.delivery_id.0.to_string();
+        let request = wire::ReviewDeliveryRequest {
+            claim_token: caller.token(&delivery_id),
+            delivery_id: delivery_id.clone(),
+            is_approved: self.verdict.0.0,
+            feedback: self.feedback.unwrap_or_default(),
+            refs: self.refs.unwrap_or_default().0,
+            verification: Some(self.verification.into()),
+            ..wire::ReviewDeliveryRequest::default()
+        };
+        let reviewed = caller.execute(request).await?;
+        caller.ended(&delivery_id);
+        let next = "Its lead is notified. Call waitDeliveries for the next one.";
+        let mut others = Sanitizer::default();
+        let delivery = reviewed.delivery.unwrap_or_default();
+        let delivery = delivery_views::Delivery::judged(&delivery, &mut others);
+        Ok(answer(delivery, reviewed.now_ms, &others, vec![next.to_owned()]).into())
+    }
+}
+
+/// Returns a delivery with its evidence.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct GetDelivery {
+    delivery_id: Id<DeliveryId>,
+}
+
+impl SwarmTool for GetDelivery {
+    const INFO: ToolInfo = ToolInfo::read("getDelivery", &[ACCEPTOR_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let delivery_id = self.delivery_id.0.to_string();
+        let request =
+            wire::GetDeliveryRequest { delivery_id, ..wire::GetDeliveryRequest::default() };
+        let found = caller.query(request).await?;
+        let next = delivery_views::next_of(caller.role(), found.delivery.as_slice());
+        Ok(delivery_result(found, vec![next]))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -213,41 +285,63 @@ struct Deliveries {
     page: Page,
 }
 
-pub(super) async fn list(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::ListDeliveriesRequest {
-        status: args::delivery_status(arguments)?.into(),
-        issue_id: arguments.name(args::ISSUE)?.unwrap_or_default(),
-        delivered_by: arguments.name("delivered_by")?.unwrap_or_default(),
-        reviewed_by: arguments.name("reviewed_by")?.unwrap_or_default(),
-        limit: args::count(arguments, "limit")?,
-        offset: args::count(arguments, "offset")?,
-        ..wire::ListDeliveriesRequest::default()
-    };
-    listed(caller, request).await
+/// Lists deliveries, newest first.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListDeliveries {
+    /// open, in_review, approved or rejected.
+    status: Option<Word<DeliveryStatus>>,
+    issue_id: Option<Name>,
+    delivered_by: Option<Name>,
+    reviewed_by: Option<Name>,
+    /// 1–200. Default 50.
+    limit: Option<u32>,
+    offset: Option<u32>,
 }
 
-pub(super) async fn list_open(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
-    let (status, limit) = (DeliveryStatus::Open.into(), SWARM_PAGE_MAX);
-    let request = wire::ListDeliveriesRequest { status, limit, ..Default::default() };
-    listed(caller, request).await
+impl SwarmTool for ListDeliveries {
+    const INFO: ToolInfo = ToolInfo::read("listDeliveries", &[ACCEPTOR_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::ListDeliveriesRequest {
+            status: self.status.map_or(0, |it| it.0.into()),
+            issue_id: self.issue_id.unwrap_or_default().0,
+            delivered_by: self.delivered_by.unwrap_or_default().0,
+            reviewed_by: self.reviewed_by.unwrap_or_default().0,
+            limit: self.limit.unwrap_or_default(),
+            offset: self.offset.unwrap_or_default(),
+            ..wire::ListDeliveriesRequest::default()
+        };
+        list(caller, request).await
+    }
 }
 
-async fn listed(
+/// Lists unclaimed deliveries.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListOpenDeliveries {}
+
+impl SwarmTool for ListOpenDeliveries {
+    const INFO: ToolInfo = ToolInfo::read("listOpenedDeliveries", &[ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let (status, limit) = (DeliveryStatus::Open.into(), SWARM_PAGE_MAX);
+        let request = wire::ListDeliveriesRequest { status, limit, ..Default::default() };
+        list(caller, request).await
+    }
+}
+
+async fn list(
     caller: &Caller<'_>,
     request: wire::ListDeliveriesRequest,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResponse, Refusal> {
     let offset = request.offset;
-    let found = caller.ask(request).await?;
+    let found = caller.query(request).await?;
     let next = delivery_views::next_of(caller.role(), &found.deliveries);
     let mut others = Sanitizer::default();
     let deliveries =
         found.deliveries.iter().map(|it| delivery_views::Delivery::new(it, &mut others));
     let deliveries: Vec<_> = deliveries.collect();
     let page = Page::new(offset, deliveries.len(), found.total);
-    Ok(answer(Deliveries { deliveries, page }, found.now_ms, &others, vec![next]))
+    Ok(answer(Deliveries { deliveries, page }, found.now_ms, &others, vec![next]).into())
 }
 
 #[derive(Debug, Serialize)]
@@ -256,35 +350,45 @@ struct Own {
     deliveries: Vec<delivery_views::Delivery>,
 }
 
-/// Waits for one to claim; those that the role has claimed are there without waiting.
-pub(super) async fn wait(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResponse, Refusal> {
-    let limit = args::count(arguments, "limit")?;
-    match args::delivery_status(arguments)? {
-        DeliveryStatus::Unspecified | DeliveryStatus::Open => {
-            caller.wait(Awaited::Deliveries { limit }, arguments).await
+/// Waits for a delivery that you can claim. With status in_review, returns those you claimed.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WaitDeliveries {
+    /// open or in_review.
+    status: Option<Word<DeliveryStatus>>,
+    /// Maximum number of results. Default: all.
+    limit: Option<u32>,
+    timeout_sec: Option<Timeout>,
+}
+
+impl SwarmTool for WaitDeliveries {
+    const INFO: ToolInfo = ToolInfo::read("waitDeliveries", &[ACCEPTOR_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let limit = self.limit.unwrap_or_default();
+        match self.status.map_or(DeliveryStatus::Unspecified, |it| it.0) {
+            DeliveryStatus::Unspecified | DeliveryStatus::Open => {
+                caller.wait(Awaited::Deliveries { limit }, self.timeout_sec).await
+            }
+            DeliveryStatus::InReview => own(caller, limit).await,
+            DeliveryStatus::Approved | DeliveryStatus::Rejected => Err(Refusal {
+                reason: Reason::InvalidArgument,
+                message:
+                    "only status 'open' and 'in_review' are supported. For deliveries with a verdict, \
+                     call listDeliveries."
+                        .to_owned(),
+            }),
         }
-        DeliveryStatus::InReview => own(caller, limit).await.map(CallToolResponse::Complete),
-        DeliveryStatus::Approved | DeliveryStatus::Rejected => Err(Refusal {
-            reason: Reason::InvalidArgument,
-            message:
-                "only status 'open' and 'in_review' are supported. For deliveries with a verdict, \
-                 call listDeliveries."
-                    .to_owned(),
-        }),
     }
 }
 
 /// Those that the role reviews. Nobody else makes one of them, so there is nothing to wait for.
-async fn own(caller: &Caller<'_>, limit: u32) -> Result<CallToolResult, Refusal> {
+async fn own(caller: &Caller<'_>, limit: u32) -> Result<CallToolResponse, Refusal> {
     let request = wire::ListDeliveriesRequest {
         status: DeliveryStatus::InReview.into(),
         limit: SWARM_PAGE_MAX,
         ..wire::ListDeliveriesRequest::default()
     };
-    let mut found = caller.ask(request).await?;
+    let mut found = caller.query(request).await?;
     found.deliveries.retain(|it| it.claimed_by == caller.role().as_str());
     delivery_views::cut(&mut found.deliveries, limit);
     let next = match found.deliveries.is_empty() {
@@ -295,14 +399,14 @@ async fn own(caller: &Caller<'_>, limit: u32) -> Result<CallToolResult, Refusal>
     let deliveries =
         found.deliveries.iter().map(|it| delivery_views::Delivery::new(it, &mut others));
     let own = Own { deliveries: deliveries.collect(), status: "there" };
-    Ok(answer(own, found.now_ms, &others, vec![next]))
+    Ok(answer(own, found.now_ms, &others, vec![next]).into())
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::super::arguments, *};
 
     fn evidence() -> Value {
         json!({
@@ -313,15 +417,22 @@ mod tests {
         })
     }
 
+    fn read(evidence: Value) -> Result<wire::TestEvidence, String> {
+        let artifacts = json!({ "test_result": "Passed", "test_cases": [], "changed_files": "a.rs",
+            "reviewed_refs": [] });
+        let whole = json!({ "issue_id": "issue_1_0000", "summary": "s", "artifacts": artifacts,
+            "test_evidence": evidence });
+        let it: Result<SubmitDelivery, Refusal> = arguments::read_all(whole.as_object().unwrap());
+        it.map(|it| it.test_evidence.into()).map_err(|why| why.message)
+    }
+
     fn refused(evidence: Value) -> String {
-        let fields = json!({ "test_evidence": evidence }).as_object().cloned().unwrap();
-        test_evidence(Arguments::new(&fields)).unwrap_err().message
+        read(evidence).unwrap_err()
     }
 
     #[test]
     fn evidence_is_taken_as_it_is_said() {
-        let fields = json!({ "test_evidence": evidence() }).as_object().cloned().unwrap();
-        let it = test_evidence(Arguments::new(&fields)).unwrap();
+        let it = read(evidence()).unwrap();
         assert_eq!((it.doc_results[0].exit_code, it.doc_results[0].has_passed), (-1, true));
         assert_eq!(
             it.rerun.unwrap(),
@@ -350,8 +461,8 @@ mod tests {
         }
         let mut it = evidence();
         it["doc_results"][0]["exit_code"] = json!(1e12);
-        assert!(refused(it.clone()).starts_with("doc_results[0]: `doc_results.exit_code`"));
+        assert!(refused(it.clone()).starts_with("`test_evidence.doc_results[0].exit_code`"));
         it["doc_results"] = json!([{ "command": "make", "exit_code": 0 }]);
-        assert!(refused(it).contains("`doc_results.passed` is missing"));
+        assert!(refused(it).contains("`test_evidence.doc_results[0].passed` is missing"));
     }
 }

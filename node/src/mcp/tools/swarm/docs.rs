@@ -1,43 +1,28 @@
 //! Documents that all issues share, those of an issue and those of a task. Writing one that is
 //! there makes its next version.
 
-use rmcp::model::CallToolResult;
-use serde::Serialize;
-use tasuki_proto::wire;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tasuki_proto::{swarm::IssueId, wire};
 
 use super::{
     super::{
-        arguments::{Arguments, missing},
-        result::shown,
+        field_types::{Id, Name},
+        result::json_result,
         sanitizer::{FRAME, Sanitizer},
+        tool::ToolInfo,
     },
-    args,
+    ACCEPTOR_CORE, ACCEPTOR_FULL, LEAD_CORE, LEAD_FULL, SwarmTool, WORKER_CORE, WORKER_FULL,
     caller::Caller,
     views::{Time, is_nothing},
 };
 use crate::role::Refusal;
 
-/// Whose documents a tool is about.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Of {
-    All,
-    Issue,
-    Task,
-}
-
-impl Of {
-    fn place(self, arguments: Arguments<'_>) -> Result<wire::DocPlace, Refusal> {
-        let mut place = wire::DocPlace::default();
-        match self {
-            Self::All => {}
-            Self::Issue => place.issue_id = args::issue(arguments)?.to_string(),
-            Self::Task => {
-                place.issue_id = args::issue(arguments)?.to_string();
-                place.task_id = args::required(arguments, args::TASK)?;
-            }
-        }
-        Ok(place)
-    }
+/// The documents of an issue, or of one of its tasks; of neither: those that all issues share.
+fn place(issue: Option<Id<IssueId>>, task: Option<Name>) -> Option<wire::DocPlace> {
+    let issue_id = issue.map(|it| it.0.to_string()).unwrap_or_default();
+    Some(wire::DocPlace { issue_id, task_id: task.unwrap_or_default().0 })
 }
 
 #[derive(Debug, Serialize)]
@@ -69,22 +54,14 @@ impl Doc {
     }
 }
 
-fn name(arguments: Arguments<'_>) -> Result<String, Refusal> {
-    arguments.name("name")?.ok_or_else(|| missing("name", "give the name of the document"))
-}
-
-pub(super) async fn write(
+async fn write(
     caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-    of: Of,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::WriteDocRequest {
-        place: Some(of.place(arguments)?),
-        name: name(arguments)?,
-        content: arguments.text("content")?.unwrap_or_default(),
-        ..wire::WriteDocRequest::default()
-    };
-    Ok(shown(&Doc::new(&caller.tell(request).await?)))
+    place: Option<wire::DocPlace>,
+    name: Name,
+    content: String,
+) -> Result<CallToolResponse, Refusal> {
+    let request = wire::WriteDocRequest { place, name: name.0, content, ..Default::default() };
+    Ok(json_result(&Doc::new(&caller.execute(request).await?)).into())
 }
 
 #[derive(Debug, Serialize)]
@@ -97,20 +74,17 @@ struct Read {
     content: String,
 }
 
-pub(super) async fn read(
+async fn read(
     caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-    of: Of,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::ReadDocRequest {
-        place: Some(of.place(arguments)?),
-        name: name(arguments)?,
-        ..wire::ReadDocRequest::default()
-    };
-    let it = caller.ask(request).await?;
+    place: Option<wire::DocPlace>,
+    name: Name,
+) -> Result<CallToolResponse, Refusal> {
+    let request = wire::ReadDocRequest { place, name: name.0, ..Default::default() };
+    let it = caller.query(request).await?;
     let mut others = Sanitizer::default();
     let content = others.text(&it.content);
-    Ok(shown(&Read { doc: Doc::new(&it), note: FRAME, stripped: others.stripped, content }))
+    let doc = Read { doc: Doc::new(&it), note: FRAME, stripped: others.stripped, content };
+    Ok(json_result(&doc).into())
 }
 
 #[derive(Debug, Serialize)]
@@ -118,12 +92,150 @@ struct Docs {
     docs: Vec<Doc>,
 }
 
-pub(super) async fn list(
+async fn list(
     caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-    of: Of,
-) -> Result<CallToolResult, Refusal> {
-    let place = Some(of.place(arguments)?);
-    let it = caller.ask(wire::ListDocsRequest { place, ..Default::default() }).await?;
-    Ok(shown(&Docs { docs: it.docs.iter().map(Doc::new).collect() }))
+    place: Option<wire::DocPlace>,
+) -> Result<CallToolResponse, Refusal> {
+    let it = caller.query(wire::ListDocsRequest { place, ..Default::default() }).await?;
+    Ok(json_result(&Docs { docs: it.docs.iter().map(Doc::new).collect() }).into())
+}
+
+/// Writes a shared document.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WriteSharedDoc {
+    name: Name,
+    #[serde(default)]
+    content: String,
+}
+
+impl SwarmTool for WriteSharedDoc {
+    const INFO: ToolInfo = ToolInfo::write("writeSharedDoc", &[LEAD_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        write(caller, place(None, None), self.name, self.content).await
+    }
+}
+
+/// Reads a shared document.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ReadSharedDoc {
+    name: Name,
+}
+
+impl SwarmTool for ReadSharedDoc {
+    const INFO: ToolInfo =
+        ToolInfo::read("readSharedDoc", &[LEAD_FULL, WORKER_FULL, ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        read(caller, place(None, None), self.name).await
+    }
+}
+
+/// Lists shared documents.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListSharedDocs {}
+
+impl SwarmTool for ListSharedDocs {
+    const INFO: ToolInfo =
+        ToolInfo::read("listSharedDocs", &[LEAD_FULL, WORKER_FULL, ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        list(caller, place(None, None)).await
+    }
+}
+
+/// Writes a document of an issue.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WriteIssueDoc {
+    issue_id: Id<IssueId>,
+    name: Name,
+    #[serde(default)]
+    content: String,
+}
+
+impl SwarmTool for WriteIssueDoc {
+    const INFO: ToolInfo = ToolInfo::write("writeIssueDoc", &[LEAD_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        write(caller, place(Some(self.issue_id), None), self.name, self.content).await
+    }
+}
+
+/// Reads a document of an issue.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ReadIssueDoc {
+    issue_id: Id<IssueId>,
+    name: Name,
+}
+
+impl SwarmTool for ReadIssueDoc {
+    const INFO: ToolInfo = ToolInfo::read("readIssueDoc", &[LEAD_FULL, WORKER_CORE, ACCEPTOR_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        read(caller, place(Some(self.issue_id), None), self.name).await
+    }
+}
+
+/// Lists the documents of an issue.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListIssueDocs {
+    issue_id: Id<IssueId>,
+}
+
+impl SwarmTool for ListIssueDocs {
+    const INFO: ToolInfo =
+        ToolInfo::read("listIssueDocs", &[LEAD_FULL, WORKER_FULL, ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        list(caller, place(Some(self.issue_id), None)).await
+    }
+}
+
+/// Writes a document of a task.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WriteTaskDoc {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    name: Name,
+    #[serde(default)]
+    content: String,
+}
+
+impl SwarmTool for WriteTaskDoc {
+    const INFO: ToolInfo = ToolInfo::write("writeTaskDoc", &[WORKER_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        write(caller, place(Some(self.issue_id), Some(self.task_id)), self.name, self.content).await
+    }
+}
+
+/// Reads a document of a task.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ReadTaskDoc {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    name: Name,
+}
+
+impl SwarmTool for ReadTaskDoc {
+    const INFO: ToolInfo = ToolInfo::read("readTaskDoc", &[LEAD_CORE, WORKER_FULL, ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        read(caller, place(Some(self.issue_id), Some(self.task_id)), self.name).await
+    }
+}
+
+/// Lists the documents of a task.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListTaskDocs {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+}
+
+impl SwarmTool for ListTaskDocs {
+    const INFO: ToolInfo = ToolInfo::read("listTaskDocs", &[LEAD_FULL, WORKER_FULL, ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        list(caller, place(Some(self.issue_id), Some(self.task_id))).await
+    }
 }

@@ -6,60 +6,57 @@
 
 use tasuki_proto::reason::Reason;
 
-use super::{
-    super::{ToolDef, is_shown},
-    list::*,
-};
+use super::super::{is_shown, tool::ToolDef};
 use crate::{config::ToolsetChoice, role::Refusal};
 
 /// A tool, and a sentence in which it stands for `{}`.
-type Way = (&'static str, &'static str);
+type Hint = (&'static str, &'static str);
 
 /// For each reason what helps, the first that the role has.
-const WAYS: &[(Reason, &[Way])] = &[
+const HINTS: &[(Reason, &[Hint])] = &[
     (
         Reason::UnknownIssue,
         &[
-            (LIST_ISSUES, "{} lists them"),
-            (WAIT_ISSUES, "{} returns open ones"),
-            (LIST_DELIVERIES, "{} shows deliveries, each with its issue"),
+            ("listIssues", "{} lists them"),
+            ("waitIssues", "{} returns open ones"),
+            ("listDeliveries", "{} shows deliveries, each with its issue"),
         ],
     ),
     (
         Reason::UnknownTask,
         &[
-            (LIST_TASKS, "{} lists them"),
-            (WAIT_TASKS, "{} returns one that you can claim"),
-            (BUNDLE, "{} lists them"),
+            ("listIssueTasks", "{} lists them"),
+            ("waitIssueTasks", "{} returns one that you can claim"),
+            ("getIssueAcceptanceBundle", "{} lists them"),
         ],
     ),
-    (Reason::UnknownWorker, &[(REGISTER_WORKER, "Call {} first")]),
-    (Reason::UnknownSubmission, &[(GET_TASK, "{} shows what was submitted")]),
-    (Reason::UnknownMessage, &[(WAIT_EVENTS, "{} returns what is waiting for you")]),
-    (Reason::UnknownDelivery, &[(LIST_DELIVERIES, "{} lists them")]),
+    (Reason::UnknownWorker, &[("registerWorker", "Call {} first")]),
+    (Reason::UnknownSubmission, &[("getIssueTask", "{} shows what was submitted")]),
+    (Reason::UnknownMessage, &[("waitIssueTaskEvents", "{} returns what is waiting for you")]),
+    (Reason::UnknownDelivery, &[("listDeliveries", "{} lists them")]),
     (
         Reason::IssueClosed,
         &[
-            (REOPEN_ISSUE, "{} opens it again"),
-            (WAIT_ISSUES, "Stop working on it; {} returns another"),
-            (WAIT_DELIVERIES, "{} returns other work"),
-            (CREATE_ISSUE, "Your user can reopen it (tasuki issue reopen); {} opens another"),
+            ("reopenIssue", "{} opens it again"),
+            ("waitIssues", "Stop working on it; {} returns another"),
+            ("waitDeliveries", "{} returns other work"),
+            ("createIssue", "Your user can reopen it (tasuki issue reopen); {} opens another"),
         ],
     ),
     (
         Reason::TasksNotDone,
         &[
             (
-                WAIT_EVENTS,
+                "waitIssueTaskEvents",
                 "{} reports their progress; your user can cancel one (tasuki task cancel)",
             ),
-            (REVIEW_DELIVERY, "Call {} with verdict rejected and give the reason in feedback"),
+            ("reviewDelivery", "Call {} with verdict rejected and give the reason in feedback"),
         ],
     ),
-    (Reason::DeliveryOutdated, &[(REVIEW_DELIVERY, "Call {} with verdict rejected")]),
-    (Reason::NothingToDeliver, &[(CLOSE_ISSUE, "Call createIssueTask, or {} with a summary")]),
-    (Reason::NotAccepted, &[(CLOSE_ISSUE, "Call submitDelivery, or {} with a summary")]),
-    (Reason::AlreadyDelivered, &[(WAIT_EVENTS, "{} returns the verdict")]),
+    (Reason::DeliveryOutdated, &[("reviewDelivery", "Call {} with verdict rejected")]),
+    (Reason::NothingToDeliver, &[("closeIssue", "Call createIssueTask, or {} with a summary")]),
+    (Reason::NotAccepted, &[("closeIssue", "Call submitDelivery, or {} with a summary")]),
+    (Reason::AlreadyDelivered, &[("waitIssueTaskEvents", "{} returns the verdict")]),
     (Reason::TaskAlreadyClaimed, ANOTHER_TASK),
     (Reason::TaskReserved, ANOTHER_TASK),
     (Reason::TaskBlocked, ANOTHER_TASK),
@@ -67,10 +64,13 @@ const WAYS: &[(Reason, &[Way])] = &[
         Reason::InvalidNextStepToken,
         &[
             (
-                CLAIM_TASK,
+                "claimIssueTask",
                 "Call {} without it to claim a task that is reserved for you or for nobody",
             ),
-            (NEXT_STEP, "{} returns the token to approve with, for the same completion_score"),
+            (
+                "getNextStepToken",
+                "{} returns the token to approve with, for the same completion_score",
+            ),
         ],
     ),
     (Reason::NotClaimant, NOT_YOURS),
@@ -78,64 +78,69 @@ const WAYS: &[(Reason, &[Way])] = &[
     (
         Reason::StaleToken,
         &[
-            (WAIT_TASKS, "Another agent has it now. Stop; {} returns other work"),
-            (WAIT_DELIVERIES, "Another agent has it now. Stop; {} returns other work"),
+            ("waitIssueTasks", "Another agent has it now. Stop; {} returns other work"),
+            ("waitDeliveries", "Another agent has it now. Stop; {} returns other work"),
         ],
     ),
     (Reason::LeaseNotFound, LOCK_AGAIN),
     (
         Reason::NotHolder,
-        &[(LOCK_FILES, "Do not edit these files; {} with wait_sec waits for them")],
+        &[("lockFiles", "Do not edit these files; {} with wait_sec waits for them")],
     ),
     (
         Reason::MissingDoc,
         &[
-            (WRITE_TASK_DOC, "{} writes it"),
-            (WRITE_ISSUE_DOC, "{} writes it"),
-            (ASK_TASK, "Your user can write it (tasuki doc write); {} tells the lead"),
+            ("writeTaskDoc", "{} writes it"),
+            ("writeIssueDoc", "{} writes it"),
+            ("askIssueTask", "Your user can write it (tasuki doc write); {} tells the lead"),
         ],
     ),
-    (Reason::NoOpenSubmission, &[(WAIT_EVENTS, "{} returns submissions")]),
+    (Reason::NoOpenSubmission, &[("waitIssueTaskEvents", "{} returns submissions")]),
     (
         Reason::AlreadyReviewed,
-        &[(WAIT_EVENTS, "{} returns the next event"), (WAIT_DELIVERIES, "{} returns other work")],
+        &[
+            ("waitIssueTaskEvents", "{} returns the next event"),
+            ("waitDeliveries", "{} returns other work"),
+        ],
     ),
-    (Reason::AlreadyReplied, &[(WAIT_EVENTS, "{} returns the next event")]),
-    (Reason::DeliveryAlreadyClaimed, &[(WAIT_DELIVERIES, "{} returns another")]),
+    (Reason::AlreadyReplied, &[("waitIssueTaskEvents", "{} returns the next event")]),
+    (Reason::DeliveryAlreadyClaimed, &[("waitDeliveries", "{} returns another")]),
     (
         Reason::OwnWork,
         &[
-            (WAIT_EVENTS, "{} returns what else is waiting for you"),
-            (WAIT_DELIVERIES, "{} returns another"),
+            ("waitIssueTaskEvents", "{} returns what else is waiting for you"),
+            ("waitDeliveries", "{} returns another"),
         ],
     ),
 ];
 
-const ANOTHER_TASK: &[Way] = &[(WAIT_TASKS, "{} returns a free one")];
+const ANOTHER_TASK: &[Hint] = &[("waitIssueTasks", "{} returns a free one")];
 
-const NOT_YOURS: &[Way] =
-    &[(WAIT_TASKS, "{} returns a free task"), (WAIT_DELIVERIES, "{} returns a free delivery")];
+const NOT_YOURS: &[Hint] = &[
+    ("waitIssueTasks", "{} returns a free task"),
+    ("waitDeliveries", "{} returns a free delivery"),
+];
 
-const LOCK_AGAIN: &[Way] = &[(LOCK_FILES, "If you still edit these files, {} locks them again")];
+const LOCK_AGAIN: &[Hint] = &[("lockFiles", "If you still edit these files, {} locks them again")];
 
 /// What helps against a refusal of a call of `tool`.
-fn ways(reason: Reason, tool: &str) -> &'static [Way] {
+fn hints(reason: Reason, tool: &str) -> &'static [Hint] {
     match (tool, reason) {
-        (HEARTBEAT | UNLOCK, Reason::LeaseLost | Reason::StaleToken) => LOCK_AGAIN,
-        (GET_WORKER, Reason::UnknownWorker) => &[(LIST_WORKERS, "{} lists them")],
-        _ => WAYS.iter().find(|it| it.0 == reason).map_or(&[], |(_, ways)| ways),
+        ("heartbeat" | "unlock", Reason::LeaseLost | Reason::StaleToken) => LOCK_AGAIN,
+        ("getWorker", Reason::UnknownWorker) => &[("listWorkers", "{} lists them")],
+        _ => HINTS.iter().find(|it| it.0 == reason).map_or(&[], |(_, hints)| hints),
     }
 }
 
 /// The refusal of a call of `tool` with what helps, by a tool that a role of these sets is shown.
 /// A role that is a lead and a worker is told what helps in the part that it called the tool in.
-pub(super) fn with_hint(refusal: Refusal, row: &ToolDef, choices: &[ToolsetChoice]) -> Refusal {
+pub(super) fn with_hint(refusal: Refusal, tool: &ToolDef, choices: &[ToolsetChoice]) -> Refusal {
     let mut choices = choices.to_vec();
-    choices.retain(|it| row.is_in(it.set));
-    let ways = ways(refusal.reason, row.name);
-    let Some((tool, words)) = ways.iter().find(|(tool, _)| is_shown(tool, &choices)) else {
+    choices.retain(|it| tool.is_in(it.set));
+    let hints = hints(refusal.reason, tool.name);
+    let Some((helper, text)) = hints.iter().find(|(tool, _)| is_shown(tool, &choices)) else {
         return refusal;
     };
     let said = refusal.message.trim_end_matches('.');
-    Refusal { message: format!("{said}. {}.", words.replace("{}", tool)), ..refusal }
+    Refusal { message: format!("{said}. {}.", text.replace("{}", helper)), ..refusal }
 }

@@ -48,7 +48,7 @@ struct Item {
 }
 
 /// The answer to the wait of a lead for what it has to answer.
-pub(super) fn told(role: &RoleId, issue: IssueId, it: &SwarmAnswer) -> CallToolResult {
+pub(super) fn wait_result(role: &RoleId, issue: IssueId, it: &SwarmAnswer) -> CallToolResult {
     let mut others = Sanitizer::default();
     let standing = it.standing();
     let is_there = standing == Standing::There;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     fn shown(answer: &SwarmAnswer) -> serde_json::Value {
-        let result = told(&"lead".parse().unwrap(), "issue_1_0000".parse().unwrap(), answer);
+        let result = wait_result(&"lead".parse().unwrap(), "issue_1_0000".parse().unwrap(), answer);
         result.structured_content.unwrap()
     }
 

@@ -5,34 +5,33 @@
 
 use std::time::Duration;
 
-use rmcp::model::CallToolResult;
-use serde::Serialize;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{limits::REASON_BYTES_MAX, reason::Reason, wire};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
     super::{
-        arguments::{Arguments, missing},
+        arguments::missing,
+        field_types::{Name, Seconds, Text},
         sanitizer::Sanitizer,
+        tool::ToolInfo,
         waiting::{Held, held, longest},
     },
+    LEAD_FULL, SwarmTool, WORKER_CORE, WORKER_FULL,
     answer::{Page, answer},
-    args,
+    args::{self, Lease},
     caller::Caller,
-    list,
-    taking::take,
+    lock_grants::lock_files,
     views::Time,
-    work::claim_of,
+    work::claim_key,
 };
 use crate::{
     link::retry::{Backoff, chance},
     repository::{self, lock_base},
     role::{Refusal, swarm::Awaited},
 };
-
-const FILES: &str = "files";
-const REPOSITORY: &str = "repository";
-const LEASE: &str = "lease_id";
 
 /// Times that one call tries to lock files that were free and are locked again: there is no end to
 /// bad luck.
@@ -83,16 +82,18 @@ impl Lock {
 
 /// Files as the broker takes them; without `files` all of the repository that is meant, and without
 /// that, too, none in particular.
-async fn meant(caller: &Caller<'_>, arguments: Arguments<'_>) -> Result<wire::FileSet, Refusal> {
-    let files = arguments.texts(FILES)?;
-    let asked = arguments.name(REPOSITORY)?;
+async fn file_set(
+    caller: &Caller<'_>,
+    files: Vec<String>,
+    repository: Option<Name>,
+) -> Result<wire::FileSet, Refusal> {
     let root = caller.call.host.project.clone();
     let repositories = caller.call.host.repositories.clone();
     let look = move || {
         let here = std::env::current_dir().map_err(|why| {
             no(format!("the directory that the node was started in cannot be looked at: {why}"))
         })?;
-        let base = lock_base(root.as_deref(), &here, asked.as_deref());
+        let base = lock_base(root.as_deref(), &here, repository.as_ref().map(|it| it.0.as_str()));
         let basis = base.open(&repositories).map_err(|why| no(why.to_string()))?;
         basis.files(&files).map_err(|why| no(why.to_string()))
     };
@@ -105,51 +106,67 @@ fn no(why: String) -> Refusal {
     Refusal { reason: Reason::InvalidArgument, message: format!("{why}. Nothing was locked.") }
 }
 
-pub(super) async fn lock(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    if arguments.texts(FILES)?.is_empty() {
-        return Err(missing(FILES, "name what you are about to edit"));
-    }
-    let asked = arguments.seconds("wait_sec")?.unwrap_or_default();
-    let files = meant(caller, arguments).await?;
-    let issue_id = arguments.name(args::ISSUE)?.unwrap_or_default();
-    let task_id = arguments.name(args::TASK)?.unwrap_or_default();
-    let request = wire::LockFilesRequest {
-        files: Some(files.clone()),
-        claim_token: caller.token(&claim_of(&issue_id, &task_id)),
-        issue_id,
-        task_id,
-        for_ms: args::lasting(arguments, "ttl_sec")?,
-        ..wire::LockFilesRequest::default()
-    };
-    let it = match take(caller, request.clone()).await {
-        Err(refusal) if refusal.reason == Reason::FileIsLocked && !asked.is_zero() => {
-            once_free(caller, files, request, asked, refusal).await
+/// Locks files before you edit them, all or none: paths in your project, patterns such as
+/// src/**/*.rs, or directories ending in /. Locks renew by themselves while you are connected, until
+/// you unlock.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct LockFiles {
+    files: Vec<String>,
+    issue_id: Option<Name>,
+    task_id: Option<Name>,
+    ttl_sec: Option<Lease>,
+    /// Seconds to wait for files locked by others. Default 0.
+    #[schemars(with = "Option<u32>")]
+    wait_sec: Option<Seconds>,
+    /// Directory of another repository, or its name as shown in locks. Default: the project's.
+    repository: Option<Name>,
+}
+
+impl SwarmTool for LockFiles {
+    const INFO: ToolInfo =
+        ToolInfo::write("lockFiles", &[WORKER_CORE]).with_role(args::WORKER_ID_OR_OWNER);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        if self.files.is_empty() {
+            return Err(missing("files", "name what you are about to edit"));
         }
-        told => told,
-    };
-    let it = it.map_err(go_on)?;
-    let lock = it.lock.unwrap_or_default();
-    caller.granted(lock.lease_id.clone(), lock.lock_token);
-    let next = format!(
-        "Edit these files, then {} with this lease_id. It is kept while you are there.",
-        list::UNLOCK
-    );
-    let mut others = Sanitizer::default();
-    Ok(answer(Lock::new(&lock, &mut others), it.now_ms, &others, vec![next]))
+        let asked = self.wait_sec.map_or(Duration::ZERO, |it| it.0);
+        let files = file_set(caller, self.files, self.repository).await?;
+        let issue_id = self.issue_id.unwrap_or_default().0;
+        let task_id = self.task_id.unwrap_or_default().0;
+        let request = wire::LockFilesRequest {
+            files: Some(files.clone()),
+            claim_token: caller.token(&claim_key(&issue_id, &task_id)),
+            issue_id,
+            task_id,
+            for_ms: Lease::ms(self.ttl_sec),
+            ..wire::LockFilesRequest::default()
+        };
+        let it = match lock_files(caller, request.clone()).await {
+            Err(refusal) if refusal.reason == Reason::FileIsLocked && !asked.is_zero() => {
+                once_free(caller, files, request, asked, refusal).await
+            }
+            told => told,
+        };
+        let it = it.map_err(with_wait_hint)?;
+        let lock = it.lock.unwrap_or_default();
+        caller.granted(lock.lease_id.clone(), lock.lock_token);
+        let next = "Edit these files, then unlock with this lease_id. The lock renews by itself while \
+                    you are connected.";
+        let mut others = Sanitizer::default();
+        let lock = Lock::new(&lock, &mut others);
+        Ok(answer(lock, it.now_ms, &others, vec![next.to_owned()]).into())
+    }
 }
 
 /// What a worker does that finds its files locked.
-fn go_on(refusal: Refusal) -> Refusal {
+fn with_wait_hint(refusal: Refusal) -> Refusal {
     if refusal.reason != Reason::FileIsLocked {
         return refusal;
     }
     let message = format!(
-        "{}. Do something else meanwhile, or call {} again with wait_sec.",
-        refusal.message,
-        list::LOCK_FILES
+        "{}. Do something else meanwhile, or call lockFiles again with wait_sec.",
+        refusal.message
     );
     Refusal { message, ..refusal }
 }
@@ -179,7 +196,7 @@ async fn once_free(
                 break;
             }
             let waited = began.elapsed();
-            match take(caller, request.clone()).await {
+            match lock_files(caller, request.clone()).await {
                 Err(again) if again.reason == Reason::FileIsLocked => refusal = again,
                 told => return Some(told),
             }
@@ -219,21 +236,29 @@ fn pause(backoff: &mut Backoff, waited: Duration, chance: u64) -> Duration {
     backoff.pause(chance)
 }
 
-pub(super) async fn heartbeat(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let lease = args::required(arguments, LEASE)?;
-    let request = wire::RenewLockRequest {
-        lock_token: caller.token(&lease),
-        lease_id: lease,
-        for_ms: args::lasting(arguments, "extend_sec")?,
-        ..wire::RenewLockRequest::default()
-    };
-    let it = caller.tell(request).await?;
-    let mut others = Sanitizer::default();
-    let lock = Lock::new(&it.lock.unwrap_or_default(), &mut others);
-    Ok(answer(lock, it.now_ms, &others, Vec::new()))
+/// Extends a lock. Locks renew by themselves while you are connected.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Heartbeat {
+    lease_id: Name,
+    extend_sec: Option<Lease>,
+}
+
+impl SwarmTool for Heartbeat {
+    const INFO: ToolInfo = ToolInfo::write("heartbeat", &[WORKER_CORE]).with_role(args::WORKER_ID);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let lease = self.lease_id.0;
+        let request = wire::RenewLockRequest {
+            lock_token: caller.token(&lease),
+            lease_id: lease,
+            for_ms: Lease::ms(self.extend_sec),
+            ..wire::RenewLockRequest::default()
+        };
+        let it = caller.execute(request).await?;
+        let mut others = Sanitizer::default();
+        let lock = Lock::new(&it.lock.unwrap_or_default(), &mut others);
+        Ok(answer(lock, it.now_ms, &others, Vec::new()).into())
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -244,39 +269,52 @@ struct Unlocked {
     repeated: bool,
 }
 
-pub(super) async fn unlock(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let lease = args::required(arguments, LEASE)?;
-    let request = wire::UnlockRequest {
-        lock_token: caller.token(&lease),
-        lease_id: lease.clone(),
-        ..wire::UnlockRequest::default()
-    };
-    let it = caller.tell(request).await?;
-    caller.ended(&lease);
-    Ok(unlocked(it))
+/// Releases your lock.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Unlock {
+    lease_id: Name,
 }
 
-pub(super) async fn force(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::ForceUnlockRequest {
-        lease_id: args::required(arguments, LEASE)?,
-        reason: arguments
-            .at_most(REASON_BYTES_MAX)
-            .words("reason", "say why; its holder is told")?,
-        ..wire::ForceUnlockRequest::default()
-    };
-    Ok(unlocked(caller.tell(request).await?))
+impl SwarmTool for Unlock {
+    const INFO: ToolInfo = ToolInfo::write("unlock", &[WORKER_CORE]).with_role(args::WORKER_ID);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let lease = self.lease_id.0;
+        let request = wire::UnlockRequest {
+            lock_token: caller.token(&lease),
+            lease_id: lease.clone(),
+            ..wire::UnlockRequest::default()
+        };
+        let it = caller.execute(request).await?;
+        caller.ended(&lease);
+        Ok(unlocked(it))
+    }
 }
 
-fn unlocked(it: wire::UnlockResponse) -> CallToolResult {
+/// Releases another worker's lock. Its holder is notified.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ForceUnlock {
+    lease_id: Name,
+    reason: Text<REASON_BYTES_MAX>,
+}
+
+impl SwarmTool for ForceUnlock {
+    const INFO: ToolInfo = ToolInfo::destroy("forceUnlock", &[LEAD_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::ForceUnlockRequest {
+            lease_id: self.lease_id.0,
+            reason: self.reason.0,
+            ..wire::ForceUnlockRequest::default()
+        };
+        Ok(unlocked(caller.execute(request).await?))
+    }
+}
+
+fn unlocked(it: wire::UnlockResponse) -> CallToolResponse {
     let mut others = Sanitizer::default();
     let lock = Lock::new(&it.lock.unwrap_or_default(), &mut others);
-    answer(Unlocked { unlocked: lock, repeated: it.repeated }, 0, &others, Vec::new())
+    answer(Unlocked { unlocked: lock, repeated: it.repeated }, 0, &others, Vec::new()).into()
 }
 
 #[derive(Debug, Serialize)]
@@ -286,25 +324,41 @@ struct Locks {
     page: Page,
 }
 
-pub(super) async fn list(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let names_files = !arguments.texts(FILES)?.is_empty() || arguments.name(REPOSITORY)?.is_some();
-    let files = if names_files { Some(meant(caller, arguments).await?) } else { None };
-    let offset = args::count(arguments, "offset")?;
-    let request = wire::ListLocksRequest {
-        holder: arguments.name("owner")?.unwrap_or_default(),
-        files,
-        limit: SHOWN_MAX,
-        offset,
-        ..wire::ListLocksRequest::default()
-    };
-    let it = caller.ask(request).await?;
-    let mut others = Sanitizer::default();
-    let locks: Vec<Lock> = it.locks.iter().map(|it| Lock::new(it, &mut others)).collect();
-    let page = Page::new(offset, locks.len(), it.total);
-    Ok(answer(Locks { locks, page }, it.now_ms, &others, Vec::new()))
+/// Lists locks: files, holder and expiry.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListLocks {
+    /// Filter by file.
+    files: Option<Vec<String>>,
+    owner: Option<Name>,
+    /// Directory of another repository, or its name as shown in locks. Default: the project's.
+    repository: Option<Name>,
+    #[schemars(skip)]
+    offset: Option<u32>,
+}
+
+impl SwarmTool for ListLocks {
+    const INFO: ToolInfo = ToolInfo::read("listLocks", &[WORKER_FULL]).with_role(args::NONE);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let files = self.files.unwrap_or_default();
+        let files = match files.is_empty() && self.repository.is_none() {
+            true => None,
+            false => Some(file_set(caller, files, self.repository).await?),
+        };
+        let offset = self.offset.unwrap_or_default();
+        let request = wire::ListLocksRequest {
+            holder: self.owner.unwrap_or_default().0,
+            files,
+            limit: SHOWN_MAX,
+            offset,
+            ..wire::ListLocksRequest::default()
+        };
+        let it = caller.query(request).await?;
+        let mut others = Sanitizer::default();
+        let locks: Vec<Lock> = it.locks.iter().map(|it| Lock::new(it, &mut others)).collect();
+        let page = Page::new(offset, locks.len(), it.total);
+        Ok(answer(Locks { locks, page }, it.now_ms, &others, Vec::new()).into())
+    }
 }
 
 #[cfg(test)]

@@ -2,146 +2,190 @@
 //!
 //! Names, parameters and fields are those of the tools people already have prompts for. Who calls
 //! is who the connection is for; a worker's id is its role's name. A refusal is worded as those
-//! tools word theirs, with its code beside it.
+//! tools word theirs, with its code beside it. What was added to them is optional: `worker_id` of
+//! `extendIssueTaskLease`, `blocked_by` of `createIssueTask`, `repository` of the tools for locks,
+//! `commit` and `commands` where something can be run again; and one tool, `planIssueTasks`.
+//! `session_id` is taken from whoever still sends it, and does nothing.
 //!
-//! - [`list`]: which tools there are and who is shown them. [`schemas`]: what clients are told.
-//! - [`caller`]: whose call it is. [`claims`]: which tokens its agent was given.
+//! - [`caller`]: whose call it is. [`fencing_tokens`]: which tokens its agent was given.
 //! - [`profile`], [`issues`], [`plan`], [`work`], [`reviews`], [`deliveries`], [`bundle`], [`docs`],
-//!   [`locks`]: the tools, by what they are about. [`args`]: what callers say; [`graph`]: and how
-//!   tasks of a plan name each other; [`taking`]: and that no lock is kept for nobody.
-//! - [`views`], [`delivery_views`]: what they answer, field by field. [`wait_results`], [`items`]: what waits
-//!   end with. [`next`]: what an agent does about it, [`hints`]: and about a refusal. [`answer`]: what
-//!   each answer says besides.
+//!   [`locks`]: the tools, by what they are about. [`args`]: types of their arguments; [`graph`]:
+//!   how tasks of a plan name each other; [`lock_grants`]: that no lock is kept for nobody.
+//! - [`views`], [`delivery_views`]: what they answer, field by field. [`wait_results`], [`items`]:
+//!   what waits end with. [`next`]: what an agent does about it, [`hints`]: and about a refusal.
+//!   [`answer`]: what each answer says besides.
 
 mod answer;
 mod args;
 mod bundle;
 mod caller;
-mod claims;
 mod deliveries;
 mod delivery_views;
 mod docs;
+mod fencing_tokens;
 mod graph;
 mod hints;
 mod issues;
 mod items;
-mod list;
+mod lock_grants;
 mod locks;
 mod next;
 mod plan;
 mod profile;
 mod reviews;
-mod schemas;
-mod taking;
 #[cfg(test)]
 mod tests;
 mod views;
 mod wait_results;
 mod work;
 
+use async_trait::async_trait;
 use rmcp::model::{CallToolResponse, CallToolResult};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 
-use self::caller::{Caller, TIMEOUT};
-#[cfg(test)]
-pub(in crate::mcp) use self::list::named;
-pub(super) use self::{caller::takes, list::ROWS, schemas::tools};
+use self::caller::Caller;
 pub(in crate::mcp) use self::{
-    claims::Claims,
-    list::{ACCEPTOR, LEAD, WORKER},
-    taking::Grants,
-    wait_results::told,
+    fencing_tokens::FencingTokens, lock_grants::LockGrants, wait_results::wait_result,
 };
-use super::{Call, ToolDef, arguments::Arguments, refused};
-use crate::role::Refusal;
+use super::{
+    Call, Toolset,
+    arguments::UnknownFields,
+    refused,
+    tool::{Caller as _, Membership, Tool, ToolDef, ToolInfo},
+};
+use crate::{config::Shown, role::Refusal};
 
-/// `None`: it is no tool of these sets.
-pub(super) async fn call(
-    row: &ToolDef,
-    call: &Call<'_>,
-    arguments: Arguments<'_>,
-) -> Option<Result<CallToolResponse, Refusal>> {
-    // Nothing is done by a call that then cannot wait for what comes of it.
-    let is_fit = arguments.seconds(TIMEOUT);
-    let caller = match is_fit.and_then(|_| Caller::of(row, call, arguments)) {
-        Ok(caller) => caller,
-        Err(refusal) => return Some(Ok(CallToolResponse::Complete(no(&refusal)))),
-    };
-    let done = match row.name {
-        list::WAIT_ISSUES => work::wait_issues(&caller, arguments).await,
-        list::WAIT_TASKS => work::wait_tasks(&caller, arguments).await,
-        list::SUBMIT_TASK => work::submit(&caller, arguments).await,
-        list::ASK_TASK => work::ask(&caller, arguments).await,
-        list::WAIT_EVENTS | list::SELECT_INBOX | list::NEXT_SIGNAL | list::STEP_INBOX => {
-            reviews::wait_events(&caller, arguments).await
-        }
-        list::SUBMIT_DELIVERY => deliveries::submit(&caller, arguments).await,
-        list::WAIT_DELIVERIES => deliveries::wait(&caller, arguments).await,
-        _ => at_once(row.name, &caller, arguments).await?.map(CallToolResponse::Complete),
-    };
-    Some(Ok(done.unwrap_or_else(|refusal| {
-        let refusal = hints::with_hint(refusal, row, &caller.toolsets());
-        CallToolResponse::Complete(no(&refusal))
-    })))
+pub(in crate::mcp) const LEAD: &str = "swarm-lead";
+pub(in crate::mcp) const WORKER: &str = "swarm-worker";
+pub(in crate::mcp) const ACCEPTOR: &str = "swarm-acceptor";
+
+const LEAD_FULL: Membership = Membership { set: LEAD, from: Shown::Full };
+const LEAD_CORE: Membership = Membership { set: LEAD, from: Shown::Core };
+const WORKER_FULL: Membership = Membership { set: WORKER, from: Shown::Full };
+const WORKER_CORE: Membership = Membership { set: WORKER, from: Shown::Core };
+const ACCEPTOR_FULL: Membership = Membership { set: ACCEPTOR, from: Shown::Full };
+const ACCEPTOR_CORE: Membership = Membership { set: ACCEPTOR, from: Shown::Core };
+
+static TOOLS: [ToolDef; 56] = [
+    ToolDef::new::<profile::MyProfile>(),
+    ToolDef::new::<profile::SwarmNow>(),
+    ToolDef::new::<profile::ListWorkers>(),
+    ToolDef::new::<profile::GetWorker>(),
+    ToolDef::new::<issues::CreateIssue>(),
+    ToolDef::new::<issues::GetIssue>(),
+    ToolDef::new::<issues::UpdateDocPaths>(),
+    ToolDef::new::<issues::CloseIssue>(),
+    ToolDef::new::<issues::ReopenIssue>(),
+    ToolDef::new::<issues::ExtendIssue>(),
+    ToolDef::new::<issues::ListIssues>(),
+    ToolDef::new::<issues::ListOpenIssues>(),
+    ToolDef::new::<plan::CreateTask>(),
+    ToolDef::new::<plan::PlanTasks>(),
+    ToolDef::new::<plan::GetTask>(),
+    ToolDef::new::<plan::ResetTask>(),
+    ToolDef::new::<plan::ListTasks>(),
+    ToolDef::new::<plan::ListOpenTasks>(),
+    ToolDef::new::<work::RegisterWorker>(),
+    ToolDef::new::<work::WaitIssues>(),
+    ToolDef::new::<work::WaitTasks>(),
+    ToolDef::new::<work::ClaimTask>(),
+    ToolDef::new::<work::ExtendTask>(),
+    ToolDef::new::<work::SubmitTask>(),
+    ToolDef::new::<work::AskTask>(),
+    ToolDef::new::<work::PostMessage>(),
+    ToolDef::new::<reviews::WaitEvents>(),
+    ToolDef::new::<reviews::SelectInbox>(),
+    ToolDef::new::<reviews::NextSignal>(),
+    ToolDef::new::<reviews::StepInbox>(),
+    ToolDef::new::<reviews::GetNextStep>(),
+    ToolDef::new::<reviews::ReviewTask>(),
+    ToolDef::new::<reviews::ReplyMessage>(),
+    ToolDef::new::<deliveries::SubmitDelivery>(),
+    ToolDef::new::<deliveries::WaitDeliveries>(),
+    ToolDef::new::<deliveries::ClaimDelivery>(),
+    ToolDef::new::<deliveries::ExtendDelivery>(),
+    ToolDef::new::<deliveries::ReviewDelivery>(),
+    ToolDef::new::<deliveries::GetDelivery>(),
+    ToolDef::new::<deliveries::ListDeliveries>(),
+    ToolDef::new::<deliveries::ListOpenDeliveries>(),
+    ToolDef::new::<bundle::GetBundle>(),
+    ToolDef::new::<docs::WriteSharedDoc>(),
+    ToolDef::new::<docs::ReadSharedDoc>(),
+    ToolDef::new::<docs::ListSharedDocs>(),
+    ToolDef::new::<docs::WriteIssueDoc>(),
+    ToolDef::new::<docs::ReadIssueDoc>(),
+    ToolDef::new::<docs::ListIssueDocs>(),
+    ToolDef::new::<docs::WriteTaskDoc>(),
+    ToolDef::new::<docs::ReadTaskDoc>(),
+    ToolDef::new::<docs::ListTaskDocs>(),
+    ToolDef::new::<locks::LockFiles>(),
+    ToolDef::new::<locks::Heartbeat>(),
+    ToolDef::new::<locks::Unlock>(),
+    ToolDef::new::<locks::ListLocks>(),
+    ToolDef::new::<locks::ForceUnlock>(),
+];
+
+/// A tool of these sets.
+trait SwarmTool: DeserializeOwned + JsonSchema + Send + 'static {
+    const INFO: ToolInfo;
+
+    fn call(
+        self,
+        caller: &Caller<'_>,
+    ) -> impl Future<Output = Result<CallToolResponse, Refusal>> + Send;
 }
 
-async fn at_once(
-    name: &str,
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Option<Result<CallToolResult, Refusal>> {
-    Some(match name {
-        list::CREATE_ISSUE => issues::create(caller, arguments).await,
-        list::GET_ISSUE => issues::get(caller, arguments).await,
-        list::UPDATE_DOC_PATHS => issues::update_doc_paths(caller, arguments).await,
-        list::CLOSE_ISSUE => issues::close(caller, arguments).await,
-        list::REOPEN_ISSUE => issues::reopen(caller, arguments).await,
-        list::EXTEND_ISSUE => issues::extend(caller, arguments).await,
-        list::LIST_ISSUES => issues::list(caller, arguments).await,
-        list::LIST_OPEN_ISSUES => issues::list_open(caller).await,
-        list::CREATE_TASK => plan::create_task(caller, arguments).await,
-        list::PLAN => plan::plan(caller, arguments).await,
-        list::GET_TASK => plan::get(caller, arguments).await,
-        list::RESET_TASK => plan::reset(caller, arguments).await,
-        list::LIST_TASKS => plan::list(caller, arguments).await,
-        list::LIST_OPEN_TASKS => plan::list_open(caller, arguments).await,
-        list::PROFILE => profile::profile(caller).await,
-        list::NOW => profile::now(caller).await,
-        list::LIST_WORKERS => profile::workers(caller).await,
-        list::GET_WORKER => profile::worker(caller, arguments).await,
-        list::LOCK_FILES => locks::lock(caller, arguments).await,
-        list::HEARTBEAT => locks::heartbeat(caller, arguments).await,
-        list::UNLOCK => locks::unlock(caller, arguments).await,
-        list::LIST_LOCKS => locks::list(caller, arguments).await,
-        list::FORCE_UNLOCK => locks::force(caller, arguments).await,
-        list::WRITE_SHARED_DOC => docs::write(caller, arguments, docs::Of::All).await,
-        list::READ_SHARED_DOC => docs::read(caller, arguments, docs::Of::All).await,
-        list::LIST_SHARED_DOCS => docs::list(caller, arguments, docs::Of::All).await,
-        list::WRITE_ISSUE_DOC => docs::write(caller, arguments, docs::Of::Issue).await,
-        list::READ_ISSUE_DOC => docs::read(caller, arguments, docs::Of::Issue).await,
-        list::LIST_ISSUE_DOCS => docs::list(caller, arguments, docs::Of::Issue).await,
-        list::WRITE_TASK_DOC => docs::write(caller, arguments, docs::Of::Task).await,
-        list::READ_TASK_DOC => docs::read(caller, arguments, docs::Of::Task).await,
-        list::LIST_TASK_DOCS => docs::list(caller, arguments, docs::Of::Task).await,
-        list::NEXT_STEP => reviews::next_step(caller, arguments).await,
-        list::REVIEW_TASK => reviews::review(caller, arguments).await,
-        list::REPLY_MESSAGE => reviews::reply(caller, arguments).await,
-        list::CLAIM_DELIVERY => deliveries::claim(caller, arguments).await,
-        list::EXTEND_DELIVERY => deliveries::extend(caller, arguments).await,
-        list::REVIEW_DELIVERY => deliveries::review(caller, arguments).await,
-        list::GET_DELIVERY => deliveries::get(caller, arguments).await,
-        list::LIST_DELIVERIES => deliveries::list(caller, arguments).await,
-        list::BUNDLE => bundle::get(caller, arguments).await,
-        list::LIST_OPEN_DELIVERIES => deliveries::list_open(caller).await,
-        list::REGISTER_WORKER => work::register(caller).await,
-        list::CLAIM_TASK => work::claim(caller, arguments).await,
-        list::EXTEND_TASK => work::extend(caller, arguments).await,
-        list::POST_MESSAGE => work::post(caller, arguments).await,
-        _ => return None,
-    })
+impl<T: SwarmTool> Tool for T {
+    const INFO: ToolInfo = T::INFO;
+
+    type Caller<'a> = Caller<'a>;
+
+    async fn call(self, caller: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        SwarmTool::call(self, &caller).await
+    }
+}
+
+pub(super) struct Swarm;
+
+#[async_trait]
+impl Toolset for Swarm {
+    fn names(&self) -> &'static [&'static str] {
+        &[LEAD, WORKER, ACCEPTOR]
+    }
+
+    fn tools(&self) -> &'static [ToolDef] {
+        &TOOLS
+    }
+
+    async fn call(
+        &self,
+        tool: &'static ToolDef,
+        call: &Call<'_>,
+        unknown: &UnknownFields,
+    ) -> CallToolResponse {
+        let called = tool.call(call, unknown).await;
+        called.unwrap_or_else(|refusal| {
+            let refusal = match Caller::resolve(call, tool) {
+                Ok(caller) => hints::with_hint(refusal, tool, &caller.toolsets()),
+                Err(_) => refusal,
+            };
+            prefixed(&refusal).into()
+        })
+    }
 }
 
 /// Prompts look for the word in front.
-fn no(refusal: &Refusal) -> CallToolResult {
+fn prefixed(refusal: &Refusal) -> CallToolResult {
     let message = format!("ERROR: {}", refusal.message);
     refused(&Refusal { message, ..refusal.clone() })
+}
+
+/// The tools that a text names. `heartbeat` and `unlock` are words as well, so they do not count.
+#[cfg(test)]
+pub(in crate::mcp) fn tools_named_in(text: &str) -> Vec<&'static str> {
+    let words: Vec<&str> = text.split(|it: char| !it.is_ascii_alphanumeric()).collect();
+    let is_named =
+        |name: &&str| name.contains(|it: char| it.is_ascii_uppercase()) && words.contains(name);
+    TOOLS.iter().map(|it| it.name).filter(is_named).collect()
 }

@@ -2,7 +2,7 @@
 
 use tasuki_proto::wire::{self, TaskStage as Stage};
 
-use super::{caller::Caller, list};
+use super::{ACCEPTOR, LEAD, WORKER, caller::Caller};
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
@@ -17,9 +17,9 @@ impl<'a> Asker<'a> {
     pub(super) fn of(caller: &'a Caller<'_>) -> Self {
         Self {
             role: caller.role().as_str(),
-            is_lead: caller.has_set(list::LEAD),
-            is_worker: caller.has_set(list::WORKER),
-            is_acceptor: caller.has_set(list::ACCEPTOR),
+            is_lead: caller.has_set(LEAD),
+            is_worker: caller.has_set(WORKER),
+            is_acceptor: caller.has_set(ACCEPTOR),
         }
     }
 }

@@ -1,19 +1,24 @@
 //! The tasks of an issue: added one by one or as a graph, listed, looked at, opened again.
 
-use rmcp::model::CallToolResult;
-use serde::Serialize;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
-    limits::{SWARM_PAGE_MAX, TASKS_PER_CALL_MAX},
+    limits::{SUBJECT_BYTES_MAX, SWARM_PAGE_MAX, TASKS_PER_CALL_MAX, WHY_BYTES_MAX},
+    swarm::IssueId,
     wire,
 };
 
 use super::{
     super::{
-        arguments::{Arguments, invalid, missing},
+        arguments::{invalid, missing},
+        field_types::{Id, Name, Text, Word},
         sanitizer::Sanitizer,
+        tool::ToolInfo,
     },
+    ACCEPTOR_FULL, LEAD_CORE, LEAD_FULL, SwarmTool, WORKER_CORE, WORKER_FULL,
     answer::{Made, Page, answer},
-    args,
+    args::{Ascending, TaskOrder, TasksIn},
     caller::Caller,
     graph,
     next::{self, Asker},
@@ -21,21 +26,108 @@ use super::{
 };
 use crate::role::Refusal;
 
-pub(super) async fn create_task(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::CreateTasksRequest {
-        issue_id: args::issue(arguments)?.to_string(),
-        tasks: vec![new_task(arguments)?],
-        ..wire::CreateTasksRequest::default()
+/// Declares arguments with the fields of a new task.
+macro_rules! new_task {
+    ($(#[$meta:meta])* $name:ident { $($own:ident: $type:ty)? } blocked_by: $blocked_by:literal) => {
+        $(#[$meta])*
+        #[derive(Debug, Deserialize, JsonSchema)]
+        pub(super) struct $name {
+            $($own: $type,)?
+            subject: Text<SUBJECT_BYTES_MAX>,
+            description: Option<String>,
+            difficulty: Word<wire::Difficulty>,
+            /// Points granted on approval. Default 0.
+            points: Option<u32>,
+            spec: Spec,
+            context_task_ids: Option<Vec<String>>,
+            suggested_files: Option<Vec<String>>,
+            labels: Option<Vec<String>>,
+            doc_paths: Option<Vec<String>>,
+            #[doc = $blocked_by]
+            blocked_by: Option<Vec<String>>,
+        }
+
+        impl From<$name> for wire::NewTask {
+            fn from(it: $name) -> Self {
+                Self {
+                    subject: it.subject.0,
+                    difficulty: it.difficulty.0.into(),
+                    points: it.points.unwrap_or_default(),
+                    words: Some(wire::TaskWords {
+                        description: it.description.unwrap_or_default(),
+                        context_task_ids: it.context_task_ids.unwrap_or_default(),
+                        suggested_files: it.suggested_files.unwrap_or_default(),
+                        labels: it.labels.unwrap_or_default(),
+                        doc_paths: it.doc_paths.unwrap_or_default(),
+                        spec: Some(it.spec.into()),
+                        ..wire::TaskWords::default()
+                    }),
+                    blocked_by: it.blocked_by.unwrap_or_default(),
+                    blocked_by_new: Vec::new(),
+                }
+            }
+        }
     };
-    let made = caller.tell(request).await?;
-    let mut others = Sanitizer::default();
-    let task = made.tasks.first().cloned().unwrap_or_default();
-    let task = views::Task::new(&task, &mut others);
-    let (repeated, next) = (made.repeated, again(made.repeated));
-    Ok(answer(Made { what: task, repeated }, made.now_ms, &others, next))
+}
+
+new_task! {
+    /// Adds a task to an issue.
+    CreateTask { issue_id: Id<IssueId> } blocked_by: "Ids of tasks to finish first, such as task-1."
+}
+
+new_task! {
+    PlannedTask {} blocked_by: "Task ids, or names of other tasks in this plan."
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Spec {
+    name: Text,
+    /// Parent of this task.
+    split_from: Text,
+    split_reason: Text,
+    impact_scope: Text,
+    context_task_ids: Option<Vec<String>>,
+    goal: Text,
+    rules: Text,
+    constraints: Text,
+    conventions: Text,
+    /// How to check that it is done.
+    acceptance: Text,
+}
+
+impl From<Spec> for wire::TaskSpec {
+    fn from(it: Spec) -> Self {
+        Self {
+            name: it.name.0,
+            split_from: it.split_from.0,
+            split_reason: it.split_reason.0,
+            impact_scope: it.impact_scope.0,
+            context_task_ids: it.context_task_ids.unwrap_or_default(),
+            goal: it.goal.0,
+            rules: it.rules.0,
+            constraints: it.constraints.0,
+            conventions: it.conventions.0,
+            acceptance: it.acceptance.0,
+        }
+    }
+}
+
+impl SwarmTool for CreateTask {
+    const INFO: ToolInfo = ToolInfo::write("createIssueTask", &[LEAD_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::CreateTasksRequest {
+            issue_id: self.issue_id.0.to_string(),
+            tasks: vec![self.into()],
+            ..wire::CreateTasksRequest::default()
+        };
+        let made = caller.execute(request).await?;
+        let mut others = Sanitizer::default();
+        let task = made.tasks.first().cloned().unwrap_or_default();
+        let task = views::Task::new(&task, &mut others);
+        let (repeated, next) = (made.repeated, again(made.repeated));
+        Ok(answer(Made { what: task, repeated }, made.now_ms, &others, next).into())
+    }
 }
 
 /// What is said of tasks that were there.
@@ -60,110 +152,95 @@ struct Line {
     blocked_by: Vec<String>,
 }
 
-pub(super) async fn plan(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    const TASKS: &str = "tasks";
-    let issue_id = args::issue(arguments)?.to_string();
-    let planned = arguments.objects(TASKS)?;
-    if planned.is_empty() {
-        return Err(missing(TASKS, "give at least one"));
+/// Adds several tasks to an issue, all or none, with their dependencies.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct PlanTasks {
+    issue_id: Id<IssueId>,
+    tasks: Vec<PlannedTask>,
+}
+
+impl SwarmTool for PlanTasks {
+    const INFO: ToolInfo = ToolInfo::write("planIssueTasks", &[LEAD_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let issue_id = self.issue_id.0.to_string();
+        if self.tasks.is_empty() {
+            return Err(missing("tasks", "give at least one"));
+        }
+        if TASKS_PER_CALL_MAX < self.tasks.len() {
+            let why = format!("are {}; the limit is {TASKS_PER_CALL_MAX}", self.tasks.len());
+            return Err(invalid("tasks", &why));
+        }
+        let mut tasks: Vec<wire::NewTask> = self.tasks.into_iter().map(Into::into).collect();
+        graph::connect(&mut tasks)?;
+        let request = wire::CreateTasksRequest { issue_id, tasks, ..Default::default() };
+        let made = caller.execute(request).await?;
+        let mut others = Sanitizer::default();
+        let line = |it: &wire::Task| Line {
+            id: it.task_id.clone(),
+            subject: others.line(&it.subject),
+            stage: views::stage(it.stage()),
+            blocked_by: it.blocked_by.clone(),
+        };
+        let tasks = made.tasks.iter().map(line).collect();
+        let repeated = made.repeated;
+        let mut next = again(repeated);
+        next.push("Workers can claim the ready tasks. Call waitIssueTaskEvents.".to_owned());
+        let made_tasks = Made { what: Planned { tasks }, repeated };
+        Ok(answer(made_tasks, made.now_ms, &others, next).into())
     }
-    if TASKS_PER_CALL_MAX < planned.len() {
-        let why = format!("are {}; the limit is {TASKS_PER_CALL_MAX}", planned.len());
-        return Err(invalid(TASKS, &why));
+}
+
+/// Returns a task with its spec, messages and submissions.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct GetTask {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+}
+
+impl SwarmTool for GetTask {
+    const INFO: ToolInfo = ToolInfo::read("getIssueTask", &[LEAD_CORE, WORKER_CORE, ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::GetTaskRequest {
+            issue_id: self.issue_id.0.to_string(),
+            task_id: self.task_id.0,
+            ..wire::GetTaskRequest::default()
+        };
+        let found = caller.query(request).await?;
+        Ok(task_result(caller, &found))
     }
-    let mut tasks = Vec::new();
-    for (place, it) in planned.into_iter().enumerate() {
-        tasks.push(new_task(it).map_err(|why| args::of(TASKS, place, why))?);
-    }
-    graph::connect(&mut tasks)?;
-    let request = wire::CreateTasksRequest { issue_id, tasks, ..Default::default() };
-    let made = caller.tell(request).await?;
-    let mut others = Sanitizer::default();
-    let line = |it: &wire::Task| Line {
-        id: it.task_id.clone(),
-        subject: others.line(&it.subject),
-        stage: views::stage(it.stage()),
-        blocked_by: it.blocked_by.clone(),
-    };
-    let tasks = made.tasks.iter().map(line).collect();
-    let repeated = made.repeated;
-    let mut next = again(repeated);
-    next.push("Workers can claim the ready tasks. Call waitIssueTaskEvents.".to_owned());
-    Ok(answer(Made { what: Planned { tasks }, repeated }, made.now_ms, &others, next))
 }
 
-fn new_task(it: Arguments<'_>) -> Result<wire::NewTask, Refusal> {
-    let spec = it.required_object("spec", "give what to do and how to check that it is done")?;
-    Ok(wire::NewTask {
-        subject: args::subject(it)?,
-        difficulty: args::difficulty(it)?.into(),
-        points: args::count(it, "points")?,
-        words: Some(wire::TaskWords {
-            description: it.text("description")?.unwrap_or_default(),
-            context_task_ids: it.texts("context_task_ids")?,
-            suggested_files: it.texts("suggested_files")?,
-            labels: it.texts("labels")?,
-            doc_paths: it.texts("doc_paths")?,
-            spec: Some(new_spec(spec)?),
-            ..wire::TaskWords::default()
-        }),
-        blocked_by: it.texts("blocked_by")?,
-        blocked_by_new: Vec::new(),
-    })
-}
-
-fn new_spec(it: Arguments<'_>) -> Result<wire::TaskSpec, Refusal> {
-    let required = |field| it.words(field, "it is required; use `none` if there is none");
-    Ok(wire::TaskSpec {
-        name: required("name")?,
-        split_from: required("split_from")?,
-        split_reason: required("split_reason")?,
-        impact_scope: required("impact_scope")?,
-        context_task_ids: it.texts("context_task_ids")?,
-        goal: required("goal")?,
-        rules: required("rules")?,
-        constraints: required("constraints")?,
-        conventions: required("conventions")?,
-        acceptance: required("acceptance")?,
-    })
-}
-
-pub(super) async fn get(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::GetTaskRequest {
-        issue_id: args::issue(arguments)?.to_string(),
-        task_id: args::required(arguments, args::TASK)?,
-        ..wire::GetTaskRequest::default()
-    };
-    let found = caller.ask(request).await?;
-    Ok(told(caller, &found))
-}
-
-fn told(caller: &Caller<'_>, it: &wire::TaskResponse) -> CallToolResult {
+fn task_result(caller: &Caller<'_>, it: &wire::TaskResponse) -> CallToolResponse {
     let task = it.task.clone().unwrap_or_default();
     let mut others = Sanitizer::default();
     let next = next::of_task(&task, &Asker::of(caller));
     let task = views::Task::new(&task, &mut others);
-    answer(task, it.now_ms, &others, next)
+    answer(task, it.now_ms, &others, next).into()
 }
 
-pub(super) async fn reset(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::ResetTaskRequest {
-        issue_id: args::issue(arguments)?.to_string(),
-        task_id: args::required(arguments, args::TASK)?,
-        reason: args::why(arguments, "reason")?,
-        ..wire::ResetTaskRequest::default()
-    };
-    let reset = caller.tell(request).await?;
-    Ok(told(caller, &reset))
+/// Takes a task from its worker and opens it again.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ResetTask {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    reason: Option<Text<WHY_BYTES_MAX>>,
+}
+
+impl SwarmTool for ResetTask {
+    const INFO: ToolInfo = ToolInfo::destroy("resetIssueTask", &[LEAD_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::ResetTaskRequest {
+            issue_id: self.issue_id.0.to_string(),
+            task_id: self.task_id.0,
+            reason: self.reason.unwrap_or_default().0,
+            ..wire::ResetTaskRequest::default()
+        };
+        let reset = caller.execute(request).await?;
+        Ok(task_result(caller, &reset))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -173,33 +250,52 @@ struct Tasks {
     page: Page,
 }
 
-pub(super) async fn list(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let (status, stage) = args::task_status(arguments)?;
-    let (sort_by, ascending) = args::order(arguments, args::TASK_ORDERS)?;
-    let offset = args::count(arguments, "offset")?;
-    let request = wire::ListTasksRequest {
-        issue_id: args::issue(arguments)?.to_string(),
-        status: status.into(),
-        stage: stage.into(),
-        subject_contains: arguments.text("subject_contains")?.unwrap_or_default(),
-        claimed_by: arguments.name("claimed_by")?.unwrap_or_default(),
-        submitter: arguments.name("submitter")?.unwrap_or_default(),
-        sort_by: sort_by.into(),
-        ascending,
-        limit: args::count(arguments, "limit")?,
-        offset,
-        ..wire::ListTasksRequest::default()
-    };
-    let found = caller.ask(request).await?;
-    let mut others = Sanitizer::default();
-    let tasks: Vec<views::Task> =
-        found.tasks.iter().map(|it| views::Task::new(it, &mut others)).collect();
-    let page = Page::new(offset, tasks.len(), found.total);
-    let next = next::of_list(&found.tasks, found.total, &Asker::of(caller));
-    Ok(answer(Tasks { tasks, page }, found.now_ms, &others, next))
+/// Lists tasks of an issue, newest first.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListTasks {
+    issue_id: Id<IssueId>,
+    /// open, in_progress, blocked (waiting for an answer), done or canceled; or a stage: ready,
+    /// waiting (blocked by other tasks), reserved, submitted, in_review.
+    status: Option<Word<TasksIn>>,
+    claimed_by: Option<Name>,
+    submitter: Option<Name>,
+    /// created_at, updated_at, subject or points.
+    sort_by: Option<Word<TaskOrder>>,
+    /// desc or asc.
+    sort_order: Option<Word<Ascending>>,
+    subject_contains: Option<String>,
+    /// 1–200. Default 50.
+    limit: Option<u32>,
+    offset: Option<u32>,
+}
+
+impl SwarmTool for ListTasks {
+    const INFO: ToolInfo = ToolInfo::read("listIssueTasks", &[LEAD_CORE, WORKER_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let TasksIn { status, stage } = self.status.map(|it| it.0).unwrap_or_default();
+        let offset = self.offset.unwrap_or_default();
+        let request = wire::ListTasksRequest {
+            issue_id: self.issue_id.0.to_string(),
+            status: status.into(),
+            stage: stage.into(),
+            subject_contains: self.subject_contains.unwrap_or_default(),
+            claimed_by: self.claimed_by.unwrap_or_default().0,
+            submitter: self.submitter.unwrap_or_default().0,
+            sort_by: self.sort_by.map_or(0, |it| it.0.0.into()),
+            ascending: Ascending::asked(self.sort_order),
+            limit: self.limit.unwrap_or_default(),
+            offset,
+            ..wire::ListTasksRequest::default()
+        };
+        let found = caller.query(request).await?;
+        let mut others = Sanitizer::default();
+        let tasks: Vec<views::Task> =
+            found.tasks.iter().map(|it| views::Task::new(it, &mut others)).collect();
+        let page = Page::new(offset, tasks.len(), found.total);
+        let next = next::of_list(&found.tasks, found.total, &Asker::of(caller));
+        Ok(answer(Tasks { tasks, page }, found.now_ms, &others, next).into())
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -210,35 +306,42 @@ struct OpenTasks {
     total: u64,
 }
 
-/// The ready ones as next steps are chosen, then those that wait or are kept for a worker.
-pub(super) async fn list_open(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let issue_id = args::issue(arguments)?.to_string();
-    let open = wire::ListTasksRequest {
-        issue_id,
-        status: wire::TaskStatus::Open.into(),
-        limit: SWARM_PAGE_MAX,
-        ..wire::ListTasksRequest::default()
-    };
-    let ready = wire::ListTasksRequest {
-        stage: wire::TaskStage::Ready.into(),
-        sort_by: wire::SortBy::Points.into(),
-        ..open.clone()
-    };
-    let ready = caller.ask(ready).await?;
-    let open = caller.ask(open).await?;
-    let mut found = ready.tasks;
-    found.sort_by_cached_key(|it| (std::cmp::Reverse(it.points), it.task_id.clone()));
-    let others = open.tasks.into_iter().filter(|it| it.stage() != wire::TaskStage::Ready);
-    found.extend(others);
-    found.truncate(SWARM_PAGE_MAX as usize);
-    let mut others = Sanitizer::default();
-    let tasks: Vec<views::Task> =
-        found.iter().map(|it| views::Task::new(it, &mut others)).collect();
-    let is_cut = (tasks.len() as u64) < open.total;
-    let next = is_cut.then(|| "For the others, call listIssueTasks with an offset.".to_owned());
-    let open_tasks = OpenTasks { tasks, ready: ready.total, total: open.total };
-    Ok(answer(open_tasks, open.now_ms, &others, next.into_iter().collect()))
+/// Lists open tasks of an issue, ready tasks first.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListOpenTasks {
+    issue_id: Id<IssueId>,
+}
+
+impl SwarmTool for ListOpenTasks {
+    const INFO: ToolInfo = ToolInfo::read("listIssueOpenedTasks", &[LEAD_FULL, WORKER_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let issue_id = self.issue_id.0.to_string();
+        // The ready ones as next steps are chosen, then those that wait or are kept for a worker.
+        let open = wire::ListTasksRequest {
+            issue_id,
+            status: wire::TaskStatus::Open.into(),
+            limit: SWARM_PAGE_MAX,
+            ..wire::ListTasksRequest::default()
+        };
+        let ready = wire::ListTasksRequest {
+            stage: wire::TaskStage::Ready.into(),
+            sort_by: wire::SortBy::Points.into(),
+            ..open.clone()
+        };
+        let ready = caller.query(ready).await?;
+        let open = caller.query(open).await?;
+        let mut found = ready.tasks;
+        found.sort_by_cached_key(|it| (std::cmp::Reverse(it.points), it.task_id.clone()));
+        let others = open.tasks.into_iter().filter(|it| it.stage() != wire::TaskStage::Ready);
+        found.extend(others);
+        found.truncate(SWARM_PAGE_MAX as usize);
+        let mut others = Sanitizer::default();
+        let tasks: Vec<views::Task> =
+            found.iter().map(|it| views::Task::new(it, &mut others)).collect();
+        let is_cut = (tasks.len() as u64) < open.total;
+        let next = is_cut.then(|| "For the others, call listIssueTasks with an offset.".to_owned());
+        let open_tasks = OpenTasks { tasks, ready: ready.total, total: open.total };
+        Ok(answer(open_tasks, open.now_ms, &others, next.into_iter().collect()).into())
+    }
 }

@@ -3,20 +3,22 @@
 use std::time::Duration;
 
 use futures::{StreamExt as _, stream};
-use rmcp::model::CallToolResult;
-use serde::Serialize;
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{reason::Reason, wire};
 
 use super::{
     super::{
-        arguments::Arguments,
-        result::{shown, time},
+        field_types::Name,
+        result::{json_result, time},
         sanitizer::Sanitizer,
+        tool::ToolInfo,
     },
+    ACCEPTOR, ACCEPTOR_FULL, LEAD, LEAD_FULL, SwarmTool, WORKER, WORKER_FULL,
     answer::answer,
     args,
     caller::Caller,
-    list,
     locks::Lock,
     views::{self, Time},
 };
@@ -37,12 +39,20 @@ struct Now {
     server_now_ms: u64,
 }
 
-pub(super) async fn now(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
-    // A short answer that tells the broker's time.
-    let worker = caller.role().to_string();
-    let own = wire::ListWorkersRequest { worker, ..Default::default() };
-    let server_now_ms = caller.ask(own).await?.now_ms;
-    Ok(shown(&Now { server_now: time(server_now_ms), server_now_ms }))
+/// Returns the broker's time in milliseconds.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct SwarmNow {}
+
+impl SwarmTool for SwarmNow {
+    const INFO: ToolInfo = ToolInfo::read("swarmNow", &[LEAD_FULL, WORKER_FULL, ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        // A short answer that tells the broker's time.
+        let worker = caller.role().to_string();
+        let own = wire::ListWorkersRequest { worker, ..Default::default() };
+        let server_now_ms = caller.query(own).await?.now_ms;
+        Ok(json_result(&Now { server_now: time(server_now_ms), server_now_ms }).into())
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -112,26 +122,44 @@ struct Workers {
     workers: Vec<Worker>,
 }
 
-pub(super) async fn workers(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
-    let it = caller.ask(wire::ListWorkersRequest::default()).await?;
-    let workers = it.workers.iter().map(|worker| Worker::new(worker, it.now_ms)).collect();
-    Ok(answer(Workers { workers }, it.now_ms, &Sanitizer::default(), Vec::new()))
+/// Lists workers and their tasks.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ListWorkers {}
+
+impl SwarmTool for ListWorkers {
+    const INFO: ToolInfo = ToolInfo::read("listWorkers", &[LEAD_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let it = caller.query(wire::ListWorkersRequest::default()).await?;
+        let workers = it.workers.iter().map(|worker| Worker::new(worker, it.now_ms)).collect();
+        let workers = Workers { workers };
+        Ok(answer(workers, it.now_ms, &Sanitizer::default(), Vec::new()).into())
+    }
 }
 
-pub(super) async fn worker(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let worker = args::required(arguments, "worker_id")?;
-    let request = wire::ListWorkersRequest { worker: worker.clone(), ..Default::default() };
-    let it = caller.ask(request).await?;
-    let Some(found) = it.workers.first() else {
-        return Err(Refusal {
-            reason: Reason::UnknownWorker,
-            message: format!("unknown worker_id {worker}"),
-        });
-    };
-    Ok(answer(Worker::new(found, it.now_ms), it.now_ms, &Sanitizer::default(), Vec::new()))
+/// Returns a worker and its tasks.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct GetWorker {
+    worker_id: Name,
+}
+
+impl SwarmTool for GetWorker {
+    const INFO: ToolInfo =
+        ToolInfo::read("getWorker", &[LEAD_FULL, WORKER_FULL]).with_role(args::NONE);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let worker = self.worker_id.0;
+        let request = wire::ListWorkersRequest { worker: worker.clone(), ..Default::default() };
+        let it = caller.query(request).await?;
+        let Some(found) = it.workers.first() else {
+            return Err(Refusal {
+                reason: Reason::UnknownWorker,
+                message: format!("unknown worker_id {worker}"),
+            });
+        };
+        let worker = Worker::new(found, it.now_ms);
+        Ok(answer(worker, it.now_ms, &Sanitizer::default(), Vec::new()).into())
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -186,43 +214,51 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-pub(super) async fn profile(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
-    let role = caller.role().to_string();
-    let workers = wire::ListWorkersRequest { worker: role.clone(), ..Default::default() };
-    let workers = caller.ask(workers).await?;
-    let now_ms = workers.now_ms;
-    let kept = workers.workers.iter().flat_map(|it| &it.reserved).map(|it| Kept {
-        issue_id: it.issue_id.clone(),
-        task_id: it.task_id.clone(),
-        next_step_token: it.next_step_token.clone(),
-        reserved_until_ms: it.reserved_until_ms,
-    });
-    let worker = workers.workers.first().map(|it| Worker::new(it, now_ms));
-    let locks = wire::ListLocksRequest {
-        holder: role.clone(),
-        limit: HELD_MAX,
-        ..wire::ListLocksRequest::default()
-    };
-    let mut others = Sanitizer::default();
-    let locks = caller.ask(locks).await?.locks;
-    let mut profile = Profile {
-        toolsets: caller.toolsets().iter().map(ToString::to_string).collect(),
-        worker,
-        locks: locks.iter().map(|it| Lock::new(it, &mut others)).collect(),
-        kept_for_you: kept.filter(|_| caller.has_set(list::WORKER)).collect(),
-        waits_for_you: Vec::new(),
-        deliveries: Vec::new(),
-        more_issues: 0,
-        role,
-    };
-    if caller.has_set(list::LEAD) {
-        profile.add_waiting(caller).await?;
+/// Returns your role, what you hold and what is waiting for you. Call it after a restart.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct MyProfile {}
+
+impl SwarmTool for MyProfile {
+    const INFO: ToolInfo = ToolInfo::read("myProfile", &[LEAD_FULL, WORKER_FULL, ACCEPTOR_FULL]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let role = caller.role().to_string();
+        let workers = wire::ListWorkersRequest { worker: role.clone(), ..Default::default() };
+        let workers = caller.query(workers).await?;
+        let now_ms = workers.now_ms;
+        let kept = workers.workers.iter().flat_map(|it| &it.reserved).map(|it| Kept {
+            issue_id: it.issue_id.clone(),
+            task_id: it.task_id.clone(),
+            next_step_token: it.next_step_token.clone(),
+            reserved_until_ms: it.reserved_until_ms,
+        });
+        let worker = workers.workers.first().map(|it| Worker::new(it, now_ms));
+        let locks = wire::ListLocksRequest {
+            holder: role.clone(),
+            limit: HELD_MAX,
+            ..wire::ListLocksRequest::default()
+        };
+        let mut others = Sanitizer::default();
+        let locks = caller.query(locks).await?.locks;
+        let mut profile = Profile {
+            toolsets: caller.toolsets().iter().map(ToString::to_string).collect(),
+            worker,
+            locks: locks.iter().map(|it| Lock::new(it, &mut others)).collect(),
+            kept_for_you: kept.filter(|_| caller.has_set(WORKER)).collect(),
+            waits_for_you: Vec::new(),
+            deliveries: Vec::new(),
+            more_issues: 0,
+            role,
+        };
+        if caller.has_set(LEAD) {
+            profile.add_waiting(caller).await?;
+        }
+        if caller.has_set(ACCEPTOR) {
+            profile.add_deliveries(caller, now_ms).await?;
+        }
+        let next = profile.next(caller);
+        Ok(answer(profile, now_ms, &others, next).into())
     }
-    if caller.has_set(list::ACCEPTOR) {
-        profile.add_deliveries(caller, now_ms).await?;
-    }
-    let next = profile.next(caller);
-    Ok(answer(profile, now_ms, &others, next))
 }
 
 impl Profile {
@@ -234,7 +270,7 @@ impl Profile {
             limit: ISSUES_MAX,
             ..wire::ListIssuesRequest::default()
         };
-        let found = caller.ask(open).await?;
+        let found = caller.query(open).await?;
         self.more_issues += found.total.saturating_sub(found.issues.len() as u64);
         let look = async |issue: wire::Issue| {
             let items = Awaited::Items(issue.issue_id.parse().ok()?);
@@ -261,7 +297,7 @@ impl Profile {
             limit: HELD_MAX,
             ..wire::ListDeliveriesRequest::default()
         };
-        let found = caller.ask(request).await?.deliveries;
+        let found = caller.query(request).await?.deliveries;
         self.deliveries.extend(found.into_iter().map(|it| Delivery {
             delivery_id: it.delivery_id,
             issue_id: it.issue_id,
@@ -272,7 +308,7 @@ impl Profile {
 
     fn next(&self, caller: &Caller<'_>) -> Vec<String> {
         let mut next = Vec::new();
-        if caller.has_set(list::WORKER) {
+        if caller.has_set(WORKER) {
             let claims = self.worker.as_ref().map(|it| it.claims.len());
             next.push(match (claims, self.kept_for_you.is_empty()) {
                 (None, _) => "Call registerWorker first.",
@@ -283,10 +319,10 @@ impl Profile {
                 }
             });
         }
-        if caller.has_set(list::LEAD) && !self.waits_for_you.is_empty() {
+        if caller.has_set(LEAD) && !self.waits_for_you.is_empty() {
             next.push("Answer what is waiting for you: waitIssueTaskEvents.");
         }
-        if caller.has_set(list::ACCEPTOR) && !self.deliveries.is_empty() {
+        if caller.has_set(ACCEPTOR) && !self.deliveries.is_empty() {
             next.push("Review what you have claimed: getIssueAcceptanceBundle, reviewDelivery.");
         }
         next.into_iter().map(ToOwned::to_owned).collect()

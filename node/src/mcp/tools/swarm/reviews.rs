@@ -1,55 +1,102 @@
 //! What a lead judges: what a worker does after a submission, the verdict, and replies.
 
-use rmcp::model::{CallToolResponse, CallToolResult};
-use serde::Serialize;
-use tasuki_proto::{reason::Reason, wire};
+use rmcp::model::CallToolResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tasuki_proto::{limits::REFS_BYTES_MAX, reason::Reason, swarm::IssueId, wire};
 
 use super::{
     super::{
-        arguments::{Arguments, invalid, missing},
-        result::shown,
+        field_types::{Id, Name, Text, Word, Words},
+        result::json_result,
         sanitizer::Sanitizer,
+        tool::ToolInfo,
     },
+    LEAD_CORE, LEAD_FULL, SwarmTool,
     answer::answer,
-    args,
+    args::{self, Approves, Score, Timeout},
     caller::Caller,
     views,
 };
 use crate::role::{Refusal, swarm::Awaited};
 
-pub(super) async fn wait_events(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResponse, Refusal> {
-    let issue = args::issue(arguments)?;
-    // What the agent was shown a moment ago is not shown again.
-    caller.settled().await;
-    caller.wait(Awaited::Items(issue), arguments).await
+/// Declares a wait for the events of an issue: the tool, or one of its aliases.
+macro_rules! wait_events {
+    ($(#[$doc:meta])* $name:ident $tool:literal $sets:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Deserialize, JsonSchema)]
+        pub(super) struct $name {
+            issue_id: Id<IssueId>,
+            #[schemars(skip)]
+            timeout_sec: Option<Timeout>,
+        }
+
+        impl SwarmTool for $name {
+            const INFO: ToolInfo = ToolInfo::read($tool, $sets);
+
+            async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+                // What the agent was shown a moment ago is not shown again.
+                caller.settled().await;
+                caller.wait(Awaited::Items(self.issue_id.0), self.timeout_sec).await
+            }
+        }
+    };
 }
 
-pub(super) async fn next_step(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::MintNextStepRequest {
-        issue_id: args::issue(arguments)?.to_string(),
-        task_id: args::required(arguments, args::TASK)?,
-        worker: args::required(arguments, "worker_id")?,
-        completion_score: args::score(arguments)?,
-        ..wire::MintNextStepRequest::default()
-    };
-    let minted = caller.tell(request).await?;
-    let next = views::Next::new(&minted.next_step.unwrap_or_default());
-    Ok(shown(&Minted {
-        next,
-        repeated: minted.repeated,
-        next_actions: ["To approve, call reviewIssueTask with this next_step_token and the same \
-                        completion_score. Points are granted on approval."],
-    }))
+wait_events! {
+    /// Waits for the next event of an issue that needs you: a submission, a question, or the verdict
+    /// on its delivery.
+    WaitEvents "waitIssueTaskEvents" &[LEAD_CORE]
+}
+wait_events! {
+    /// Alias of waitIssueTaskEvents.
+    SelectInbox "selectIssueInbox" &[LEAD_FULL]
+}
+wait_events! {
+    /// Alias of waitIssueTaskEvents.
+    NextSignal "nextIssueSignal" &[LEAD_FULL]
+}
+wait_events! {
+    /// Alias of waitIssueTaskEvents.
+    StepInbox "stepLeadInbox" &[LEAD_FULL]
+}
+
+/// Reserves the worker's next task and returns the token that approving needs.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct GetNextStep {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    worker_id: Name,
+    completion_score: Score,
+}
+
+impl SwarmTool for GetNextStep {
+    const INFO: ToolInfo = ToolInfo::write("getNextStepToken", &[LEAD_CORE]).with_role(args::NONE);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::MintNextStepRequest {
+            issue_id: self.issue_id.0.to_string(),
+            task_id: self.task_id.0,
+            worker: self.worker_id.0,
+            completion_score: self.completion_score.0,
+            ..wire::MintNextStepRequest::default()
+        };
+        let minted = caller.execute(request).await?;
+        let next = views::Next::new(&minted.next_step.unwrap_or_default());
+        Ok(json_result(&NextStepOffer {
+            next,
+            repeated: minted.repeated,
+            next_actions: [
+                "To approve, call reviewIssueTask with this next_step_token and the same \
+                            completion_score. Points are granted on approval.",
+            ],
+        })
+        .into())
+    }
 }
 
 #[derive(Debug, Serialize)]
-struct Minted {
+struct NextStepOffer {
     #[serde(flatten)]
     next: views::Next,
     /// It is the one that was made before.
@@ -70,40 +117,66 @@ struct Reviewed {
     issue: Option<views::Issue>,
 }
 
-pub(super) async fn review(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let issue_id = args::issue(arguments)?.to_string();
-    let is_approved = args::approves(arguments)?;
-    let next_step_token = arguments.name("next_step_token")?.unwrap_or_default();
-    if is_approved && next_step_token.is_empty() {
-        return Err(Refusal {
-            reason: Reason::InvalidArgument,
-            message: "next_step_token is required to approve: call getNextStepToken, then \
-                      reviewIssueTask with its token. No change was made."
-                .to_owned(),
-        });
+/// Approves or rejects a submission and notifies its worker.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ReviewTask {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    /// Required if several are open.
+    submission_id: Option<Name>,
+    /// approved or rejected.
+    verdict: Word<Approves>,
+    completion_score: Score,
+    /// From getNextStepToken. Required to approve.
+    next_step_token: Option<Name>,
+    feedback: Option<String>,
+    artifacts: Artifacts,
+    #[schemars(length(min = 1))]
+    feedback_details: Vec<Finding>,
+}
+
+impl SwarmTool for ReviewTask {
+    const INFO: ToolInfo = ToolInfo::write("reviewIssueTask", &[LEAD_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let issue_id = self.issue_id.0.to_string();
+        let Word(Approves(is_approved)) = self.verdict;
+        let next_step_token = self.next_step_token.unwrap_or_default().0;
+        if is_approved && next_step_token.is_empty() {
+            return Err(Refusal {
+                reason: Reason::InvalidArgument,
+                message: "next_step_token is required to approve: call getNextStepToken, then \
+                          reviewIssueTask with its token. No change was made."
+                    .to_owned(),
+            });
+        }
+        check_findings(&self.artifacts, &self.feedback_details)?;
+        let request = wire::ReviewTaskRequest {
+            issue_id: issue_id.clone(),
+            task_id: self.task_id.0,
+            submission_id: self.submission_id.unwrap_or_default().0,
+            completion_score: self.completion_score.0,
+            next_step_token,
+            review: Some(wire::Review {
+                is_approved,
+                feedback: self.feedback.unwrap_or_default(),
+                review_summary: self.artifacts.review_summary.0,
+                reviewed_refs: self.artifacts.reviewed_refs,
+                details: self.feedback_details.into_iter().map(Into::into).collect(),
+            }),
+            ..wire::ReviewTaskRequest::default()
+        };
+        let reviewed = caller.execute(request).await?;
+        // The verdict stands whether or not this is known.
+        let of = wire::GetIssueRequest { issue_id, ..wire::GetIssueRequest::default() };
+        let issue = caller.query(of).await.ok().and_then(|it| it.issue);
+        let next = after_review(is_approved, issue.as_ref());
+        let mut others = Sanitizer::default();
+        let task = views::Task::new(&reviewed.task.unwrap_or_default(), &mut others);
+        let issue = issue.map(|it| views::Issue::new(&brief(it), &mut others));
+        let reviewed_task = Reviewed { task, repeated: reviewed.repeated, issue };
+        Ok(answer(reviewed_task, reviewed.now_ms, &others, vec![next.to_owned()]).into())
     }
-    let request = wire::ReviewTaskRequest {
-        issue_id: issue_id.clone(),
-        task_id: args::required(arguments, args::TASK)?,
-        submission_id: arguments.name("submission_id")?.unwrap_or_default(),
-        completion_score: args::score(arguments)?,
-        next_step_token,
-        review: Some(wire::Review { is_approved, ..review_words(arguments)? }),
-        ..wire::ReviewTaskRequest::default()
-    };
-    let reviewed = caller.tell(request).await?;
-    // The verdict stands whether or not this is known.
-    let of = wire::GetIssueRequest { issue_id, ..wire::GetIssueRequest::default() };
-    let issue = caller.ask(of).await.ok().and_then(|it| it.issue);
-    let next = after_review(is_approved, issue.as_ref());
-    let mut others = Sanitizer::default();
-    let task = views::Task::new(&reviewed.task.unwrap_or_default(), &mut others);
-    let issue = issue.map(|it| views::Issue::new(&brief(it), &mut others));
-    let told = Reviewed { task, repeated: reviewed.repeated, issue };
-    Ok(answer(told, reviewed.now_ms, &others, vec![next.to_owned()]))
 }
 
 /// Without what its lead knows.
@@ -132,58 +205,77 @@ fn after_review(is_approved: bool, issue: Option<&wire::Issue>) -> &'static str 
     }
 }
 
-fn review_words(arguments: Arguments<'_>) -> Result<wire::Review, Refusal> {
-    const DETAILS: &str = "feedback_details";
-    let required = |what: &str| Refusal {
+/// A verdict says what it rests on.
+fn check_findings(artifacts: &Artifacts, findings: &[Finding]) -> Result<(), Refusal> {
+    let what = if artifacts.reviewed_refs.is_empty() {
+        "list the files or commits you reviewed in reviewed_refs"
+    } else if findings.is_empty() {
+        "give your findings in feedback_details, one entry or more"
+    } else {
+        return Ok(());
+    };
+    Err(Refusal {
         reason: Reason::InvalidArgument,
         message: format!(
             "artifacts.reviewed_refs and feedback_details are required: {what}. No change was made."
         ),
-    };
-    let artifacts = arguments.required_object("artifacts", "give what you reviewed")?;
-    let reviewed_refs = artifacts.texts("reviewed_refs")?;
-    if reviewed_refs.is_empty() {
-        return Err(required("list the files or commits you reviewed in reviewed_refs"));
-    }
-    let found = arguments.objects(DETAILS)?;
-    if found.is_empty() {
-        return Err(required("give your findings in feedback_details, one entry or more"));
-    }
-    let mut details = Vec::new();
-    for (place, it) in found.into_iter().enumerate() {
-        details.push(detail(it).map_err(|why| args::of(DETAILS, place, why))?);
-    }
-    Ok(wire::Review {
-        is_approved: false,
-        feedback: arguments.text("feedback")?.unwrap_or_default(),
-        review_summary: artifacts.words("review_summary", "summarize your findings")?,
-        reviewed_refs,
-        details,
     })
 }
 
-const DIMENSIONS: [&str; 7] =
-    ["correctness", "security", "performance", "maintainability", "style", "test", "docs"];
-const SEVERITIES: [&str; 4] = ["info", "minor", "major", "critical"];
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Artifacts {
+    review_summary: Text,
+    reviewed_refs: Vec<String>,
+}
 
-fn detail(it: Arguments<'_>) -> Result<wire::FeedbackDetail, Refusal> {
-    let one_of = |field: &'static str, known: &[&str]| {
-        let known_words = known.join(", ");
-        let word = args::word(it, field)?;
-        let word = word.ok_or_else(|| missing(&it.at(field), &format!("one of {known_words}")))?;
-        match known.contains(&word.as_str()) {
-            true => Ok(word),
-            false => Err(invalid(&it.at(field), &format_args!("must be one of {known_words}"))),
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Finding {
+    dimension: Word<Dimension>,
+    severity: Word<Severity>,
+    file_path: Option<String>,
+    line_range: Option<Name>,
+    content: Text,
+    suggestion: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Dimension(&'static str);
+
+impl Words for Dimension {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("correctness", Self("correctness")),
+        ("security", Self("security")),
+        ("performance", Self("performance")),
+        ("maintainability", Self("maintainability")),
+        ("style", Self("style")),
+        ("test", Self("test")),
+        ("docs", Self("docs")),
+    ];
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Severity(&'static str);
+
+impl Words for Severity {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("info", Self("info")),
+        ("minor", Self("minor")),
+        ("major", Self("major")),
+        ("critical", Self("critical")),
+    ];
+}
+
+impl From<Finding> for wire::FeedbackDetail {
+    fn from(it: Finding) -> Self {
+        Self {
+            dimension: it.dimension.0.0.to_owned(),
+            severity: it.severity.0.0.to_owned(),
+            file_path: it.file_path.unwrap_or_default(),
+            line_range: it.line_range.unwrap_or_default().0,
+            content: it.content.0,
+            suggestion: it.suggestion.unwrap_or_default(),
         }
-    };
-    Ok(wire::FeedbackDetail {
-        dimension: one_of("dimension", &DIMENSIONS)?,
-        severity: one_of("severity", &SEVERITIES)?,
-        file_path: it.text("file_path")?.unwrap_or_default(),
-        line_range: it.name("line_range")?.unwrap_or_default(),
-        content: it.words("content", "give your finding")?,
-        suggestion: it.text("suggestion")?.unwrap_or_default(),
-    })
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -195,40 +287,56 @@ struct Replied {
     repeated: bool,
 }
 
-pub(super) async fn reply(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::ReplyMessageRequest {
-        issue_id: args::issue(arguments)?.to_string(),
-        task_id: args::required(arguments, args::TASK)?,
-        message_id: arguments.name("message_id")?.unwrap_or_default(),
-        content: arguments.words("content", "give the answer for the worker")?,
-        refs: args::refs(arguments)?,
-        ..wire::ReplyMessageRequest::default()
-    };
-    let replied = caller.tell(request).await?;
-    let mut others = Sanitizer::default();
-    let told = Replied {
-        message: views::Message::new(&replied.message.unwrap_or_default(), &mut others),
-        task_status: views::task_status(replied.task.unwrap_or_default().status()),
-        repeated: replied.repeated,
-    };
-    let next = "Its worker is notified. Call waitIssueTaskEvents for the next event.";
-    Ok(answer(told, replied.now_ms, &others, vec![next.to_owned()]))
+/// Answers a worker's question. The worker continues its task.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ReplyMessage {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    /// Required if several are open.
+    message_id: Option<Name>,
+    content: Text,
+    refs: Option<Text<REFS_BYTES_MAX>>,
+}
+
+impl SwarmTool for ReplyMessage {
+    const INFO: ToolInfo = ToolInfo::write("replyIssueTaskMessage", &[LEAD_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::ReplyMessageRequest {
+            issue_id: self.issue_id.0.to_string(),
+            task_id: self.task_id.0,
+            message_id: self.message_id.unwrap_or_default().0,
+            content: self.content.0,
+            refs: self.refs.unwrap_or_default().0,
+            ..wire::ReplyMessageRequest::default()
+        };
+        let replied = caller.execute(request).await?;
+        let mut others = Sanitizer::default();
+        let reply = Replied {
+            message: views::Message::new(&replied.message.unwrap_or_default(), &mut others),
+            task_status: views::task_status(replied.task.unwrap_or_default().status()),
+            repeated: replied.repeated,
+        };
+        let next = "Its worker is notified. Call waitIssueTaskEvents for the next event.";
+        Ok(answer(reply, replied.now_ms, &others, vec![next.to_owned()]).into())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::super::arguments, *};
 
-    fn refused(arguments: serde_json::Value) -> String {
-        let fields = arguments.as_object().cloned().unwrap();
-        let why = review_words(Arguments::new(&fields)).unwrap_err();
-        assert_eq!(why.reason, Reason::InvalidArgument);
-        why.message
+    fn read(arguments: serde_json::Value) -> Result<ReviewTask, Refusal> {
+        let mut whole = json!({
+            "issue_id": "issue_1_0000", "task_id": "task-1", "verdict": "approved",
+            "completion_score": 5,
+        });
+        whole.as_object_mut().unwrap().extend(arguments.as_object().cloned().unwrap());
+        let it: ReviewTask = arguments::read_all(whole.as_object().unwrap())?;
+        check_findings(&it.artifacts, &it.feedback_details)?;
+        Ok(it)
     }
 
     #[test]
@@ -237,39 +345,40 @@ mod tests {
         let fine = json!({ "dimension": "Correctness", "severity": "info", "content": "ok",
             "line_range": 7 });
         let with = |detail: serde_json::Value| json!({ "artifacts": looked, "feedback_details": [fine, detail] });
-        let fields = with(fine.clone()).as_object().cloned().unwrap();
-        let words = review_words(Arguments::new(&fields)).unwrap();
-        assert_eq!(words.details.len(), 2);
-        assert_eq!(
-            (&words.details[0].dimension[..], &words.details[0].line_range[..]),
-            ("correctness", "7")
-        );
+        let details = read(with(fine.clone())).unwrap().feedback_details;
+        assert_eq!(details.len(), 2);
+        let detail = wire::FeedbackDetail::from(details.into_iter().next().unwrap());
+        assert_eq!((&detail.dimension[..], &detail.line_range[..]), ("correctness", "7"));
         const BOTH: &str = "artifacts.reviewed_refs and feedback_details are required";
-        assert!(refused(json!({ "artifacts": looked })).starts_with(BOTH));
-        let none = json!({ "artifacts": { "review_summary": "x", "reviewed_refs": [] } });
-        assert!(refused(none).starts_with(BOTH));
-        assert!(refused(json!({ "feedback_details": [fine] })).contains("`artifacts` is missing"));
-        for (detail, words) in [
+        let none = json!({ "artifacts": looked, "feedback_details": [] });
+        assert!(read(none).unwrap_err().message.starts_with(BOTH));
+        let none = json!({ "artifacts": { "review_summary": "x", "reviewed_refs": [] },
+            "feedback_details": [fine] });
+        assert!(read(none).unwrap_err().message.starts_with(BOTH));
+        for (arguments, words) in [
+            (json!({ "artifacts": looked }), "`feedback_details` is missing"),
+            (json!({ "feedback_details": [fine] }), "`artifacts` is missing"),
             (
-                json!({ "severity": "info", "content": "x" }),
-                "feedback_details[1]: `feedback_details.dimension` is missing",
+                with(json!({ "severity": "info", "content": "x" })),
+                "`feedback_details[1].dimension` is missing",
             ),
             (
-                json!({ "dimension": "taste", "severity": "info", "content": "x" }),
+                with(json!({ "dimension": "taste", "severity": "info", "content": "x" })),
                 "one of correctness",
             ),
             (
-                json!({ "dimension": "docs", "severity": "grave", "content": "x" }),
+                with(json!({ "dimension": "docs", "severity": "grave", "content": "x" })),
                 "info, minor, major, critical",
             ),
             (
-                json!({ "dimension": "docs", "severity": "info", "content": " " }),
-                "`feedback_details.content` is empty",
+                with(json!({ "dimension": "docs", "severity": "info", "content": " " })),
+                "`feedback_details[1].content` is empty",
             ),
-            (json!("bad"), "a list of objects"),
+            (with(json!("bad")), "`feedback_details[1]` must be an object"),
         ] {
-            let why = refused(with(detail));
-            assert!(why.contains(words), "{why}");
+            let why = read(arguments).unwrap_err();
+            assert_eq!(why.reason, Reason::InvalidArgument);
+            assert!(why.message.contains(words), "{}", why.message);
         }
     }
 

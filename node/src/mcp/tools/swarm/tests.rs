@@ -6,11 +6,10 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{ToolDef, is_shown},
-    hints,
-    list::{self, ROWS, named},
+    super::{is_shown, tool::ToolDef},
+    ACCEPTOR, LEAD, TOOLS, WORKER, hints,
     next::{self, Asker},
-    schemas, wait_results,
+    tools_named_in, wait_results,
 };
 use crate::{
     config::ToolsetChoice,
@@ -38,27 +37,27 @@ fn sets(names: &str) -> Vec<ToolsetChoice> {
 
 /// That a role with these sets is shown every tool that the text names.
 fn check(text: &str, choices: &str, from: &str) {
-    for tool in named(text) {
+    for tool in tools_named_in(text) {
         assert!(is_shown(tool, &sets(choices)), "{from} tells {choices} of {tool}: {text}");
     }
 }
 
-fn row(tool: &str) -> &'static ToolDef {
-    ROWS.iter().find(|it| it.name == tool).expect("a tool")
+fn tool(name: &str) -> &'static ToolDef {
+    TOOLS.iter().find(|it| it.name == name).expect("a tool")
 }
 
 fn refused(tool: &str, reason: Reason, choices: &str) -> String {
     let refusal = Refusal { reason, message: "It is so".to_owned() };
-    hints::with_hint(refusal, row(tool), &sets(choices)).message
+    hints::with_hint(refusal, self::tool(tool), &sets(choices)).message
 }
 
 #[test]
 fn refusals_name_tools_of_whoever_is_refused() {
     for choices in CHOICES {
-        let has = |row: &&ToolDef| sets(choices).iter().any(|it| row.is_in(it.set));
-        for row in ROWS.iter().filter(has) {
+        let has = |tool: &&ToolDef| sets(choices).iter().any(|it| tool.is_in(it.set));
+        for tool in TOOLS.iter().filter(has) {
             for reason in Reason::ALL {
-                check(&refused(row.name, *reason, choices), choices, row.name);
+                check(&refused(tool.name, *reason, choices), choices, tool.name);
             }
         }
     }
@@ -67,44 +66,43 @@ fn refusals_name_tools_of_whoever_is_refused() {
 #[test]
 fn a_refusal_leads_on() {
     for (tool, reason, choices, expected) in [
-        (list::CLAIM_TASK, Reason::InvalidNextStepToken, "swarm-worker", "claimIssueTask without"),
-        (list::CLAIM_TASK, Reason::TaskAlreadyClaimed, "swarm-worker", "waitIssueTasks"),
-        (list::REVIEW_TASK, Reason::InvalidNextStepToken, "swarm-lead", "getNextStepToken"),
+        ("claimIssueTask", Reason::InvalidNextStepToken, "swarm-worker", "claimIssueTask without"),
+        ("claimIssueTask", Reason::TaskAlreadyClaimed, "swarm-worker", "waitIssueTasks"),
+        ("reviewIssueTask", Reason::InvalidNextStepToken, "swarm-lead", "getNextStepToken"),
         (
-            list::REVIEW_TASK,
+            "reviewIssueTask",
             Reason::InvalidNextStepToken,
             "swarm-lead,swarm-worker",
             "getNextStepToken",
         ),
-        (list::CREATE_TASK, Reason::IssueClosed, "swarm-lead", "tasuki issue reopen"),
-        (list::CREATE_TASK, Reason::IssueClosed, "swarm-lead:full", "reopenIssue opens it again"),
-        (list::SUBMIT_TASK, Reason::IssueClosed, "swarm-worker:full", "waitIssues"),
-        (list::SUBMIT_TASK, Reason::LeaseLost, "swarm-worker", "waitIssueTasks"),
-        (list::HEARTBEAT, Reason::LeaseLost, "swarm-worker", "lockFiles"),
-        (list::SUBMIT_TASK, Reason::MissingDoc, "swarm-worker", "askIssueTask"),
-        (list::SUBMIT_TASK, Reason::MissingDoc, "swarm-worker:full", "writeTaskDoc"),
-        (list::GET_ISSUE, Reason::UnknownIssue, "swarm-acceptor:full", "listDeliveries"),
-        (list::SUBMIT_DELIVERY, Reason::AlreadyDelivered, "swarm-lead", "waitIssueTaskEvents"),
-        (list::SUBMIT_DELIVERY, Reason::NothingToDeliver, "swarm-lead", "closeIssue"),
-        (list::REVIEW_TASK, Reason::NoOpenSubmission, "swarm-lead", "waitIssueTaskEvents"),
-        (list::REVIEW_DELIVERY, Reason::TasksNotDone, "swarm-acceptor", "verdict rejected"),
-        (list::REVIEW_DELIVERY, Reason::AlreadyReviewed, "swarm-acceptor", "waitDeliveries"),
-        (list::GET_WORKER, Reason::UnknownWorker, "swarm-lead:full", "listWorkers"),
+        ("createIssueTask", Reason::IssueClosed, "swarm-lead", "tasuki issue reopen"),
+        ("createIssueTask", Reason::IssueClosed, "swarm-lead:full", "reopenIssue opens it again"),
+        ("submitIssueTask", Reason::IssueClosed, "swarm-worker:full", "waitIssues"),
+        ("submitIssueTask", Reason::LeaseLost, "swarm-worker", "waitIssueTasks"),
+        ("heartbeat", Reason::LeaseLost, "swarm-worker", "lockFiles"),
+        ("submitIssueTask", Reason::MissingDoc, "swarm-worker", "askIssueTask"),
+        ("submitIssueTask", Reason::MissingDoc, "swarm-worker:full", "writeTaskDoc"),
+        ("getIssue", Reason::UnknownIssue, "swarm-acceptor:full", "listDeliveries"),
+        ("submitDelivery", Reason::AlreadyDelivered, "swarm-lead", "waitIssueTaskEvents"),
+        ("submitDelivery", Reason::NothingToDeliver, "swarm-lead", "closeIssue"),
+        ("reviewIssueTask", Reason::NoOpenSubmission, "swarm-lead", "waitIssueTaskEvents"),
+        ("reviewDelivery", Reason::TasksNotDone, "swarm-acceptor", "verdict rejected"),
+        ("reviewDelivery", Reason::AlreadyReviewed, "swarm-acceptor", "waitDeliveries"),
+        ("getWorker", Reason::UnknownWorker, "swarm-lead:full", "listWorkers"),
     ] {
         let told = refused(tool, reason, choices);
         assert!(told.starts_with("It is so. ") && told.contains(expected), "{tool}: {told}");
     }
-    assert_eq!(refused(list::GET_WORKER, Reason::UnknownWorker, "swarm-worker:full"), "It is so");
-    assert_eq!(refused(list::CLOSE_ISSUE, Reason::Unavailable, "swarm-lead"), "It is so");
+    assert_eq!(refused("getWorker", Reason::UnknownWorker, "swarm-worker:full"), "It is so");
+    assert_eq!(refused("closeIssue", Reason::Unavailable, "swarm-lead"), "It is so");
 }
 
 #[test]
 fn descriptions_name_tools_that_are_shown_beside_them() {
-    let tools = schemas::tools();
     for choices in CHOICES {
-        for tool in tools.iter().filter(|it| is_shown(&it.name, &sets(choices))) {
-            let told = serde_json::to_string(tool).expect("a tool is JSON");
-            check(&told, choices, &tool.name);
+        for tool in TOOLS.iter().filter(|it| it.is_shown(&sets(choices))) {
+            let told = serde_json::to_string(&tool.listing(true)).expect("a tool is JSON");
+            check(&told, choices, tool.name);
         }
     }
 }
@@ -181,7 +179,7 @@ fn the_ends_of_waits_name_tools_of_whoever_waits() {
     ];
     for (choices, awaited) in &waits {
         for answer in answers() {
-            let told = wait_results::told(&role, awaited, &answer);
+            let told = wait_results::wait_result(&role, awaited, &answer);
             let told = told.structured_content.expect("facts");
             let next = told["next_actions"].to_string();
             check(&next, choices, &format!("{awaited:?} {answer:?}"));
@@ -206,9 +204,9 @@ fn what_is_done_about_a_task_is_done_by_tools_of_whoever_asks() {
     for choices in CHOICES {
         let asker = Asker {
             role: "r",
-            is_lead: choices.contains(list::LEAD),
-            is_worker: choices.contains(list::WORKER),
-            is_acceptor: choices.contains(list::ACCEPTOR),
+            is_lead: choices.contains(LEAD),
+            is_worker: choices.contains(WORKER),
+            is_acceptor: choices.contains(ACCEPTOR),
         };
         for stage in stages {
             for claimed_by in ["r", "s"] {

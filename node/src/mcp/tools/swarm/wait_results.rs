@@ -12,7 +12,7 @@ use tasuki_proto::{
 
 use super::{
     super::{
-        result::{remark, shown},
+        result::{add_field, json_result},
         sanitizer::{FRAME, Sanitizer},
     },
     answer::known,
@@ -51,13 +51,13 @@ struct Waited {
 }
 
 /// The answer to a wait of `role`, as a result.
-pub(in crate::mcp) fn told(
+pub(in crate::mcp) fn wait_result(
     role: &RoleId,
     awaited: &Awaited,
     answer: &SwarmAnswer,
 ) -> CallToolResult {
     let limit = match awaited {
-        Awaited::Items(issue) => return items::told(role, *issue, answer),
+        Awaited::Items(issue) => return items::wait_result(role, *issue, answer),
         Awaited::Deliveries { limit } => return delivery_views::to_claim(role, *limit, answer),
         Awaited::Verdict(delivery) => return delivery_views::verdict(role, *delivery, answer),
         Awaited::Issues { limit, .. } => usize::try_from(*limit).unwrap_or(usize::MAX),
@@ -75,7 +75,7 @@ pub(in crate::mcp) fn told(
     let tasks = answer.tasks.iter().map(|it| views::Task::new(it, &mut others)).collect();
     let submission = answer.submission.clone().map(judged);
     let message = answer.message.as_ref();
-    shown(&Waited {
+    json_result(&Waited {
         status: match standing {
             Standing::There if answer.ended_because.is_empty() => "there",
             Standing::There => "ended",
@@ -98,9 +98,9 @@ pub(in crate::mcp) fn told(
 
 /// The end of a wait for what comes of something that is stored, of which nothing could be asked.
 pub(super) fn unanswered(role: &RoleId, awaited: &Awaited, why: &Refusal) -> CallToolResult {
-    let mut result = told(role, awaited, &SwarmAnswer::default());
+    let mut result = wait_result(role, awaited, &SwarmAnswer::default());
     let words = format!("Your request is stored; its result is unknown: {}", why.message);
-    remark(&mut result, "unanswered", why.message.as_str().into(), words);
+    add_field(&mut result, "unanswered", why.message.as_str().into(), words);
     result
 }
 
@@ -230,7 +230,7 @@ mod tests {
         let role = "w".parse().unwrap();
         let silence = SwarmAnswer::default();
         let review = Awaited::Review("sub_1_0000".parse().unwrap());
-        let result = told(&role, &review, &silence);
+        let result = wait_result(&role, &review, &silence);
         let shown = facts(&result);
         assert_eq!(
             (&shown["status"], &shown["submission_id"]),
@@ -238,7 +238,7 @@ mod tests {
         );
         assert!(shown.get("server_now_ms").is_none() && shown.get("message_id").is_none());
         let reply = Awaited::Reply("msg_1_0000".parse().unwrap());
-        let result = told(&role, &reply, &silence);
+        let result = wait_result(&role, &reply, &silence);
         assert_eq!(facts(&result)["message_id"], "msg_1_0000");
 
         let why = Refusal { reason: Reason::Unavailable, message: "Nobody there.".to_owned() };

@@ -9,25 +9,29 @@
 use std::time::Duration;
 
 use rmcp::model::{CallToolResponse, CallToolResult};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tasuki_proto::{
+    limits::REFS_BYTES_MAX,
     reason::Reason,
-    swarm::{SubmissionId, TaskMessageId},
+    swarm::{CommitHash, IssueId, SubmissionId, TaskMessageId},
     wire,
 };
 use tokio::time::timeout;
 
 use super::{
     super::{
-        arguments::{Arguments, invalid},
-        result::shown,
+        arguments::invalid,
+        field_types::{Id, Name, Text, Word},
+        result::json_result,
         sanitizer::{FRAME, Sanitizer},
+        tool::ToolInfo,
     },
+    SwarmTool, WORKER_CORE, WORKER_FULL,
     answer::answer,
-    args,
+    args::{self, Lease, Timeout},
     caller::Caller,
-    list,
     views::{self, is_nothing},
 };
 use crate::role::{
@@ -56,22 +60,31 @@ struct Registered {
     next_actions: [String; 1],
 }
 
-pub(super) async fn register(caller: &Caller<'_>) -> Result<CallToolResult, Refusal> {
-    let it = caller.tell(wire::RegisterWorkerRequest::default()).await?;
-    // An agent registers when it begins: what it was granted before, it may know nothing of.
-    if !caller.call.host.instances.is_shared(caller.role()) {
-        it.claims.iter().for_each(|it| caller.ended(&claim_of(&it.issue_id, &it.task_id)));
+/// Registers you as a worker. Returns your worker_id and your claims.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct RegisterWorker {}
+
+impl SwarmTool for RegisterWorker {
+    const INFO: ToolInfo = ToolInfo::write("registerWorker", &[WORKER_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let it = caller.execute(wire::RegisterWorkerRequest::default()).await?;
+        // An agent registers when it begins: what it was granted before, it may know nothing of.
+        if !caller.call.host.instances.is_shared(caller.role()) {
+            it.claims.iter().for_each(|it| caller.ended(&claim_key(&it.issue_id, &it.task_id)));
+        }
+        let unfinished = Unfinished::of(caller, &it);
+        Ok(json_result(&Registered {
+            worker_id: it.worker,
+            joined_at: views::Time(it.joined_ms),
+            next_actions: [match unfinished.is_empty() {
+                true => "Call waitIssues or waitIssueTasks to find work.".to_owned(),
+                false => unfinished.next(),
+            }],
+            claimed_before: unfinished.0,
+        })
+        .into())
     }
-    let unfinished = Unfinished::of(caller, &it);
-    Ok(shown(&Registered {
-        worker_id: it.worker,
-        joined_at: views::Time(it.joined_ms),
-        next_actions: [match unfinished.is_empty() {
-            true => "Call waitIssues or waitIssueTasks to find work.".to_owned(),
-            false => unfinished.next(),
-        }],
-        claimed_before: unfinished.0,
-    }))
 }
 
 /// Tasks that the worker has claimed and that wait for nobody but it. Of a role that several agents
@@ -101,7 +114,7 @@ impl Unfinished {
     async fn known(caller: &Caller<'_>) -> Option<Self> {
         let worker = caller.role().to_string();
         let own = wire::ListWorkersRequest { worker, ..wire::ListWorkersRequest::default() };
-        let asked = timeout(Duration::from_millis(KNOWN_MS_MAX), caller.ask(own)).await;
+        let asked = timeout(Duration::from_millis(KNOWN_MS_MAX), caller.query(own)).await;
         let found = asked.ok()?.ok()?.workers.pop();
         Some(Self::of(caller, &found.unwrap_or_default()))
     }
@@ -113,7 +126,7 @@ impl Unfinished {
     /// Whether one of them was claimed by another agent of the role, or by this one before it
     /// began anew.
     fn is_news(&self, caller: &Caller<'_>) -> bool {
-        self.0.iter().any(|it| caller.token(&claim_of(&it.issue_id, &it.task_id)) == 0)
+        self.0.iter().any(|it| caller.token(&claim_key(&it.issue_id, &it.task_id)) == 0)
     }
 
     fn next(&self) -> String {
@@ -127,7 +140,7 @@ impl Unfinished {
     }
 
     /// Says so beside what else is answered, and before it.
-    fn remark(&self, result: &mut CallToolResult) {
+    fn add_to(&self, result: &mut CallToolResult) {
         let Some(Value::Object(facts)) = &mut result.structured_content else { return };
         if self.is_empty() {
             return;
@@ -145,7 +158,7 @@ impl Unfinished {
         }
         facts.insert("claimed_before".to_owned(), json!(self.0));
         facts.insert("next_actions".to_owned(), next.into());
-        *result = shown(&facts);
+        *result = json_result(&facts);
     }
 }
 
@@ -157,25 +170,35 @@ struct Claims {
     next_actions: [String; 1],
 }
 
-/// The role's id as a worker is its name; the call's own `worker_id` was judged already.
-pub(super) async fn claim(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let request = wire::ClaimTaskRequest {
-        issue_id: args::issue(arguments)?.to_string(),
-        task_id: args::required(arguments, args::TASK)?,
-        next_step_token: arguments.name("next_step_token")?.unwrap_or_default(),
-        ..wire::ClaimTaskRequest::default()
-    };
-    let answer = caller.tell(request).await?;
-    let task = answer.task.unwrap_or_default();
-    caller.granted(claim_of(&task.issue_id, &task.task_id), task.claim_token);
-    Ok(shown(&Claimed::new(&task, answer.now_ms)))
+/// Claims an open task. No other worker can claim it while you hold it.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ClaimTask {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    /// From your last review. Claims the task reserved for you.
+    next_step_token: Option<Name>,
+}
+
+impl SwarmTool for ClaimTask {
+    const INFO: ToolInfo =
+        ToolInfo::write("claimIssueTask", &[WORKER_CORE]).with_role(args::WORKER_ID);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let request = wire::ClaimTaskRequest {
+            issue_id: self.issue_id.0.to_string(),
+            task_id: self.task_id.0,
+            next_step_token: self.next_step_token.unwrap_or_default().0,
+            ..wire::ClaimTaskRequest::default()
+        };
+        let answer = caller.execute(request).await?;
+        let task = answer.task.unwrap_or_default();
+        caller.granted(claim_key(&task.issue_id, &task.task_id), task.claim_token);
+        Ok(json_result(&Claimed::new(&task, answer.now_ms)).into())
+    }
 }
 
 /// What a claim's token is kept under.
-pub(super) fn claim_of(issue: &str, task: &str) -> String {
+pub(super) fn claim_key(issue: &str, task: &str) -> String {
     format!("{issue}/{task}")
 }
 
@@ -208,73 +231,89 @@ impl Claimed {
     }
 }
 
-pub(super) async fn wait_issues(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResponse, Refusal> {
-    let state = match args::word(arguments, args::STATUS)?.as_deref() {
-        None | Some("open") => IssuesIn::Open,
-        Some("done") => IssuesIn::Done,
-        Some("canceled") => IssuesIn::Canceled,
-        Some(_) => return Err(invalid(args::STATUS, &"must be open, done or canceled")),
-    };
-    let limit = match args::count(arguments, "limit")? {
-        0 => ISSUES_MAX,
-        limit => limit.min(ISSUES_MAX),
-    };
-    Ok(remarked(caller, caller.wait(Awaited::Issues { state, limit }, arguments).await?).await)
+/// Waits until an issue is open. Returns the issues.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WaitIssues {
+    /// open, done or canceled. Default open.
+    status: Option<Word<IssuesIn>>,
+    /// 1–50. Default 50.
+    limit: Option<u32>,
+    timeout_sec: Option<Timeout>,
+}
+
+impl SwarmTool for WaitIssues {
+    const INFO: ToolInfo = ToolInfo::read("waitIssues", &[WORKER_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let state = self.status.map_or(IssuesIn::Open, |it| it.0);
+        let limit = match self.limit.unwrap_or_default() {
+            0 => ISSUES_MAX,
+            limit => limit.min(ISSUES_MAX),
+        };
+        let waited = caller.wait(Awaited::Issues { state, limit }, self.timeout_sec).await?;
+        Ok(with_unfinished(caller, waited).await)
+    }
 }
 
 /// The end of a wait, with what the worker has claimed by then.
-async fn remarked(caller: &Caller<'_>, mut waited: CallToolResponse) -> CallToolResponse {
+async fn with_unfinished(caller: &Caller<'_>, mut waited: CallToolResponse) -> CallToolResponse {
     if let CallToolResponse::Complete(result) = &mut waited
         && let Some(unfinished) = Unfinished::known(caller).await
     {
-        unfinished.remark(result);
+        unfinished.add_to(result);
     }
     waited
 }
 
-pub(super) async fn wait_tasks(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResponse, Refusal> {
-    let status = arguments.name("status")?;
-    if status.is_some_and(|it| it != "open") {
-        return Err(Refusal {
-            reason: Reason::InvalidArgument,
-            message: "only status 'open' is supported; omit `status`.".to_owned(),
-        });
-    }
-    let issue = args::issue(arguments)?;
-    // One task is offered at a time, however many are asked for.
-    args::count(arguments, "limit")?;
-    let _playing = caller.playing()?;
-    if let Some(unfinished) = Unfinished::known(caller).await
-        && unfinished.is_news(caller)
-    {
-        let next = unfinished.next();
-        let (status, claimed_before) = ("claimed_before", unfinished.0);
-        let claims = Claims { status, claimed_before, next_actions: [next] };
-        return Ok(CallToolResponse::Complete(shown(&claims)));
-    }
-    Ok(remarked(caller, caller.wait(Awaited::Tasks(issue), arguments).await?).await)
+/// Waits until you can claim a task of the issue. Returns the task.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WaitTasks {
+    issue_id: Id<IssueId>,
+    /// open.
+    status: Option<Name>,
+    /// Ignored: one task is returned at a time.
+    #[expect(dead_code, reason = "prompts for other servers give it")]
+    limit: Option<u32>,
+    timeout_sec: Option<Timeout>,
 }
 
-/// Which task of which issue a worker speaks of.
-struct Of {
+impl SwarmTool for WaitTasks {
+    const INFO: ToolInfo = ToolInfo::read("waitIssueTasks", &[WORKER_CORE]);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        if self.status.is_some_and(|it| it.0 != "open") {
+            return Err(Refusal {
+                reason: Reason::InvalidArgument,
+                message: "only status 'open' is supported; omit `status`.".to_owned(),
+            });
+        }
+        let _playing = caller.playing()?;
+        if let Some(unfinished) = Unfinished::known(caller).await
+            && unfinished.is_news(caller)
+        {
+            let next = unfinished.next();
+            let (status, claimed_before) = ("claimed_before", unfinished.0);
+            let claims = Claims { status, claimed_before, next_actions: [next] };
+            return Ok(json_result(&claims).into());
+        }
+        let waited = caller.wait(Awaited::Tasks(self.issue_id.0), self.timeout_sec).await?;
+        Ok(with_unfinished(caller, waited).await)
+    }
+}
+
+/// The claim that a worker's call rests on.
+struct Claim {
     issue: String,
     task: String,
 }
 
-impl Of {
-    fn said(arguments: Arguments<'_>) -> Result<Self, Refusal> {
-        let issue = args::issue(arguments)?.to_string();
-        Ok(Self { issue, task: args::required(arguments, args::TASK)? })
+impl Claim {
+    fn new(issue: Id<IssueId>, task: Name) -> Self {
+        Self { issue: issue.0.to_string(), task: task.0 }
     }
 
     fn token(&self, caller: &Caller<'_>) -> u64 {
-        caller.token(&claim_of(&self.issue, &self.task))
+        caller.token(&claim_key(&self.issue, &self.task))
     }
 
     /// A refusal because the claim is over, with what ended it: a call that comes late learns here
@@ -299,9 +338,9 @@ impl Of {
             limit,
             ..wire::GetHistoryRequest::default()
         };
-        let total = caller.ask(history(0, 1)).await.ok()?.total;
+        let total = caller.query(history(0, 1)).await.ok()?.total;
         let newest = history(total.saturating_sub(HISTORY_LOOK.into()), HISTORY_LOOK);
-        let newest = caller.ask(newest).await.ok()?.entries;
+        let newest = caller.query(newest).await.ok()?.entries;
         let own = newest.iter().rev().filter(|it| it.task_id.is_empty() || it.task_id == self.task);
         own.filter_map(why).next()
     }
@@ -331,45 +370,67 @@ fn why(it: &wire::HistoryEntry) -> Option<String> {
     Some(format!("{what}{by}{reason}"))
 }
 
-pub(super) async fn extend(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let of = Of::said(arguments)?;
-    let request = wire::RenewClaimRequest {
-        issue_id: of.issue.clone(),
-        task_id: of.task.clone(),
-        claim_token: of.token(caller),
-        for_ms: args::lasting(arguments, "extend_sec")?,
-        ..wire::RenewClaimRequest::default()
-    };
-    let it = match caller.tell(request).await {
-        Ok(it) => it,
-        Err(refusal) => return Err(of.with_why(caller, refusal).await),
-    };
-    let mut others = Sanitizer::default();
-    let task = views::Task::new(&it.task.unwrap_or_default(), &mut others);
-    Ok(answer(task, it.now_ms, &others, Vec::new()))
+/// Extends your claim. Claims renew by themselves while you are connected.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ExtendTask {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    extend_sec: Option<Lease>,
 }
 
-pub(super) async fn submit(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResponse, Refusal> {
-    let of = Of::said(arguments)?;
-    let request = wire::SubmitTaskRequest {
-        issue_id: of.issue.clone(),
-        task_id: of.task.clone(),
-        claim_token: of.token(caller),
-        words: Some(artifacts(arguments)?),
-        ..wire::SubmitTaskRequest::default()
-    };
-    let submitted = match caller.tell(request).await {
-        Ok(it) => it.submission_id,
-        Err(refusal) => return Err(of.with_why(caller, refusal).await),
-    };
-    let submission: SubmissionId = submitted.parse().map_err(|_| unreadable())?;
-    caller.wait_for_stored(&submission, Awaited::Review(submission), arguments).await
+impl SwarmTool for ExtendTask {
+    const INFO: ToolInfo =
+        ToolInfo::write("extendIssueTaskLease", &[WORKER_FULL]).with_role(args::WORKER_ID_OPTIONAL);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let claim = Claim::new(self.issue_id, self.task_id);
+        let request = wire::RenewClaimRequest {
+            issue_id: claim.issue.clone(),
+            task_id: claim.task.clone(),
+            claim_token: claim.token(caller),
+            for_ms: Lease::ms(self.extend_sec),
+            ..wire::RenewClaimRequest::default()
+        };
+        let it = match caller.execute(request).await {
+            Ok(it) => it,
+            Err(refusal) => return Err(claim.with_why(caller, refusal).await),
+        };
+        let mut others = Sanitizer::default();
+        let task = views::Task::new(&it.task.unwrap_or_default(), &mut others);
+        Ok(answer(task, it.now_ms, &others, Vec::new()).into())
+    }
+}
+
+/// Submits your result for review and waits for the review. A repeat is not submitted twice.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct SubmitTask {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    artifacts: Artifacts,
+    #[schemars(skip)]
+    timeout_sec: Option<Timeout>,
+}
+
+impl SwarmTool for SubmitTask {
+    const INFO: ToolInfo =
+        ToolInfo::write("submitIssueTask", &[WORKER_CORE]).with_role(args::WORKER_ID);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let claim = Claim::new(self.issue_id, self.task_id);
+        let request = wire::SubmitTaskRequest {
+            issue_id: claim.issue.clone(),
+            task_id: claim.task.clone(),
+            claim_token: claim.token(caller),
+            words: Some(self.artifacts.into_wire()?),
+            ..wire::SubmitTaskRequest::default()
+        };
+        let submitted = match caller.execute(request).await {
+            Ok(it) => it.submission_id,
+            Err(refusal) => return Err(claim.with_why(caller, refusal).await),
+        };
+        let submission: SubmissionId = submitted.parse().map_err(|_| unreadable())?;
+        caller.wait_for_stored(&submission, Awaited::Review(submission), self.timeout_sec).await
+    }
 }
 
 /// The broker's id of what was taken cannot be read.
@@ -382,120 +443,152 @@ fn unreadable() -> Refusal {
     }
 }
 
-fn artifacts(arguments: Arguments<'_>) -> Result<wire::SubmissionWords, Refusal> {
-    let it = arguments
-        .object("artifacts")?
-        .ok_or_else(|| required("artifacts.summary", "describe your work in `artifacts`"))?;
-    let said = |field: &str, what: &str| match it.text(field)? {
-        Some(text) if !text.trim().is_empty() => Ok(text),
-        Some(_) | None => Err(required(&it.at(field), what)),
-    };
-    let listed = |field: &str, what: &str| match it.texts(field)? {
-        list if list.iter().all(|it| it.trim().is_empty()) => Err(required(&it.at(field), what)),
-        list => Ok(list),
-    };
-    Ok(wire::SubmissionWords {
-        summary: said("summary", "describe your work")?,
-        changed_files: changed(listed("changed_files", "list them; `none` if there are none")?),
-        diff: it.text("diff")?.unwrap_or_default(),
-        links: it.texts("links")?,
-        test_cases: listed("test_cases", "list what you tested")?,
-        test_result: said("test_result", "give the test result")?,
-        test_output: said("test_output", "give the end of the test output")?,
-        rerun: args::rerun(it)?,
-    })
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Artifacts {
+    summary: Text,
+    changed_files: Vec<String>,
+    diff: Option<String>,
+    links: Option<Vec<String>>,
+    test_cases: Vec<String>,
+    test_result: Text,
+    test_output: Text,
+    /// Full hash of the commit with the work.
+    commit: Option<Id<CommitHash>>,
+    /// Commands that repeat the tests at that commit.
+    commands: Option<Vec<String>>,
 }
 
-/// No file is called `none` by whoever was asked to say so.
-fn changed(named: Vec<String>) -> Vec<String> {
-    if named == ["none"] { Vec::new() } else { named }
-}
-
-fn required(field: &str, what: &str) -> Refusal {
-    Refusal {
-        reason: Reason::InvalidArgument,
-        message: format!("{field} is required: {what}. Nothing was submitted. Add it and retry."),
+impl Artifacts {
+    fn into_wire(self) -> Result<wire::SubmissionWords, Refusal> {
+        let listed = |field: &str, what: &str, list: Vec<String>| {
+            let is_blank = list.iter().all(|it| it.trim().is_empty());
+            if is_blank { Err(invalid(field, &format_args!("is empty: {what}"))) } else { Ok(list) }
+        };
+        let what = "list them; `none` if there are none";
+        let changed_files = listed("artifacts.changed_files", what, self.changed_files)?;
+        Ok(wire::SubmissionWords {
+            summary: self.summary.0,
+            changed_files: without_none(changed_files),
+            diff: self.diff.unwrap_or_default(),
+            links: self.links.unwrap_or_default(),
+            test_cases: listed("artifacts.test_cases", "list what you tested", self.test_cases)?,
+            test_result: self.test_result.0,
+            test_output: self.test_output.0,
+            rerun: args::rerun(self.commit, self.commands),
+        })
     }
 }
 
-/// A message to the lead as the call says it.
-fn message(
+/// No file is called `none` by whoever was asked to say so.
+fn without_none(named: Vec<String>) -> Vec<String> {
+    if named == ["none"] { Vec::new() } else { named }
+}
+
+/// Sends the lead a message under a claim.
+async fn post(
     caller: &Caller<'_>,
-    of: &Of,
-    kind: &str,
-    arguments: Arguments<'_>,
-) -> Result<wire::PostMessageRequest, Refusal> {
-    Ok(wire::PostMessageRequest {
-        issue_id: of.issue.clone(),
-        task_id: of.task.clone(),
-        kind: kind.to_owned(),
-        content: arguments.words("content", "say it")?,
-        refs: args::refs(arguments)?,
-        claim_token: of.token(caller),
+    claim: &Claim,
+    kind: String,
+    content: Text,
+    refs: Option<Text<REFS_BYTES_MAX>>,
+) -> Result<wire::MessageResponse, Refusal> {
+    let request = wire::PostMessageRequest {
+        issue_id: claim.issue.clone(),
+        task_id: claim.task.clone(),
+        kind,
+        content: content.0,
+        refs: refs.unwrap_or_default().0,
+        claim_token: claim.token(caller),
         ..wire::PostMessageRequest::default()
-    })
+    };
+    match caller.execute(request).await {
+        Ok(posted) => Ok(posted),
+        Err(refusal) => Err(claim.with_why(caller, refusal).await),
+    }
 }
 
-pub(super) async fn ask(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResponse, Refusal> {
-    let of = Of::said(arguments)?;
-    let kind = match args::word(arguments, "kind")? {
-        None => "question".to_owned(),
-        Some(kind) if matches!(kind.as_str(), "question" | "blocker") => kind,
-        Some(_) => {
-            let why = match caller.has(list::POST_MESSAGE) {
-                true => "must be question or blocker; for anything else, use postIssueTaskMessage",
-                false => "must be question or blocker",
-            };
-            return Err(invalid("kind", &why));
-        }
-    };
-    let asked = match caller.tell(message(caller, &of, &kind, arguments)?).await {
-        Ok(it) => it.message.unwrap_or_default().message_id,
-        Err(refusal) => return Err(of.with_why(caller, refusal).await),
-    };
-    let message: TaskMessageId = asked.parse().map_err(|_| unreadable())?;
-    caller.wait_for_stored(&message, Awaited::Reply(message), arguments).await
+/// Asks the lead about your task and waits for the answer. A repeat is not asked twice.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct AskTask {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    /// question or blocker.
+    kind: Option<Name>,
+    content: Text,
+    refs: Option<Text<REFS_BYTES_MAX>>,
+    timeout_sec: Option<Timeout>,
 }
 
-pub(super) async fn post(
-    caller: &Caller<'_>,
-    arguments: Arguments<'_>,
-) -> Result<CallToolResult, Refusal> {
-    let of = Of::said(arguments)?;
-    let kind = args::word(arguments, "kind")?.unwrap_or_else(|| "message".to_owned());
-    let it = match caller.tell(message(caller, &of, &kind, arguments)?).await {
-        Ok(it) => it,
-        Err(refusal) => return Err(of.with_why(caller, refusal).await),
-    };
-    let mut others = Sanitizer::default();
-    let message = it.message.unwrap_or_default();
-    let next = match message.kind.as_str() {
-        "question" | "blocker" => {
-            "The task is waiting for an answer: call askIssueTask with the same arguments to wait \
-             for it."
-        }
-        _ => "Continue with the task; this needs no answer.",
-    };
-    let message = views::Message::new(&message, &mut others);
-    Ok(answer(message, it.now_ms, &others, vec![next.to_owned()]))
+impl SwarmTool for AskTask {
+    const INFO: ToolInfo =
+        ToolInfo::write("askIssueTask", &[WORKER_CORE]).with_role(args::WORKER_ID);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let claim = Claim::new(self.issue_id, self.task_id);
+        let kind = match self.kind.map(|it| it.0.to_lowercase()) {
+            None => "question".to_owned(),
+            Some(kind) if matches!(kind.as_str(), "question" | "blocker") => kind,
+            Some(_) => {
+                let why = match caller.has("postIssueTaskMessage") {
+                    true => {
+                        "must be question or blocker; for anything else, use postIssueTaskMessage"
+                    }
+                    false => "must be question or blocker",
+                };
+                return Err(invalid("kind", &why));
+            }
+        };
+        let asked = post(caller, &claim, kind, self.content, self.refs).await?;
+        let asked = asked.message.unwrap_or_default().message_id;
+        let message: TaskMessageId = asked.parse().map_err(|_| unreadable())?;
+        caller.wait_for_stored(&message, Awaited::Reply(message), self.timeout_sec).await
+    }
+}
+
+/// Sends the lead a message about your task. Does not wait.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct PostMessage {
+    issue_id: Id<IssueId>,
+    task_id: Name,
+    /// progress, feedback, message, question or blocker.
+    kind: Option<Name>,
+    content: Text,
+    refs: Option<Text<REFS_BYTES_MAX>>,
+}
+
+impl SwarmTool for PostMessage {
+    const INFO: ToolInfo =
+        ToolInfo::write("postIssueTaskMessage", &[WORKER_FULL]).with_role(args::WORKER_ID);
+
+    async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let claim = Claim::new(self.issue_id, self.task_id);
+        let kind = self.kind.map_or_else(|| "message".to_owned(), |it| it.0.to_lowercase());
+        let it = post(caller, &claim, kind, self.content, self.refs).await?;
+        let mut others = Sanitizer::default();
+        let message = it.message.unwrap_or_default();
+        let next = match message.kind.as_str() {
+            "question" | "blocker" => {
+                "The task is waiting for an answer: call askIssueTask with the same arguments to wait \
+                 for it."
+            }
+            _ => "Continue with the task; this needs no answer.",
+        };
+        let message = views::Message::new(&message, &mut others);
+        Ok(answer(message, it.now_ms, &others, vec![next.to_owned()]).into())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::JsonObject;
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::super::arguments, *};
 
     fn read(artifacts: Value) -> Result<wire::SubmissionWords, String> {
-        let mut fields = JsonObject::new();
-        if !artifacts.is_null() {
-            fields.insert("artifacts".to_owned(), artifacts);
-        }
-        super::artifacts(Arguments::new(&fields)).map_err(|refusal| refusal.message)
+        let whole = json!({ "issue_id": "issue_1_0000", "task_id": "task-1",
+            "artifacts": artifacts });
+        let it: Result<SubmitTask, Refusal> = arguments::read_all(whole.as_object().unwrap());
+        it.and_then(|it| it.artifacts.into_wire()).map_err(|refusal| refusal.message)
     }
 
     #[test]
@@ -510,14 +603,12 @@ mod tests {
                 let mut less = whole.clone();
                 less[field] = nothing;
                 let why = read(less).unwrap_err();
-                assert!(
-                    why.starts_with(&format!("artifacts.{field} is required"))
-                        || why.starts_with(&format!("`artifacts.{field}` must be")),
-                    "{why}"
-                );
+                assert!(why.starts_with(&format!("`artifacts.{field}` ")), "{why}");
+                let ends = ["is missing", "is empty", "must be"];
+                assert!(ends.iter().any(|it| why.contains(it)), "{why}");
             }
         }
-        assert!(read(Value::Null).unwrap_err().starts_with("artifacts.summary is required"));
+        assert!(read(Value::Null).unwrap_err().starts_with("`artifacts` is missing"));
         assert!(read(json!("x")).unwrap_err().starts_with("`artifacts` must be an object"));
         let mut again = whole;
         again["commit"] = "ab".repeat(20).into();

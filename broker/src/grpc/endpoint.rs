@@ -1,0 +1,119 @@
+//! Calls of one request and one response, all in the same way: whoever calls is let into the
+//! workspace that the request names, and the request is parsed, executed or looked up, and
+//! rendered by its [`Endpoint`].
+
+use std::convert::Infallible;
+
+use axum::Router;
+use tasuki_proto::{limits::MESSAGE_BYTES_MAX, rpc::Rpc};
+use tonic::{Request, Response, Status, Streaming, body::Body, codegen::BoxStream, server::Grpc};
+use tonic_prost::ProstCodec;
+use tower::service_fn;
+
+use super::session::{Admitted, Services, WorkspaceSession};
+
+/// A message without texts that agents wrote, in bytes: 64 roles with 16 toolsets each, of names
+/// as long as may be. What is announced is set aside at once, so it may not be announced larger.
+pub(super) const QUESTION_BYTES_MAX: usize = 128 * 1024;
+
+/// Services whose messages carry texts that agents wrote.
+const SERVICES_WITH_TEXTS: [&str; 3] =
+    ["/tasuki.v1.TurnLoop/", "/tasuki.v1.Mailbox/", "/tasuki.v1.Swarm/"];
+
+/// A request with what the broker makes of it.
+pub(super) trait Endpoint: Rpc {
+    /// The workspace that it names need not be there before.
+    const MAKES_WORKSPACE: bool = false;
+
+    /// What a repeat under the same key must have in common with the first: everything but the
+    /// fencing token, which says what the caller holds and not what it means. A caller that was
+    /// started anew says the same without it.
+    fn intent(&mut self) -> Vec<u8> {
+        let token = self.envelope().token.map(std::mem::take);
+        let bytes = self.encode_to_vec();
+        if let (Some(field), Some(token)) = (self.envelope().token, token) {
+            *field = token;
+        }
+        bytes
+    }
+
+    fn answer(self, session: &WorkspaceSession) -> impl Future<Output = Answer<Self>> + Send;
+}
+
+pub(super) type Answer<R> = Result<<R as Rpc>::Response, Status>;
+
+/// An answer as far as the state of the workspace says it. What is left is read from the journal,
+/// where it holds the workspace's actor up no longer.
+pub(super) type Later<T> = Box<dyn FnOnce(&WorkspaceSession) -> Result<T, Status> + Send>;
+
+/// An answer that nothing is left to read for.
+pub(super) fn at_once<T: Send + 'static>(answer: T) -> Later<T> {
+    Box::new(move |_| Ok(answer))
+}
+
+/// Routes a call of one request and one response.
+pub(super) fn unary<R: Endpoint>(router: Router, services: &Services) -> Router {
+    let services = services.clone();
+    let serve = service_fn(move |call: http::Request<axum::body::Body>| {
+        let services = services.clone();
+        let answer = service_fn(move |request: Request<R>| {
+            let opened = services.open(request);
+            Box::pin(async move {
+                let (session, request) = opened?;
+                Ok(Response::new(request.answer(&session).await?))
+            })
+        });
+        Box::pin(async move {
+            let answered = grpc(R::CALL.path).unary(answer, call).await;
+            Ok::<http::Response<Body>, Infallible>(answered)
+        })
+    });
+    router.route_service(R::CALL.path, serve)
+}
+
+/// Routes a call whose requests or responses come in a stream.
+pub(super) fn streaming<Q, A, F>(
+    router: Router,
+    services: &Services,
+    path: &'static str,
+    answer: fn(Services, Admitted, Streaming<Q>) -> F,
+) -> Router
+where
+    Q: prost::Message + Default + 'static,
+    A: prost::Message + 'static,
+    F: Future<Output = Result<BoxStream<A>, Status>> + Send + 'static,
+{
+    let services = services.clone();
+    let serve = service_fn(move |call: http::Request<axum::body::Body>| {
+        let services = services.clone();
+        let answer = service_fn(move |request: Request<Streaming<Q>>| {
+            let services = services.clone();
+            Box::pin(async move {
+                let admitted = Admitted::of(&request)?;
+                Ok(Response::new(answer(services, admitted, request.into_inner()).await?))
+            })
+        });
+        Box::pin(async move {
+            let answered = grpc(path).streaming(answer, call).await;
+            Ok::<http::Response<Body>, Infallible>(answered)
+        })
+    });
+    router.route_service(path, serve)
+}
+
+/// The one message of a stream that has one.
+pub(super) async fn only<Q>(mut messages: Streaming<Q>) -> Result<Q, Status> {
+    messages.message().await?.ok_or_else(|| Status::internal("the request has no message"))
+}
+
+fn grpc<A, Q>(path: &str) -> Grpc<ProstCodec<A, Q>>
+where
+    A: prost::Message + 'static,
+    Q: prost::Message + Default + 'static,
+{
+    let has_texts = SERVICES_WITH_TEXTS.iter().any(|service| path.starts_with(service));
+    let request_bytes_max = if has_texts { MESSAGE_BYTES_MAX } else { QUESTION_BYTES_MAX };
+    Grpc::new(ProstCodec::default())
+        .max_decoding_message_size(request_bytes_max)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}

@@ -1,0 +1,201 @@
+//! Labels of states, lengths of time, and the choices that people type.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use tasuki_proto::wire::{
+    self, DeliveryStatus, Difficulty, IssueStatus, MessageStatus, SubmissionStatus, TaskStage,
+    TaskStatus,
+};
+
+/// The name of a state as the protocol has it, in small letters and without its kind.
+fn bare(name: &str, kind: &str) -> String {
+    name.strip_prefix(kind).unwrap_or(name).to_lowercase()
+}
+
+pub(super) fn issue_status(of: IssueStatus) -> String {
+    bare(of.as_str_name(), "ISSUE_STATUS_")
+}
+
+pub(super) fn task_stage(of: TaskStage) -> String {
+    bare(of.as_str_name(), "TASK_STAGE_")
+}
+
+pub(super) fn difficulty(of: Difficulty) -> String {
+    bare(of.as_str_name(), "DIFFICULTY_")
+}
+
+pub(super) fn submission_status(of: SubmissionStatus) -> String {
+    bare(of.as_str_name(), "SUBMISSION_STATUS_")
+}
+
+pub(super) fn message_status(of: MessageStatus) -> String {
+    bare(of.as_str_name(), "MESSAGE_STATUS_")
+}
+
+pub(super) fn delivery_status(of: DeliveryStatus) -> String {
+    bare(of.as_str_name(), "DELIVERY_STATUS_")
+}
+
+/// A state's name as people read and type it.
+pub(super) fn spaced(name: &str, gap: &str) -> String {
+    name.replace('_', gap)
+}
+
+/// How many of an issue's tasks are in a state.
+pub(super) fn count(of: &wire::Issue, status: TaskStatus) -> u64 {
+    of.tasks.unwrap_or_default().of(status)
+}
+
+/// How many tasks an issue has, those that were canceled aside.
+pub(super) fn tasks_of(of: &wire::Issue) -> u64 {
+    let kept = [TaskStatus::Open, TaskStatus::InProgress, TaskStatus::Blocked, TaskStatus::Done];
+    kept.into_iter().map(|it| count(of, it)).sum()
+}
+
+/// How long a lease lasts, roughly, for a column of such times: two units at most.
+pub(super) fn left(until_ms: u64, now_ms: u64) -> String {
+    match until_ms.saturating_sub(now_ms) {
+        0 => "expired".to_owned(),
+        ms => long(ms),
+    }
+}
+
+/// The same in a sentence.
+pub(super) fn has_left(until_ms: u64, now_ms: u64) -> String {
+    let left = left(until_ms, now_ms);
+    if until_ms <= now_ms { left } else { format!("{left} left") }
+}
+
+/// How long a claim lasts; it does not run out while what was submitted waits for its verdict.
+pub(super) fn claimed_for(until_ms: u64, now_ms: u64) -> String {
+    match until_ms {
+        0 => "submitted, waits for a verdict".to_owned(),
+        ms => has_left(ms, now_ms),
+    }
+}
+
+/// A length of time, roughly.
+pub(super) fn long(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m {seconds:02}s"),
+        (0, hours, minutes) => format!("{hours}h {minutes:02}m"),
+        (days, hours, _) => format!("{days}d {hours:02}h"),
+    }
+}
+
+/// One of several, by the names people type; shells complete them.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [(T, &'static str)],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|(_, name)| *name)).map(|typed| {
+        let found = all.iter().find(|(_, name)| *name == typed);
+        found.expect("it is one of them").0
+    })
+}
+
+const ISSUE_STATUSES: [(IssueStatus, &str); 4] = [
+    (IssueStatus::Open, "open"),
+    (IssueStatus::InProgress, "in-progress"),
+    (IssueStatus::Done, "done"),
+    (IssueStatus::Canceled, "canceled"),
+];
+
+const TASK_STATUSES: [(TaskStatus, &str); 5] = [
+    (TaskStatus::Open, "open"),
+    (TaskStatus::InProgress, "in-progress"),
+    (TaskStatus::Blocked, "blocked"),
+    (TaskStatus::Done, "done"),
+    (TaskStatus::Canceled, "canceled"),
+];
+
+const TASK_STAGES: [(TaskStage, &str); 9] = [
+    (TaskStage::Ready, "ready"),
+    (TaskStage::Waiting, "waiting"),
+    (TaskStage::Reserved, "reserved"),
+    (TaskStage::Working, "working"),
+    (TaskStage::Asking, "asking"),
+    (TaskStage::Submitted, "submitted"),
+    (TaskStage::InReview, "in-review"),
+    (TaskStage::Done, "done"),
+    (TaskStage::Canceled, "canceled"),
+];
+
+const DIFFICULTIES: [(Difficulty, &str); 3] =
+    [(Difficulty::Easy, "easy"), (Difficulty::Medium, "medium"), (Difficulty::Focus, "focus")];
+
+const DELIVERY_STATUSES: [(DeliveryStatus, &str); 4] = [
+    (DeliveryStatus::Open, "open"),
+    (DeliveryStatus::InReview, "in-review"),
+    (DeliveryStatus::Approved, "approved"),
+    (DeliveryStatus::Rejected, "rejected"),
+];
+
+pub(super) fn issue_statuses() -> impl TypedValueParser<Value = IssueStatus> {
+    one_of(&ISSUE_STATUSES)
+}
+
+pub(super) fn task_statuses() -> impl TypedValueParser<Value = TaskStatus> {
+    one_of(&TASK_STATUSES)
+}
+
+pub(super) fn task_stages() -> impl TypedValueParser<Value = TaskStage> {
+    one_of(&TASK_STAGES)
+}
+
+pub(super) fn difficulties() -> impl TypedValueParser<Value = Difficulty> {
+    one_of(&DIFFICULTIES)
+}
+
+pub(super) fn delivery_statuses() -> impl TypedValueParser<Value = DeliveryStatus> {
+    one_of(&DELIVERY_STATUSES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_said_in_two_units() {
+        for (ms, text) in [
+            (0, "0s"),
+            (59_999, "59s"),
+            (60_000, "1m 00s"),
+            (3_599_000, "59m 59s"),
+            (3_600_000, "1h 00m"),
+            (90_061_000, "1d 01h"),
+        ] {
+            assert_eq!(long(ms), text);
+        }
+        for (until_ms, text) in
+            [(0, "submitted, waits for a verdict"), (5000, "expired"), (7000, "2s left")]
+        {
+            assert_eq!(claimed_for(until_ms, 5000), text);
+        }
+        assert_eq!((left(5, 5), left(6000, 5000)), ("expired".to_owned(), "1s".to_owned()));
+    }
+
+    #[test]
+    fn states_are_typed_as_the_protocol_calls_them() {
+        let typed = |name: String| spaced(&name, "-");
+        for (it, name) in ISSUE_STATUSES {
+            assert_eq!(typed(issue_status(it)), name);
+        }
+        for (it, name) in TASK_STATUSES {
+            assert_eq!(typed(bare(it.as_str_name(), "TASK_STATUS_")), name);
+        }
+        for (it, name) in TASK_STAGES {
+            assert_eq!(typed(task_stage(it)), name);
+        }
+        for (it, name) in DIFFICULTIES {
+            assert_eq!(typed(difficulty(it)), name);
+        }
+        for (it, name) in DELIVERY_STATUSES {
+            assert_eq!(typed(delivery_status(it)), name);
+        }
+        assert_eq!(submission_status(SubmissionStatus::Superseded), "superseded");
+        assert_eq!(message_status(MessageStatus::Replied), "replied");
+    }
+}
