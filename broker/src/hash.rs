@@ -3,12 +3,14 @@
 use std::fmt;
 
 use bytes::Bytes;
+use minicbor::{Decode, Encode};
 
 use crate::canonical::{Canonical, write_item};
 
 /// 16 bytes of BLAKE3.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Hash(pub [u8; 16]);
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Hash(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
 
 impl Hash {
     pub fn of(bytes: &[u8]) -> Self {

@@ -12,6 +12,7 @@
 
 pub mod access;
 pub mod canonical;
+mod cbor;
 pub mod clock;
 pub mod connection;
 mod disk;

@@ -14,18 +14,12 @@ use std::{
 use bytes::Bytes;
 use common::{Heard, id, open, read_snapshot, write_snapshot};
 use prost::Message as _;
-use tasuki_broker::{
-    hash::Hash,
-    journal::{
-        Append, BodyKey, Journal, JournalError, Outcome, SnapshotLost, Writer,
-        memory::MemoryJournal,
-        sled::{Durability, Options, SledJournal, repair_mark, verify},
-    },
+use tasuki_broker::journal::{
+    Append, BodyKey, Journal, JournalError, Outcome, SnapshotLost, Writer,
+    memory::MemoryJournal,
+    sled::{Durability, Options, SledJournal, repair_mark, verify},
 };
-use tasuki_proto::{
-    id::Sequence,
-    stored::{Head, Meta},
-};
+use tasuki_proto::{id::Sequence, stored::Meta};
 
 fn record(sequence: u64) -> Bytes {
     format!("record {sequence}").into()
@@ -534,44 +528,18 @@ async fn a_snapshot_that_is_not_finished_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_snapshot_of_format_1_is_read_and_replaced() {
+async fn a_database_of_a_pre_release_is_refused_by_name() {
     let dir = tempfile::tempdir().expect("a directory");
     written(dir.path()).await;
-    // As that format had it: in one piece, cut into parts.
-    let state: Bytes = (0..20_000_u32).map(|at| at.to_le_bytes()[0]).collect();
-    let head = Head {
-        snapshot_sequence: 3,
-        snapshot_parts: 4,
-        snapshot_hash: Hash::of(&state).to_bytes(),
-        record_hash: Hash::of(&record(3)).to_bytes(),
-        oldest_sequence: 1,
-        ..Head::default()
-    };
-    in_sled(dir.path(), |db| {
-        for (part, bytes) in (0_u16..).zip(state.chunks(6 * 1024)) {
-            let key = [&b"Sw\0"[..], &3_u64.to_be_bytes(), &part.to_be_bytes()].concat();
-            db.insert(key, bytes).expect("inserts");
-        }
-        db.insert(b"Hw", head.encode_to_vec()).expect("inserts");
-        let meta = Meta { format: 1, ..stored_meta(db) };
-        db.insert(b"M", meta.encode_to_vec()).expect("inserts");
-    });
-
-    assert_eq!(verify(dir.path()).expect("is whole").workspaces[&id("w")].snapshot, 3);
-    let journal = on_disk(dir.path());
-    let (mut opened, mut heard) = open(&journal, "w").await;
-    assert_eq!(read_snapshot(opened.snapshot.take()), Some((3, vec![state])));
-    append_all(&mut opened.writer, &mut heard, 4..=4).await;
-    write_snapshot(&mut *opened.writer, 4, ["four".into()], 4);
-    append_all(&mut opened.writer, &mut heard, 5..=6).await;
-    journal.close().await.expect("closes");
-    assert_eq!(count_keys(dir.path(), b"S"), 0);
-    let journal = on_disk(dir.path());
-    let found = read_snapshot(journal.snapshot(&id("w")));
-    assert_eq!(found, Some((4, vec!["four".into()])));
-    journal.close().await.expect("closes");
-    let format = in_sled(dir.path(), |db| stored_meta(db).format);
-    assert_eq!(format, 2, "older releases refuse it by name");
+    for format in [1, 2] {
+        in_sled(dir.path(), |db| {
+            let meta = Meta { format, ..stored_meta(db) };
+            db.insert(b"M", meta.encode_to_vec()).expect("inserts");
+        });
+        let refused = verify(dir.path()).expect_err("it is refused");
+        assert!(matches!(refused, JournalError::Older { .. }), "{refused}");
+        assert!(refused.to_string().contains("an earlier pre-release"), "{refused}");
+    }
 }
 
 /// More than the parts that a commit or a body can have.

@@ -32,4 +32,5 @@ pub mod private;
 pub mod refusal;
 pub mod repository;
 pub mod role;
+pub mod toolset;
 pub mod wait;

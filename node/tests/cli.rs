@@ -404,7 +404,7 @@ async fn a_history_that_is_cut_says_how_to_see_more() {
             "The newest 20 of 26 entries are shown; `--limit 26` shows all.\n",
         ),
         (26, "loop history --limit 26", 26, ""),
-        (5, "loop history --from 2 --limit 2", 2, "More follow; `--from 4` goes on.\n"),
+        (5, "loop history --from 2 --limit 2", 2, "More follow; continue with `--from 4`.\n"),
         (5, "loop history --from 4 --limit 2", 2, ""),
         (0, "loop history", 0, ""),
     ] {

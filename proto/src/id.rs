@@ -2,7 +2,9 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use crate::limits::ID_BYTES_MAX;
+use minicbor::{Decode, Encode};
+
+use crate::{disk::as_text, limits::ID_BYTES_MAX};
 
 /// Why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,6 +59,8 @@ macro_rules! name {
                 f.write_str(&self.0)
             }
         }
+
+        as_text!($name);
     };
 }
 
@@ -130,10 +134,12 @@ impl WorkspaceId {
 }
 
 /// One intent of one client, however often it is sent.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct IdempotencyKey {
+    #[n(0)]
     pub client: ClientId,
     /// From 1; each new intent takes the next.
+    #[n(1)]
     pub counter: u64,
 }
 
@@ -146,8 +152,11 @@ impl fmt::Display for IdempotencyKey {
 macro_rules! number {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(u64);
+        #[derive(
+            Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode,
+        )]
+        #[cbor(transparent)]
+        pub struct $name(#[n(0)] u64);
 
         impl $name {
             /// Before the first.
@@ -197,8 +206,9 @@ number!(
 );
 
 /// Milliseconds since the Unix epoch, as the broker's clock had it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Timestamp(u64);
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Timestamp(#[n(0)] u64);
 
 impl Timestamp {
     pub const fn from_millis(ms: u64) -> Self {

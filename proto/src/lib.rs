@@ -17,6 +17,7 @@
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
 
+mod disk;
 pub mod echo;
 pub mod host;
 pub mod id;

@@ -6,7 +6,9 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{id::Timestamp, limits::FILE_NAME_BYTES_MAX, wire};
+use minicbor::{Decode, Encode};
+
+use crate::{disk::as_bytes, id::Timestamp, limits::FILE_NAME_BYTES_MAX, wire};
 
 /// What an entry is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,13 +60,18 @@ impl fmt::Display for MessageType {
 }
 
 /// Where a role's copy of a thread is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[cbor(index_only)]
 pub enum BoxKind {
+    #[n(0)]
     Inbox,
+    #[n(1)]
     Outbox,
     /// Resolved.
+    #[n(2)]
     Done,
     /// Rejected, or lapsed.
+    #[n(3)]
     Cancel,
 }
 
@@ -134,11 +141,21 @@ impl MessageId {
         self.0
     }
 
+    const fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
+    }
+
+    const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(u128::from_be_bytes(bytes))
+    }
+
     /// The first eight digits.
     pub fn short(self) -> u32 {
         u32::try_from(self.0 >> 96).expect("32 bits are left")
     }
 }
+
+as_bytes!(MessageId);
 
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

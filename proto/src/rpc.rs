@@ -163,4 +163,21 @@ mod tests {
         assert_eq!(wire::ClaimTaskRequest::CALL.path, "/tasuki.v1.Swarm/ClaimTask");
         assert_eq!(wire::ClaimTaskRequest::CALL.noun, "task");
     }
+
+    #[test]
+    fn a_response_knows_what_it_rests_on() {
+        let mut response = wire::TaskResponse::default();
+        let ResponseEnvelope {
+            repeated: Some(repeated),
+            sequence: Some(sequence),
+            now_ms: Some(_),
+        } = response.envelope()
+        else {
+            panic!("it has all three")
+        };
+        (*repeated, *sequence) = (true, 3);
+        assert!(response.repeated && response.sequence == 3);
+        let mut bare = wire::CreateLoopResponse::default();
+        assert!(bare.envelope().sequence.is_none());
+    }
 }

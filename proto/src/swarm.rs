@@ -4,8 +4,14 @@
 //! Most ids are `prefix_MILLISECONDS_HEX`: when the broker made them, and a number that tells
 //! apart those of one millisecond. Tasks are numbered within their issue: `task-1`, `task-2`, …
 
-use crate::wire;
 use std::{fmt, str::FromStr};
+
+use minicbor::{Decode, Decoder, Encode, decode};
+
+use crate::{
+    disk::{as_bytes, as_text},
+    wire,
+};
 
 /// Why a text is no id of this kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +39,18 @@ impl Stamp {
     /// Digits of the second part, at least.
     const DIGITS_MIN: usize = 4;
 
+    fn to_bytes(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..8].copy_from_slice(&self.ms.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.tail.to_be_bytes());
+        bytes
+    }
+
+    fn from_bytes([a, b, c, d, e, f, g, h, tail @ ..]: [u8; 12]) -> Self {
+        let ms = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+        Self { ms, tail: u32::from_be_bytes(tail) }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let (ms, tail) = text.split_once('_')?;
         let is_number =
@@ -47,6 +65,8 @@ impl Stamp {
     }
 }
 
+as_bytes!(Stamp);
+
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}_{:04x}", self.ms, self.tail)
@@ -56,8 +76,11 @@ impl fmt::Display for Stamp {
 macro_rules! stamped {
     ($(#[$doc:meta])* $name:ident $prefix:literal) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub Stamp);
+        #[derive(
+            Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode,
+        )]
+        #[cbor(transparent)]
+        pub struct $name(#[n(0)] pub Stamp);
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -103,8 +126,19 @@ stamped!(
 );
 
 /// A task among those of its issue, from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TaskNumber(pub u32);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode)]
+#[cbor(transparent)]
+pub struct TaskNumber(#[n(0)] pub u32);
+
+/// No task has the number 0.
+impl<'b, C> Decode<'b, C> for TaskNumber {
+    fn decode(from: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        match from.u32()? {
+            0 => Err(decode::Error::message("a task has the number 0")),
+            number => Ok(Self(number)),
+        }
+    }
+}
 
 impl TaskNumber {
     /// Where it stands among the issue's tasks.
@@ -152,6 +186,8 @@ impl fmt::Display for DocName {
         f.write_str(&self.0)
     }
 }
+
+as_text!(DocName);
 
 /// Why a text is no name of a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

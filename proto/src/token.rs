@@ -10,7 +10,10 @@ use std::{fmt, str::FromStr};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
-use crate::id::TokenId;
+use crate::{
+    disk::{as_bytes, as_text},
+    id::TokenId,
+};
 
 /// Every token begins so; it lets scanners find one that leaked.
 pub const PREFIX: &str = "tasuki_";
@@ -79,11 +82,17 @@ impl SecretHash {
         self.0.as_bytes()
     }
 
+    const fn to_bytes(self) -> [u8; blake3::OUT_LEN] {
+        *self.0.as_bytes()
+    }
+
     /// The first 64 bits in hexadecimal: names what the secret is for without telling it.
     pub fn short(&self) -> String {
         self.0.to_hex().chars().take(16).collect()
     }
 }
+
+as_bytes!(SecretHash);
 
 /// A token whole, as its bearer has it. `Debug` does not show the secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -158,6 +167,8 @@ impl FromStr for Right {
         found.ok_or_else(|| UnknownRight(text.to_owned()))
     }
 }
+
+as_text!(Right);
 
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

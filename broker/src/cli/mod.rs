@@ -152,7 +152,9 @@ fn man_pages(dir: &Path) -> u8 {
 
 fn exit_code(error: &JournalError) -> u8 {
     match error {
-        JournalError::Damaged { .. } | JournalError::Newer { .. } => EXIT_DAMAGED,
+        JournalError::Damaged { .. } | JournalError::Newer { .. } | JournalError::Older { .. } => {
+            EXIT_DAMAGED
+        }
         JournalError::InUse(_) => EXIT_UNAVAILABLE,
         JournalError::Storage(_) | JournalError::Compacted { .. } | JournalError::Closed => {
             EXIT_DISK

@@ -59,23 +59,17 @@ impl Endpoint for wire::HeartbeatRequest {
         check_count("roles", self.roles.len(), 0..=ROLES_MAX)?;
         let mut signs = Vec::with_capacity(self.roles.len());
         for it in &self.roles {
-            let role = parse::id("role", &it.role)?;
-            session.check_role(&role)?;
-            signs.push((role, it.quiet_ms, parse::label("client", &it.client)?));
+            let client = parse::label("client", &it.client)?;
+            signs.push((parse::id("role", &it.role)?, it.quiet_ms, client));
         }
         let Some(node) = session.node().cloned() else {
             return Err(status::invalid("caller.node", &"is missing: only a node has a heartbeat"));
         };
-        let caller = session.caller.clone();
-        let response = session.show(None, move |view| {
-            view.workspace.directory.check(&caller, None)?;
+        let render = |view: &View<'_>| {
             let heartbeat_ms = heartbeat_ms(view);
-            Ok(at_once(wire::HeartbeatResponse { heartbeat_ms, ..Default::default() }))
-        });
-        let response = response.await?;
-        let seen = session.services.workspaces.seen(&session.workspace, node, signs).await;
-        seen.map_err(status::executing)?;
-        Ok(response)
+            wire::HeartbeatResponse { heartbeat_ms, ..Default::default() }
+        };
+        session.seen(node, signs, render).await
     }
 }
 

@@ -45,12 +45,8 @@ pub fn routes(
     search: &Search,
     stopping: &CancellationToken,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let services = Services {
-        workspaces: workspaces.clone(),
-        tokens: tokens.clone(),
-        search: search.clone(),
-        stopping: stopping.clone(),
-    };
+    let services =
+        Services::new(workspaces.clone(), tokens.clone(), search.clone(), stopping.clone());
     let mut router = Routes::default().into_axum_router();
     macro_rules! route {
         ($($request:ident)*) => { $(router = unary::<wire::$request>(router, &services);)* };

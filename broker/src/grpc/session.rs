@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
-use super::{Later, auth, endpoint::Endpoint, parse, status};
+use super::{Later, at_once, auth, endpoint::Endpoint, parse, status};
 use crate::{
     access::{Grant, Tokens},
     connection::Peer,
@@ -35,7 +35,7 @@ use crate::{
         swarm::{self, words},
     },
     search::{Found, Search, SearchError, SearchRequest},
-    workspace::{ExecuteError, Executed, View, Workspaces},
+    workspace::{ExecuteError, Executed, ParkedWait, Question, View, WaitReply, Workspaces},
 };
 
 /// Workspaces named where one is unknown.
@@ -44,9 +44,9 @@ const NAMES_SHOWN_MAX: usize = 20;
 /// What all calls share: nothing of it leads to a workspace but [`Services::enter_any`].
 #[derive(Debug, Clone)]
 pub(super) struct Services {
-    pub(super) workspaces: Workspaces,
+    workspaces: Workspaces,
+    search: Search,
     pub(super) tokens: Tokens,
-    pub(super) search: Search,
     /// Ends streams when the broker stops.
     pub(super) stopping: CancellationToken,
 }
@@ -78,6 +78,15 @@ impl Admitted {
 }
 
 impl Services {
+    pub(super) fn new(
+        workspaces: Workspaces,
+        tokens: Tokens,
+        search: Search,
+        stopping: CancellationToken,
+    ) -> Self {
+        Self { workspaces, tokens, search, stopping }
+    }
+
     /// Whether a durable write succeeds.
     pub(super) async fn probe(&self) -> Result<(), JournalError> {
         self.workspaces.journal().probe().await
@@ -103,6 +112,9 @@ impl Services {
             let key = message.envelope().key.and_then(Option::take);
             let hash = Hash::of_fields([R::CALL.path.as_bytes(), &message.intent()]);
             session.key = Some((idempotency_key(key)?, hash));
+        }
+        if let Some(role) = message.envelope().role {
+            session.asker = parse::optional("role", role)?;
         }
         Ok((session, message))
     }
@@ -175,7 +187,7 @@ impl Services {
     ) -> WorkspaceSession {
         let caller = Caller { node, token: admitted.grant.token().cloned() };
         let (services, admitted) = (self.clone(), admitted.clone());
-        WorkspaceSession { services, workspace, caller, admitted, key: None }
+        WorkspaceSession { services, workspace, caller, admitted, key: None, asker: None }
     }
 }
 
@@ -225,12 +237,19 @@ pub(super) struct WorkspaceSession {
     /// Of a mutating call, with the hash of what is asked. The call's name is part of it: the same
     /// bytes mean another thing in another call.
     key: Option<(IdempotencyKey, Hash)>,
+    /// The role that acts or asks, where the request names one.
+    pub(super) asker: Option<RoleId>,
 }
 
 impl WorkspaceSession {
     /// The node that calls, where one does.
     pub(super) fn node(&self) -> Option<&NodeId> {
         self.caller.node.as_ref().map(|(node, _)| node)
+    }
+
+    /// The role that acts or asks, where it takes one.
+    pub(super) fn role(&self) -> Result<RoleId, Status> {
+        self.asker.clone().map_or_else(|| parse::id("role", ""), Ok)
     }
 
     pub(super) fn has_right(&self, right: Right) -> bool {
@@ -380,6 +399,45 @@ impl WorkspaceSession {
             Ok((render(view)?, Basis::new(view, false, view.workspace.sequence)))
         });
         self.finish(shown.await?)
+    }
+
+    /// Parks a wait. Whether the caller's registration lets it ask is part of the answer.
+    pub(super) async fn park(
+        &self,
+        question: Question,
+        hold_ms: u64,
+        reply: impl FnOnce() -> WaitReply,
+    ) -> Result<ParkedWait, Status> {
+        self.check_role(question.role())?;
+        let (workspaces, caller) = (&self.services.workspaces, self.caller.clone());
+        let parked = workspaces.park(&self.workspace, question, caller, hold_ms, reply).await;
+        parked.map_err(status::executing)
+    }
+
+    /// What a role was offered goes to the next.
+    pub(super) fn decline(&self, role: RoleId) -> Result<(), Status> {
+        self.check_role(&role)?;
+        self.services.workspaces.decline(&self.workspace, role, self.caller.clone());
+        Ok(())
+    }
+
+    /// Takes the signs of life of a node and its roles, how long ago and through which client, and
+    /// answers with what `render` makes of the state.
+    pub(super) async fn seen<T: RpcResponse>(
+        &self,
+        node: NodeId,
+        roles: Vec<(RoleId, u64, String)>,
+        render: impl FnOnce(&View<'_>) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        roles.iter().try_for_each(|(role, ..)| self.check_role(role))?;
+        let caller = self.caller.clone();
+        let response = self.show(None, move |view| {
+            view.workspace.directory.check(&caller, None)?;
+            Ok(at_once(render(view)))
+        });
+        let response = response.await?;
+        let seen = self.services.workspaces.seen(&self.workspace, node, roles).await;
+        seen.map(|()| response).map_err(status::executing)
     }
 
     /// Records as they become durable, from here on.

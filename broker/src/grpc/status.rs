@@ -34,7 +34,7 @@ pub(super) fn reading(error: &JournalError) -> Status {
         JournalError::InUse(_) | JournalError::Storage(_) => {
             Reason::Unavailable.status(error.to_string())
         }
-        JournalError::Damaged { .. } | JournalError::Newer { .. } => {
+        JournalError::Damaged { .. } | JournalError::Newer { .. } | JournalError::Older { .. } => {
             Reason::Damaged.status(error.to_string())
         }
     }

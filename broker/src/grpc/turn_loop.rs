@@ -78,7 +78,7 @@ impl Endpoint for wire::HandOverRequest {
         };
         let handover = turn::HandOver {
             loop_id: parse::loop_id(&self.r#loop)?,
-            role: parse::id("role", &self.role)?,
+            role: session.role()?,
             summary: parse::required_text("summary", self.summary)?,
             instruction,
             is_task_complete: self.is_task_complete,
@@ -109,7 +109,7 @@ impl Endpoint for wire::MarkTurnRequest {
             Wire::Seen => Mark::Seen,
             Wire::Unspecified => return Err(status::invalid("mark", &"is missing")),
         };
-        let (loop_id, role) = (parse::loop_id(&self.r#loop)?, parse::id("role", &self.role)?);
+        let (loop_id, role) = (parse::loop_id(&self.r#loop)?, session.role()?);
         let mark = turn::MarkTurn::new(loop_id, role, self.turn.into(), mark);
         session
             .execute(turn::Command::Mark(mark), |_, _| Ok(at_once(wire::MarkTurnResponse {})))

@@ -78,20 +78,19 @@ impl WorkspaceSession {
             // The caller may be gone; the answer is still there for its next call.
             let _ = reply.send(outcome);
         };
-        let parked = self.park(question, parse::hold(hold_ms), || end).await?;
+        let parked = self.park_until(question, parse::hold(hold_ms), || end).await?;
         let outcome = outcome.await;
         parked.has_ended();
         outcome.map_err(|_| lost())??(self)
     }
 
-    /// Parks a wait. Whether the caller's registration lets it ask is part of the answer.
-    async fn park<E: FnOnce(Outcomes) + Send + 'static>(
+    /// Parks a wait that ends with its outcome as it is rendered.
+    async fn park_until<E: FnOnce(Outcomes) + Send + 'static>(
         &self,
         question: Question,
         hold_ms: u64,
         end: impl FnOnce() -> E,
     ) -> Result<ParkedWait, Status> {
-        self.check_role(question.role())?;
         let role = question.role().clone();
         let reply = move || -> WaitReply {
             let end = end();
@@ -101,9 +100,7 @@ impl WorkspaceSession {
                 Box::new(move || end(outcome))
             })
         };
-        let (workspaces, caller) = (&self.services.workspaces, self.caller.clone());
-        let parked = workspaces.park(&self.workspace, question, caller, hold_ms, reply).await;
-        parked.map_err(status::executing)
+        self.park(question, hold_ms, reply).await
     }
 }
 
@@ -191,10 +188,7 @@ fn decline(
     it: &park_request::Decline,
 ) -> Result<(), Status> {
     let session = services.enter(admitted, it.caller.as_ref())?;
-    let role = parse::id("role", &it.role)?;
-    session.check_role(&role)?;
-    services.workspaces.decline(&session.workspace, role, session.caller.clone());
-    Ok(())
+    session.decline(parse::id("role", &it.role)?)
 }
 
 async fn park_question(
@@ -223,7 +217,7 @@ async fn park_question(
             move |outcome: Outcomes| parked.0.end(outcome.map(|it| (session, it)))
         }
     };
-    match session.park(question, hold_ms, end).await {
+    match session.park_until(question, hold_ms, end).await {
         Ok(it) => parked.note_parked(it),
         Err(status) => parked.end(Err(status)),
     }

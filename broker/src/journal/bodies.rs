@@ -33,7 +33,7 @@ impl<'a> Bodies<'a> {
     /// When it is not there or cannot be read.
     pub fn entry(self, loop_id: &LoopId, number: u64) -> Result<turn::EntryBody, JournalError> {
         let key = codec::entry_key(loop_id, number);
-        let decoded = codec::decode_entry(loop_id, number, self.kept(&key)?);
+        let decoded = codec::decode_entry(loop_id, number, &self.kept(&key)?);
         decoded.map_err(|e| self.damaged(&key, e.to_string()))
     }
 
@@ -82,7 +82,7 @@ impl<'a> Bodies<'a> {
     /// When it is not there or cannot be read.
     pub fn words(self, place: swarm::Words) -> Result<swarm::Words, JournalError> {
         let key = codec::swarm_key(&place);
-        let decoded = codec::decode_words(place, self.kept(&key)?);
+        let decoded = codec::decode_words(&place, &self.kept(&key)?);
         decoded.map_err(|e| self.damaged(&key, e.to_string()))
     }
 
@@ -92,7 +92,7 @@ impl<'a> Bodies<'a> {
         number: u32,
     ) -> Result<(mailbox::EntryBody, codec::MailText), JournalError> {
         let key = codec::mail_key(thread, number);
-        let decoded = codec::decode_mail(thread, number, self.kept(&key)?);
+        let decoded = codec::decode_mail(thread, number, &self.kept(&key)?);
         decoded.map_err(|e| self.damaged(&key, e.to_string()))
     }
 

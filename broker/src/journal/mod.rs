@@ -234,6 +234,11 @@ pub enum JournalError {
     /// Written by a newer release.
     #[error("{place} was written by a newer release: {what}")]
     Newer { place: String, what: String },
+    /// Written before the first release.
+    #[error(
+        "{place} was written by an earlier pre-release ({what}); start with a new data directory"
+    )]
+    Older { place: String, what: String },
     /// Records asked for were dropped after a snapshot.
     #[error("records before {oldest} are no longer kept")]
     Compacted { oldest: Sequence },

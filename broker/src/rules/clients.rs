@@ -10,14 +10,18 @@
 //! W3 says what this is for: a key that had an effect with one token never has another with it. It
 //! is answered, or it is refused.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{ClientId, IdempotencyKey, Sequence, Timestamp, TokenId},
     limits::KEY_WINDOW,
 };
 
-use super::{Rejection, Reply};
+use super::{Kept, Rejection, Reply};
 use crate::hash::Hash;
 
 /// Clients whose answers are kept. Past it the one quiet the longest is retired.
@@ -58,43 +62,72 @@ struct Owned {
     by_last: BTreeSet<(Timestamp, ClientId)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Client {
+    #[n(0)]
     pub highest: u64,
+    #[n(1)]
     pub last: Timestamp,
+    #[n(2)]
     pub answers: BTreeMap<u64, Answer>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Answer {
+    #[n(0)]
     pub request: Hash,
+    #[n(1)]
     pub sequence: Sequence,
+    #[n(2)]
     pub reply: Reply,
+    #[n(3)]
     pub is_repeat: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Retired {
+    #[n(0)]
     pub highest: u64,
+    #[n(1)]
     pub last: Timestamp,
 }
 
-impl Clients {
-    /// From what a snapshot held.
-    pub fn restored(
-        active: impl IntoIterator<Item = (Owner, ClientId, Client)>,
-        retired: impl IntoIterator<Item = (Owner, ClientId, Retired)>,
-    ) -> Self {
-        let mut clients = Self::default();
-        for (owner, id, client) in active {
-            clients.activate(&owner, id, client);
-        }
-        for (owner, id, it) in retired {
-            clients.retire(&owner, id, it);
-        }
-        clients
+/// What a snapshot holds.
+#[derive(Debug, Encode, Decode)]
+#[cbor(flat)]
+pub enum SnapshotItem<'a> {
+    #[n(0)]
+    Active(#[n(0)] Cow<'a, Owner>, #[n(1)] Cow<'a, ClientId>, #[n(2)] Cow<'a, Client>),
+    #[n(1)]
+    Retired(#[n(0)] Cow<'a, Owner>, #[n(1)] Cow<'a, ClientId>, #[n(2)] Cow<'a, Retired>),
+}
+
+impl Kept for Clients {
+    type Item<'a> = SnapshotItem<'a>;
+
+    fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
+        let active = self.active().map(|(owner, id, it)| {
+            SnapshotItem::Active(Cow::Borrowed(owner), Cow::Borrowed(id), Cow::Borrowed(it))
+        });
+        active.chain(self.retired().map(|(owner, id, it)| {
+            SnapshotItem::Retired(Cow::Borrowed(owner), Cow::Borrowed(id), Cow::Borrowed(it))
+        }))
     }
 
+    fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
+        match item {
+            SnapshotItem::Active(owner, id, it) => {
+                self.activate(&owner, id.into_owned(), it.into_owned())
+            }
+            SnapshotItem::Retired(owner, id, it) => {
+                self.retire(&owner, id.into_owned(), it.into_owned())
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Clients {
     /// Those whose answers are kept.
     pub fn active(&self) -> impl Iterator<Item = (&Owner, &ClientId, &Client)> {
         let owners = self.by_owner.iter();

@@ -51,7 +51,7 @@ use self::{
     turn::Loops,
 };
 pub use self::{
-    noun::{Acting, Asked, Command, Event, Reply},
+    noun::{Acting, Asked, Command, Event, Kept, Reply, SnapshotItem},
     record::{Caller, Mark, Principal, Record, Request},
     rejection::Rejection,
 };

@@ -1,13 +1,15 @@
 //! The nouns of a workspace, each registered once.
 //!
 //! A noun is a folder with the same five things: `Command`, `Event`, `Reply` (unless it answers
-//! nothing but that it was done), a state, and on that state `decide` and `apply`.
+//! nothing but that it was done), a state, and on that state `decide` and `apply`. What of the state
+//! a snapshot holds are its `Item`s ([`Kept`]).
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::id::{PersonId, RoleId, Timestamp};
 
 use super::{
-    Caller, Context, Decision, Principal, Rejection, Workspace, access, directory, mailbox,
-    privacy, swarm, turn,
+    Caller, Context, Decision, Principal, Rejection, Workspace, access, clients, directory,
+    mailbox, privacy, swarm, turn,
 };
 
 /// Around a command: who asks when, and everything else that is known.
@@ -32,8 +34,33 @@ pub trait Acting {
     }
 }
 
+/// A part of the state, as a snapshot holds it: item by item.
+pub trait Kept {
+    /// Of one or another kind; borrowed from the state, or read.
+    type Item<'a>
+    where
+        Self: 'a;
+
+    /// All there is, each after what it names.
+    fn items(&self) -> impl Iterator<Item = Self::Item<'_>>;
+
+    /// Puts one back, in the same order.
+    ///
+    /// # Errors
+    /// Says what does not fit together.
+    fn restore(&mut self, item: Self::Item<'_>) -> Result<(), &'static str>;
+
+    /// Derives what is derived, once all are back.
+    ///
+    /// # Errors
+    /// Says what does not fit together.
+    fn settle(&mut self) -> Result<(), &'static str> {
+        Ok(())
+    }
+}
+
 macro_rules! nouns {
-    ($($noun:ident: $module:ident, state $field:ident $(, replies with $reply:ident)?;)*) => {
+    ($($n:tt $noun:ident: $module:ident, state $field:ident $(, replies with $reply:ident)?;)*) => {
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Command {
             $($noun($module::Command),)*
@@ -45,16 +72,28 @@ macro_rules! nouns {
         ///
         /// Events carry results, not intentions: a handover holds the turn and the deadline that
         /// were chosen, so replay never chooses again.
-        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+        #[cbor(flat)]
         pub enum Event {
-            $($noun($module::Event),)*
+            $(#[n($n)] $noun(#[n(0)] $module::Event),)*
         }
 
         /// What a command answers. Kept with its record, so that the same key gets the same answer.
-        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+        #[cbor(flat)]
         pub enum Reply {
-            $($($noun($module::$reply),)?)*
+            #[n(0)]
             Done,
+            $($(#[n($n)] $noun(#[n(0)] $module::$reply),)?)*
+        }
+
+        /// Some of the state, as a snapshot holds it.
+        #[derive(Debug, Encode, Decode)]
+        #[cbor(flat)]
+        pub enum SnapshotItem<'a> {
+            #[n(0)]
+            Clients(#[n(0)] clients::SnapshotItem<'a>),
+            $(#[n($n)] $noun(#[n(0)] $module::SnapshotItem<'a>),)*
         }
 
         $(
@@ -114,15 +153,43 @@ macro_rules! nouns {
                     $(Event::$noun(event) => self.$field.apply(now, by, event),)*
                 }
             }
+
+            /// All of the state but its sequence and time, for a snapshot.
+            pub fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
+                let items = self.clients.items().map(SnapshotItem::Clients);
+                $(let items = items.chain(self.$field.items().map(SnapshotItem::$noun));)*
+                items
+            }
+
+            /// Puts back one item of a snapshot, in the same order.
+            ///
+            /// # Errors
+            /// Says what does not fit together.
+            pub fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
+                match item {
+                    SnapshotItem::Clients(item) => self.clients.restore(item),
+                    $(SnapshotItem::$noun(item) => self.$field.restore(item),)*
+                }
+            }
+
+            /// Derives what is derived, once all items are back.
+            ///
+            /// # Errors
+            /// Says what does not fit together.
+            pub fn settle(&mut self) -> Result<(), &'static str> {
+                $(self.$field.settle()?;)*
+                Ok(())
+            }
         }
     };
 }
 
+// The numbers are those on disk.
 nouns! {
-    Directory: directory, state directory, replies with Reply;
-    Turn: turn, state loops, replies with Reply;
-    Mail: mailbox, state mail, replies with Reply;
-    Privacy: privacy, state privacy;
-    Swarm: swarm, state swarm, replies with Reply;
-    Access: access, state access, replies with Reply;
+    1 Directory: directory, state directory, replies with Reply;
+    2 Turn: turn, state loops, replies with Reply;
+    3 Mail: mailbox, state mail, replies with Reply;
+    4 Privacy: privacy, state privacy;
+    5 Swarm: swarm, state swarm, replies with Reply;
+    6 Access: access, state access, replies with Reply;
 }

@@ -1,5 +1,6 @@
 //! A request, and the record of what came of it.
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::id::{
     Epoch, IdempotencyKey, NodeId, PersonId, RoleId, Sequence, Timestamp, TokenId,
 };
@@ -27,25 +28,36 @@ pub struct Caller {
 }
 
 /// One command: who asked, what came of it, what was answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Record {
+    #[n(0)]
     pub sequence: Sequence,
+    #[n(1)]
     pub time: Timestamp,
+    #[n(2)]
     pub principal: Principal,
+    #[n(3)]
     pub key: Option<(IdempotencyKey, Hash)>,
     /// None for a repeated intent: then only its answer is kept.
+    #[n(4)]
     pub events: Vec<Event>,
+    #[n(5)]
     pub reply: Reply,
+    #[n(6)]
     pub is_repeat: bool,
 }
 
 /// On whose word something happened.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Principal {
+    #[n(0)]
     pub node: Option<NodeId>,
+    #[n(1)]
     pub role: Option<RoleId>,
+    #[n(2)]
     pub person: Option<PersonId>,
     /// `None` where the broker asks for none.
+    #[n(3)]
     pub token: Option<TokenId>,
 }
 

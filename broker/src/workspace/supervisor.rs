@@ -394,6 +394,7 @@ fn is_passing(error: &SpawnErr) -> bool {
         Some(
             JournalError::Damaged { .. }
             | JournalError::Newer { .. }
+            | JournalError::Older { .. }
             | JournalError::Compacted { .. },
         )
         | None => false,

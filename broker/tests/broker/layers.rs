@@ -9,6 +9,7 @@ use std::{
 };
 
 const PROTO: &[&str] = &[
+    "disk",
     "limits",
     "visible",
     "echo",
@@ -29,6 +30,7 @@ const PROTO: &[&str] = &[
 
 const BROKER: &[&str] = &[
     "canonical",
+    "cbor",
     "hash",
     "clock",
     "disk",
@@ -40,6 +42,43 @@ const BROKER: &[&str] = &[
     "access",
     "grpc",
     "server",
+    "cli",
+];
+
+const NODE: &[&str] = &[
+    "counted",
+    "hex",
+    "flips",
+    "clock",
+    "files",
+    "dir",
+    "beside",
+    "paths",
+    "mail_terms",
+    "edit_guard",
+    "refusal",
+    "wait",
+    "limiter",
+    "presence",
+    "toolset",
+    "credentials",
+    "identity",
+    "agent_tokens",
+    "attached",
+    "accept",
+    "filebox",
+    "repository",
+    "client",
+    "private",
+    "outbox",
+    "link",
+    "hooks",
+    "mirror",
+    "config",
+    "mail_directories",
+    "role",
+    "node",
+    "mcp",
     "cli",
 ];
 
@@ -119,7 +158,7 @@ fn broken(crate_name: &str, layers: &[&str]) -> Vec<String> {
 
 #[test]
 fn each_module_uses_only_what_is_below_it() {
-    for (crate_name, layers) in [("proto", PROTO), ("broker", BROKER)] {
+    for (crate_name, layers) in [("proto", PROTO), ("broker", BROKER), ("node", NODE)] {
         let broken = broken(crate_name, layers);
         assert!(broken.is_empty(), "{crate_name}: {broken:#?}");
     }

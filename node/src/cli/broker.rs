@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// For one answer. A durable write on a slow disk takes a second; a person waits ten.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often one call is sent again because its token was rotated meanwhile.
 const TOKENS_MAX: u32 = 3;
@@ -87,11 +87,6 @@ impl Broker {
             }
         })?;
         Ok(self.client.get_or_init(|| client))
-    }
-
-    /// Whether the broker can be reached, and lets this machine in.
-    pub(crate) async fn check(&self) -> Result<(), Failure> {
-        self.call(&wire::WhoAmIRequest {}).await.map(drop)
     }
 
     /// Whether there is another token to show than the one that a call was refused with.

@@ -5,7 +5,7 @@
 
 use std::{
     io::{IsTerminal as _, Read as _},
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
@@ -25,7 +25,7 @@ use super::{
     Failure, Output,
     access::{joined_in_json, may_in_words, trust_in_words},
     broker_url,
-    join::{absolute, lock, open, refused, whoami},
+    join::{TrustArgs, absolute, lock, open, refused, whoami},
     text::time,
 };
 use crate::{
@@ -67,15 +67,8 @@ pub struct SetArgs {
     /// [default: authorities vouch for it]
     #[arg(long, value_name = "SHA256", conflicts_with = "ca")]
     fingerprint: Option<Fingerprint>,
-    /// Certificates of the authorities that vouch for the broker
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// This machine's own certificate, if the broker requires one
-    #[arg(long, value_name = "FILE", requires = "client_key")]
-    client_cert: Option<PathBuf>,
-    /// Private key of that certificate
-    #[arg(long, value_name = "FILE", requires = "client_cert")]
-    client_key: Option<PathBuf>,
+    #[command(flatten)]
+    trust: TrustArgs,
 }
 
 pub(crate) async fn run(
@@ -149,7 +142,7 @@ async fn set(args: SetArgs, config: &Config, output: &mut Output) -> Result<(), 
 
 /// What the token on standard input is for.
 fn target(args: SetArgs, config: &Config, before: Option<Joined>) -> Result<Joined, Failure> {
-    let SetArgs { fingerprint, ca, client_cert, client_key } = args;
+    let SetArgs { fingerprint, trust: TrustArgs { ca, client_cert, client_key } } = args;
     let told = config.broker.value.clone();
     let is_same = |joined: &Joined| told.as_deref().is_none_or(|url| joined.is_of(url));
     let says_trust = fingerprint.is_some() || ca.is_some() || client_cert.is_some();

@@ -7,9 +7,13 @@
 use std::time::Duration;
 
 use tasuki_proto::{reason::Reason, wire};
-use tonic::{Status, Streaming};
+use tokio::time::timeout;
+use tonic::{Response, Status, Streaming};
 
-use super::{Failure, broker::Broker};
+use super::{
+    Failure,
+    broker::{ANSWER_WITHIN, Broker},
+};
 use crate::client::{channel, feed::oldest, retry::is_lost};
 
 /// Before the first attempt to connect again; doubled before each later one.
@@ -30,6 +34,8 @@ pub(crate) struct Following {
     /// The same when the feed was last asked for.
     began: u64,
     items: Option<Streaming<wire::FeedItem>>,
+    /// It was told of that `items` are there.
+    is_joined: bool,
     pause: Duration,
 }
 
@@ -55,18 +61,29 @@ impl Following {
     ///
     /// A first connection that fails is a mistake to tell; a later one is weather.
     pub(crate) async fn new(broker: &Broker, from: u64) -> Result<Self, Failure> {
-        broker.check().await?;
         let broker = broker.clone();
-        Ok(Self { broker, next: from, began: from, items: None, pause: PAUSE })
+        let mut feed =
+            Self { broker, next: from, began: from, items: None, is_joined: false, pause: PAUSE };
+        match feed.open().await? {
+            Ok(items) => feed.items = Some(items),
+            Err(status) if is_lost(&status) => return Err(feed.broker.failure(&status)),
+            // Asked again, which says what is wrong.
+            Err(_) => {}
+        }
+        Ok(feed)
     }
 
     pub(crate) async fn next(&mut self, note: &mut Notes<'_>) -> Result<Told, Failure> {
         loop {
             let end = match &mut self.items {
+                Some(_) if !self.is_joined => {
+                    self.is_joined = true;
+                    return Ok(Told::Joined);
+                }
                 None => match self.subscribe(note).await {
                     Ok(items) => {
                         self.items = Some(items);
-                        return Ok(Told::Joined);
+                        continue;
                     }
                     Err(end) => end,
                 },
@@ -80,7 +97,7 @@ impl Following {
                     Err(status) => self.ended(&status, note),
                 },
             };
-            self.items = None;
+            (self.items, self.is_joined) = (None, false);
             match end {
                 End::Failed(failure) => return Err(failure),
                 End::Resume if self.next != self.began => {}
@@ -99,11 +116,8 @@ impl Following {
 
     async fn subscribe(&mut self, note: &mut Notes<'_>) -> Result<Streaming<wire::FeedItem>, End> {
         self.began = self.next;
-        let client = self.broker.client().map_err(End::Failed)?;
-        let request =
-            wire::SubscribeRequest { caller: Some(self.broker.caller()), from_sequence: self.next };
-        match channel::feed(client.channel()).subscribe(request).await {
-            Ok(items) => Ok(items.into_inner()),
+        match self.open().await.map_err(End::Failed)? {
+            Ok(items) => Ok(items),
             Err(status) if self.broker.shows_another(&status) => {
                 Err(End::Broken("The token was replaced".into()))
             }
@@ -118,6 +132,16 @@ impl Following {
             }
             Err(status) => Err(self.ended(&status, note)),
         }
+    }
+
+    async fn open(&self) -> Result<Result<Streaming<wire::FeedItem>, Status>, Failure> {
+        let client = self.broker.client()?;
+        let caller = Some(self.broker.caller());
+        let request = wire::SubscribeRequest { caller, from_sequence: self.next };
+        let mut feed = channel::feed(client.channel());
+        let opened = timeout(ANSWER_WITHIN, feed.subscribe(request)).await;
+        let late = |_| Err(Status::deadline_exceeded("no answer came in time"));
+        Ok(opened.unwrap_or_else(late).map(Response::into_inner))
     }
 
     fn ended(&mut self, status: &Status, note: &mut Notes<'_>) -> End {

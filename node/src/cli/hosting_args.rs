@@ -1,7 +1,7 @@
 //! Options of `tasuki up` and `tasuki node`: roles, and how agents reach them.
 
 use super::Flags;
-use crate::config::{Key, usable_toolsets};
+use crate::{config::Key, toolset::usable_toolsets};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HostingArgs {

@@ -1,7 +1,5 @@
 //! Loops and entries as people read them.
 
-use std::fmt::Write as _;
-
 use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, EntryKind, LoopStatus};
 
@@ -26,8 +24,7 @@ pub(crate) fn render_loop(of: &wire::Loop) -> String {
     };
     let mut out = format!("{} round {}: {state}\n", name.bold(), of.round);
     let mut row = |label: &str, text: &str| {
-        writeln!(out, "  {} {text}", format!("{label:<13}").dimmed())
-            .expect("a String takes everything");
+        out += &format!("  {} {text}\n", format!("{label:<13}").dimmed());
     };
     row("participants", &line(&of.participants.join(", ")));
     if !of.waiting.is_empty() {
@@ -81,12 +78,11 @@ pub(crate) fn entry(of: &wire::Entry) -> String {
         [("summary", &of.summary), ("instruction", &of.instruction), ("reason", &of.reason)]
     {
         if !text.is_empty() {
-            writeln!(out, "  {}", label.dimmed()).expect("a String takes everything");
+            out += &format!("  {}\n", label.dimmed());
             out.push_str(&indented(text, INDENT, width()));
         }
     }
-    writeln!(out, "  {} {}", "receipts".dimmed(), receipts(of.receipts))
-        .expect("a String takes everything");
+    out += &format!("  {} {}\n", "receipts".dimmed(), receipts(of.receipts));
     out
 }
 

@@ -8,9 +8,10 @@ use tasuki_proto::{id::RoleId, reason::Reason};
 
 use super::{Failure, Output, broker, text::line};
 use crate::{
-    config::{Config, Role, Source, ToolsetChoice, usual_toolsets},
+    config::{Config, Role, Source},
     mcp,
     paths::NodeFile,
+    toolset::{ToolsetChoice, usual_toolsets},
 };
 
 /// Print how to play a role, for an agent's first message.

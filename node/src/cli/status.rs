@@ -19,10 +19,11 @@ use super::{
 };
 use crate::{
     agent_tokens::Bearing,
-    config::{Config, Role, ToolsetChoice},
+    config::{Config, Role},
     hooks::Report,
     mcp::{self, ask},
     paths::NodeFile,
+    toolset::ToolsetChoice,
 };
 
 struct Seen {
@@ -86,7 +87,7 @@ fn hook_lines(of: &Report) -> String {
     let mut out = format!("  {}  {} made", line(&of.hook).bold(), of.made);
     let mut add = |count: u64, what: &str| {
         if count != 0 {
-            write!(out, ", {count} {what}").expect("a String takes everything");
+            out += &format!(", {count} {what}");
         }
     };
     add(of.failed, "failed");
@@ -98,7 +99,7 @@ fn hook_lines(of: &Report) -> String {
     let failure = of.last_failure.iter();
     let failure = failure.map(|it| format!("failed last {}: {}", time(it.at_ms), line(&it.why)));
     for said in unusable.chain(deaf).chain(missed).chain(failure) {
-        write!(out, "\n    {}", said.yellow()).expect("a String takes everything");
+        out += &format!("\n    {}", said.yellow());
     }
     out + "\n"
 }
@@ -112,8 +113,7 @@ fn from_memory(told: &Value) -> Option<String> {
         let text = |field: &str| line(of[field].as_str().unwrap_or_default());
         let (name, status, holder) = (text("loop"), text("status"), text("holder"));
         let turn = &of["turn"];
-        writeln!(out, "  {} {status}: {holder} had turn {turn}", name.bold())
-            .expect("a String takes everything");
+        out += &format!("  {} {status}: {holder} had turn {turn}\n", name.bold());
     }
     Some(out)
 }

@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -147,22 +146,20 @@ fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<
             };
             for Setting { text, .. } in &settings {
                 let text = block(text).replace('\n', "\n  ");
-                writeln!(out, "  {text}").expect("a String takes everything");
+                out += &format!("  {text}\n");
             }
             for (role, root) in &agents {
                 let root = line(&root.to_string_lossy());
-                writeln!(out, "  {}: {role} is in {root}", filebox::FILE)
-                    .expect("a String takes everything");
+                out += &format!("  {}: {role} is in {root}\n", filebox::FILE);
             }
             if !free.is_empty() {
                 let free = names_of(&free);
-                writeln!(out, "Nothing in {free} needs trust: it counts as it is.")
-                    .expect("a String takes everything");
+                out += &format!("Nothing in {free} needs trust: it counts as it is.\n");
             }
             if let Some(own) = own_file(around).filter(|_| !settings.is_empty()) {
                 let own = line(&own.to_string_lossy());
-                writeln!(out, "In that directory your own {own} is not read, but for [accept].")
-                    .expect("a String takes everything");
+                out +=
+                    &format!("In that directory your own {own} is not read, but for [accept].\n");
             }
             let of = word(&directory.to_string_lossy());
             if !needs_trust.is_empty() {

@@ -65,7 +65,7 @@ pub async fn subscribe(channel: Channel, caller: wire::Caller, from: u64) -> Res
 
 /// A feed that was opened from `last` on, behind that record.
 pub async fn resume(mut items: Items, last: Last) -> Result<Items, Ended> {
-    match told_again(&mut items, last).await {
+    match first_record(&mut items, last).await {
         Again::Known(_) => Ok(items),
         Again::Ended(Some(ended)) => Err(ended),
         Again::Ended(None) => Err(Ended::silently()),
@@ -105,7 +105,7 @@ pub enum Again<E> {
 }
 
 /// Takes the first record of a feed that was opened from `last` on.
-pub async fn told_again<E>(
+pub async fn first_record<E>(
     items: impl Stream<Item = Result<wire::FeedItem, E>>,
     last: Last,
 ) -> Again<E> {
@@ -143,7 +143,7 @@ mod tests {
             (vec![], 70, Again::Ended(None)),
         ] {
             let last = Last { sequence: 7, at_ms };
-            assert_eq!(told_again(stream::iter(first), last).await, expected);
+            assert_eq!(first_record(stream::iter(first), last).await, expected);
         }
     }
 }

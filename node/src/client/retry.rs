@@ -96,7 +96,7 @@ impl Failure {
         let message = status.message().to_owned();
         match Reason::of(status) {
             Some(reason) => Self::of_refusal(reason, message),
-            None => Self::of_stranger(status),
+            None => Self::from_foreign_status(status),
         }
     }
 
@@ -129,14 +129,14 @@ impl Failure {
     }
 
     /// A transport, a proxy, or a broker that is not ours spoke.
-    fn of_stranger(status: &Status) -> Self {
+    fn from_foreign_status(status: &Status) -> Self {
         let message = status.message();
         let refused = |reason| Self::Refused(Refusal { reason, message: message.to_owned() });
         let turned_away =
             |reason| Self::TurnedAway(Refusal { reason, message: message.to_owned() });
         match status.code() {
             Code::Unavailable if is_connect_error(status) => {
-                Self::NotTaken(Refusal { reason: Reason::Unavailable, message: deepest(status) })
+                Self::NotTaken(Refusal { reason: Reason::Unavailable, message: root_cause(status) })
             }
             Code::Unimplemented => Self::Refused(Refusal {
                 reason: Reason::Unavailable,
@@ -170,7 +170,7 @@ impl Failure {
 /// counts as well: so a kept one says that it broke.
 pub fn is_lost(status: &Status) -> bool {
     Reason::of(status).is_none()
-        && matches!(Failure::of_stranger(status), Failure::Lost(_) | Failure::NotTaken(_))
+        && matches!(Failure::from_foreign_status(status), Failure::Lost(_) | Failure::NotTaken(_))
 }
 
 fn is_connect_error(status: &Status) -> bool {
@@ -185,7 +185,7 @@ fn is_connect_error(status: &Status) -> bool {
 }
 
 /// The innermost cause: `Connection refused` rather than `transport error`.
-pub fn deepest(status: &Status) -> String {
+pub fn root_cause(status: &Status) -> String {
     let mut said = status.message().to_owned();
     let mut source = std::error::Error::source(status);
     while let Some(error) = source {

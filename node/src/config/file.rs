@@ -16,12 +16,12 @@ use toml::{
 };
 
 use super::{
-    Key, Layer, Problem, Raw, Source, Sourced, ToolsetChoice,
+    Key, Layer, Problem, Raw, Source, Sourced,
     accept::{self, ACCEPT},
     hooks::{self, HOOKS},
     value,
 };
-use crate::{accept::policy::Settings, hooks::spec::Hook};
+use crate::{accept::policy::Settings, hooks::spec::Hook, toolset::ToolsetChoice};
 
 /// The table that gives toolsets to roles by name.
 const TOOLSETS: &str = "toolsets";

@@ -32,15 +32,14 @@ use tasuki_proto::{
 
 pub use file::OfBroker;
 pub use key::Key;
-pub use value::{
-    HookFail, LogFormat, Role, Shown, ToolsetChoice, duration_text, usable_toolsets, usual_toolsets,
-};
+pub use value::{HookFail, LogFormat, Role, duration_text};
 
 use crate::{
     accept::policy::Settings,
     credentials::{self, TOKEN_VARIABLE},
     filebox,
     hooks::spec::Hook,
+    toolset::{ToolsetChoice, usual_toolsets},
 };
 
 pub use tasuki_proto::host::config::FILE;

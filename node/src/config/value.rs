@@ -14,7 +14,7 @@ use tasuki_proto::{
     net::dial::is_loopback,
 };
 
-use crate::mcp::set_names;
+use crate::toolset::ToolsetChoice;
 
 /// The shortest lease: below it an agent's own thinking would cost it the turn.
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -41,56 +41,6 @@ pub enum HookFail {
     Closed,
 }
 
-/// A toolset a role gets, and how much of it `tools/list` shows. All of it can be called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolsetChoice {
-    pub set: &'static str,
-    pub shown: Shown,
-}
-
-/// How much of a toolset is shown: every tool costs a model something, each time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Shown {
-    /// What a role cannot do without that has other things to do.
-    Quiet,
-    /// The lean core.
-    Core,
-    Full,
-}
-
-impl FromStr for ToolsetChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, shown) = match text.split_once(':') {
-            None => (text, Shown::Core),
-            Some((name, "full")) => (name, Shown::Full),
-            Some((name, "quiet")) => (name, Shown::Quiet),
-            Some((_, other)) => {
-                return Err(format!(
-                    "has {} after ':'; only `full` or `quiet` may be",
-                    echo(other)
-                ));
-            }
-        };
-        let found = set_names().find(|set| *set == name);
-        let unknown =
-            || format!("names the toolset {}; there are {}", echo(name), usable_toolsets());
-        found.map(|set| Self { set, shown }).ok_or_else(unknown)
-    }
-}
-
-impl fmt::Display for ToolsetChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.set)?;
-        f.write_str(match self.shown {
-            Shown::Quiet => ":quiet",
-            Shown::Core => "",
-            Shown::Full => ":full",
-        })
-    }
-}
-
 /// A role a node hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
@@ -104,21 +54,6 @@ impl Role {
         let name = |choice: &ToolsetChoice| choice.set.parse().expect("a toolset's name is an id");
         self.toolsets.iter().map(name).collect()
     }
-}
-
-/// What a role of this name gets that was given no toolsets. Who works on issues has its tools to
-/// read, and little beside them.
-pub fn usual_toolsets(role: &RoleId) -> Vec<ToolsetChoice> {
-    let own = match role.as_str() {
-        "lead" => Some("swarm-lead"),
-        "acceptor" => Some("swarm-acceptor"),
-        name if name.starts_with("worker") => Some("swarm-worker"),
-        _ => None,
-    };
-    let beside = if own.is_some() { Shown::Quiet } else { Shown::Core };
-    let sets = ["loop", "mail"].map(|set| ToolsetChoice { set, shown: beside });
-    let own = own.map(|set| ToolsetChoice { set, shown: Shown::Core });
-    sets.into_iter().chain(own).collect()
 }
 
 impl FromStr for Role {
@@ -143,11 +78,6 @@ impl fmt::Display for Role {
         let sets: Vec<String> = self.toolsets.iter().map(ToString::to_string).collect();
         write!(f, "{}={}", self.name, sets.join(","))
     }
-}
-
-/// The names of the toolsets that a role can have, in a sentence.
-pub fn usable_toolsets() -> String {
-    set_names().collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn toolsets<'a>(

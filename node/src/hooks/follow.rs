@@ -33,7 +33,7 @@ use super::{
     store::{Call, Places, Taken, WAITING_MAX},
 };
 use crate::client::{
-    feed::{self, Ended, Items, Last, told_again},
+    feed::{self, Ended, Items, Last, first_record},
     retry::{Backoff, chance},
 };
 
@@ -241,7 +241,7 @@ impl Follower {
             Err(ended) => return Err(ended.into()),
         };
         let last = Last { sequence: from.sequence, at_ms: from.at_ms };
-        match told_again(&mut items, last).await {
+        match first_record(&mut items, last).await {
             feed::Again::Known(is) => {
                 if from.at_ms == 0 {
                     self.know(from, is.at_ms).await?;

@@ -81,7 +81,7 @@ impl Link {
 
     /// Asks once, without a registration, so that it speaks for no agent.
     pub(crate) async fn ask_once<R: Rpc>(&self, request: R) -> Result<R::Response, Failure> {
-        let call = send_as(&request, self.shared.client.channel(), self.shared.stranger());
+        let call = send_as(&request, self.shared.client.channel(), self.shared.anonymous_caller());
         match time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), call).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err(Failure::of(&status)),
@@ -97,14 +97,14 @@ impl Link {
         self.shared.ready().await?;
         // One of this node's is in use until the answer is there.
         let own = if key.is_none() { Some(self.shared.keys.next().await?) } else { None };
-        let key = key.as_ref().or(own.as_ref().map(keys::Key::id));
+        let key = key.as_ref().or_else(|| own.as_ref().map(keys::Key::id));
         if let Some(key) = key {
             request.set_key(keys::wire(key));
         }
         let call = |channel, caller| request.send(channel, caller);
         let response = self.send(Attempts::default(), call).await?;
         if let Some(lease) = lease(&response) {
-            self.shared.is_granted(lease);
+            self.shared.note_lease(lease);
         }
         Ok(response)
     }
@@ -161,7 +161,7 @@ impl Link {
                 Next::Again(pause) => {
                     tokio::select! {
                         () = time::sleep(pause) => {}
-                        () = shared.back() => {}
+                        () = shared.reconnected() => {}
                     }
                 }
                 Next::Renew(within) => {
@@ -172,7 +172,7 @@ impl Link {
                     }
                 }
                 Next::Give(refusal) => {
-                    let refusal = self.worded(refusal, is_away, &attempts);
+                    let refusal = self.explain(refusal, is_away, &attempts);
                     return Err(GivenUp { refusal, is_away });
                 }
             }
@@ -180,7 +180,7 @@ impl Link {
     }
 
     /// Bare words of the system or the broker, said so that an agent knows what to do.
-    fn worded(&self, refusal: Refusal, is_away: bool, attempts: &Attempts) -> Refusal {
+    fn explain(&self, refusal: Refusal, is_away: bool, attempts: &Attempts) -> Refusal {
         if is_away && refusal.reason == Reason::Unavailable {
             let say = match (attempts.is_question(), attempts.may_have_asked()) {
                 (_, true) => unanswered,

@@ -110,7 +110,7 @@ impl Feed {
     /// Opens the feed and says to followers that it is, and whether they missed anything.
     async fn open(&mut self) -> Result<Items, Ended> {
         let from = self.known.map_or(0, |last| last.sequence);
-        let (channel, caller) = (self.shared.client.channel(), self.shared.stranger());
+        let (channel, caller) = (self.shared.client.channel(), self.shared.anonymous_caller());
         let mut items = feed::subscribe(channel, caller, from).await?;
         if let Some(last) = self.known {
             items = feed::resume(items, last).await?;

@@ -1,23 +1,24 @@
 //! What a role asks about its mail, beyond single calls.
 //!
-//! - `forward`: letters and moves, which the outbox keeps while the broker is away. `carry`: how it
-//!   is emptied. `keys`: what names them. `sending`: which are under way.
+//! - `forward`: letters and moves, which the outbox keeps while the broker is away. `drain`: how it
+//!   is emptied. `keys`: what names them. `in_flight`: which are under way.
 //! - `attachments`: files. `private`: mail that the broker cannot read.
 
 mod attachments;
-mod carry;
+mod drain;
 mod forward;
+mod in_flight;
 mod keys;
 mod private;
-mod sending;
 
 use tasuki_proto::{id::RoleId, mail::MessageId, wire};
 
 pub(super) use self::{
-    attachments::TRANSFERS_MAX, carry::Carriers, keys::MailKeys, private::Found, sending::Sending,
+    attachments::TRANSFERS_MAX, drain::Drains, in_flight::InFlight, keys::MailKeys,
+    private::SearchIndexes,
 };
 pub use self::{
-    carry::settle,
+    drain::settle,
     forward::{Moving, Sent},
 };
 use super::Link;

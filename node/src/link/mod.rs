@@ -51,7 +51,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use self::{
     cache::Cache,
     keys::Keys,
-    mail::{Carriers, MailKeys, Sending, TRANSFERS_MAX},
+    mail::{Drains, InFlight, MailKeys, TRANSFERS_MAX},
     news::News,
     receipts::Receipts,
     waits::Waits,
@@ -150,10 +150,10 @@ pub struct Inner {
     waits: Waits,
     receipts: Receipts,
     mail_keys: MailKeys,
-    sending: Sending,
+    sending: InFlight,
     outbox: Outbox,
-    carriers: Carriers,
-    found: mail::Found,
+    drains: Drains,
+    indexes: mail::SearchIndexes,
     calls: RoleLimiter,
     held: RoleLimiter,
     transfers: Limiter,
@@ -246,15 +246,15 @@ impl Link {
             waits,
             receipts,
             mail_keys: MailKeys::default(),
-            sending: Sending::new(),
+            sending: InFlight::new(),
             outbox,
-            carriers: Carriers::default(),
-            found: mail::Found::default(),
+            drains: Drains::default(),
+            indexes: mail::SearchIndexes::default(),
             calls,
             held,
             transfers,
         }));
-        link.carry_what_waits();
+        link.drain_outbox();
         link.spawn(
             link.shared
                 .closing
@@ -301,7 +301,7 @@ impl Link {
     /// The broker's records from `from` on; 0: those yet to come. They are asked for without a
     /// registration, so nothing of it speaks for an agent.
     pub(crate) async fn subscribe(&self, from: u64) -> Result<Items, Ended> {
-        records::subscribe(self.shared.client.channel(), self.shared.stranger(), from).await
+        records::subscribe(self.shared.client.channel(), self.shared.anonymous_caller(), from).await
     }
 
     /// Room for a wait of `role`. A look is over at once, and does not find its place taken by
@@ -415,7 +415,7 @@ impl Shared {
     }
 
     /// The caller of what is asked without a registration that holds.
-    fn stranger(&self) -> wire::Caller {
+    fn anonymous_caller(&self) -> wire::Caller {
         let workspace = self.settings.workspace.to_string();
         wire::Caller { workspace, ..wire::Caller::default() }
     }
@@ -458,11 +458,11 @@ impl Shared {
             state.reset_backoff(clock::now());
             false
         });
-        self.doubt();
+        self.suspect_connection();
     }
 
     /// A role holds something for so long, and longer as long as this node says that it is there.
-    fn is_granted(&self, lease: Duration) {
+    fn note_lease(&self, lease: Duration) {
         let heartbeat = Duration::from_millis(self.heartbeat_ms.load(Ordering::Relaxed));
         // The next sign may come too late for it, and with its answer how often to give one.
         if lease < 2 * heartbeat {
@@ -471,18 +471,18 @@ impl Shared {
     }
 
     /// The connection is silent: looks at once whether it still stands.
-    fn doubt(&self) {
+    fn suspect_connection(&self) {
         self.looks.send_modify(|looks| *looks += 1);
     }
 
     /// The node is registered, or there is a refusal that says why a call cannot be sent.
     async fn ready(&self) -> Result<(), Refusal> {
-        self.settled(self.patience(), LinkState::is_connected, LinkState::refusal).await
+        self.wait_for_state(self.patience(), LinkState::is_connected, LinkState::refusal).await
     }
 
     /// The same for a call that only asks.
     async fn ready_to_ask(&self) -> Result<(), Refusal> {
-        self.settled(self.patience(), LinkState::is_connected, LinkState::unasked).await
+        self.wait_for_state(self.patience(), LinkState::is_connected, LinkState::unasked).await
     }
 
     /// How long a call is to wait for the broker; it is looked for all the same.
@@ -494,7 +494,7 @@ impl Shared {
         patience
     }
 
-    async fn settled(
+    async fn wait_for_state(
         &self,
         within: Duration,
         is_ready: impl Fn(&LinkState) -> bool,
@@ -518,11 +518,11 @@ impl Shared {
     async fn renew(&self, epoch: Epoch, within: Duration) -> Result<(), Refusal> {
         self.report_stale(epoch);
         let is_renewed = |state: &LinkState| state.is_connected() && state.epoch != epoch;
-        self.settled(within, is_renewed, LinkState::refusal).await
+        self.wait_for_state(within, is_renewed, LinkState::refusal).await
     }
 
     /// Resolves when the broker is back; never, if as far as known it was not away.
-    async fn back(&self) {
+    async fn reconnected(&self) {
         let mut state = self.state.subscribe();
         if state.borrow_and_update().is_connected()
             || state.wait_for(LinkState::is_connected).await.is_err()

@@ -63,7 +63,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         looks,
         heartbeat: Duration::from_millis(HEARTBEAT_MS),
         epoch: Epoch::NONE,
-        is_in_doubt: false,
+        is_suspect: false,
         is_renewed: false,
     };
     ended.run_until_cancelled(session.live()).await;
@@ -78,7 +78,7 @@ struct Session {
     heartbeat: Duration,
     epoch: Epoch,
     /// The next answer is due sooner than usual.
-    is_in_doubt: bool,
+    is_suspect: bool,
     /// Became a new client, and has not registered as one yet.
     is_renewed: bool,
 }
@@ -87,7 +87,7 @@ impl Session {
     async fn live(&mut self) {
         loop {
             self.register().await;
-            self.keep().await;
+            self.send_heartbeats().await;
             self.shared.enter(Phase::Connecting, self.epoch);
             while let Some(refusal) = self.fenced_by().await {
                 self.shared.enter(Phase::Refused(refusal), self.epoch);
@@ -104,15 +104,19 @@ impl Session {
                 Ok(registered) => {
                     self.epoch = registered.epoch.into();
                     self.is_renewed = false;
-                    self.is_told(registered.heartbeat_ms);
+                    self.set_heartbeat(registered.heartbeat_ms);
                     self.shared.client.auth().taken();
                     self.shared.enter(Phase::Connected, self.epoch);
                     return;
                 }
-                Err(No::Renewed) => continue,
-                Err(No::TurnedAway(refusal)) if self.shows_another(&refusal) => continue,
-                Err(No::TurnedAway(refusal)) => (turned_away(refusal), away.pause(chance())),
-                Err(No::Refused(refusal)) => (refusal, Duration::from_millis(REFUSED_PAUSE_MS)),
+                Err(RegisterError::Renewed) => continue,
+                Err(RegisterError::TurnedAway(refusal)) if self.shows_another(&refusal) => continue,
+                Err(RegisterError::TurnedAway(refusal)) => {
+                    (turned_away(refusal), away.pause(chance()))
+                }
+                Err(RegisterError::Refused(refusal)) => {
+                    (refusal, Duration::from_millis(REFUSED_PAUSE_MS))
+                }
             };
             self.shared.enter(Phase::Refused(refusal), self.epoch);
             time::sleep(pause).await;
@@ -120,11 +124,11 @@ impl Session {
     }
 
     /// One intent to register, however often it has to be sent.
-    async fn register_once(&mut self) -> Result<wire::RegisterResponse, No> {
-        let key = self.shared.keys.next().await.map_err(No::Refused)?;
+    async fn register_once(&mut self) -> Result<wire::RegisterResponse, RegisterError> {
+        let key = self.shared.keys.next().await.map_err(RegisterError::Refused)?;
         let settings = &self.shared.settings;
         let request = wire::RegisterRequest {
-            caller: Some(self.shared.stranger()),
+            caller: Some(self.shared.anonymous_caller()),
             key: Some(key.wire()),
             node: settings.node.to_string(),
             roles: settings.roles.iter().map(super::HostedRole::spec).collect(),
@@ -136,7 +140,9 @@ impl Session {
         loop {
             let why = match self.ask(request.clone()).await {
                 Ok(registered) => return Ok(registered),
-                Err(Failure::TurnedAway(refusal)) => return Err(No::TurnedAway(refusal)),
+                Err(Failure::TurnedAway(refusal)) => {
+                    return Err(RegisterError::TurnedAway(refusal));
+                }
                 Err(Failure::Refused(refusal)) => {
                     let is_key = matches!(refusal.reason, Reason::KeyExpired | Reason::KeyReused);
                     if is_key && !self.is_renewed {
@@ -145,11 +151,11 @@ impl Session {
                             "another process used this node's keys: the data directory was copied, \
                              or is an old one. This node goes on as a new client"
                         );
-                        self.shared.keys.renew_client().await.map_err(No::Refused)?;
+                        self.shared.keys.renew_client().await.map_err(RegisterError::Refused)?;
                         self.is_renewed = true;
-                        return Err(No::Renewed);
+                        return Err(RegisterError::Renewed);
                     }
-                    return Err(No::Refused(refusal));
+                    return Err(RegisterError::Refused(refusal));
                 }
                 Err(Failure::NotTaken(refusal)) => refusal.message,
                 Err(Failure::Lost(why) | Failure::Unsure(why) | Failure::StaleEpoch(why)) => why,
@@ -160,7 +166,7 @@ impl Session {
     }
 
     /// How often the broker wants to hear of this node; 0 changes nothing.
-    fn is_told(&mut self, heartbeat_ms: u64) {
+    fn set_heartbeat(&mut self, heartbeat_ms: u64) {
         if heartbeat_ms != 0 {
             let heartbeat_ms = heartbeat_ms.min(NODE_SILENT_MS_MAX / 3);
             self.heartbeat = Duration::from_millis(heartbeat_ms);
@@ -169,7 +175,7 @@ impl Session {
     }
 
     /// Sends heartbeats until the registration is stale.
-    async fn keep(&mut self) {
+    async fn send_heartbeats(&mut self) {
         let (mut backoff, mut away) = (Backoff::default(), Backoff::turned_away());
         loop {
             let request = wire::HeartbeatRequest {
@@ -178,12 +184,12 @@ impl Session {
             };
             let why = match self.ask(request).await {
                 Ok(told) => {
-                    self.is_told(told.heartbeat_ms);
+                    self.set_heartbeat(told.heartbeat_ms);
                     backoff.reset();
                     away.reset();
                     self.shared.client.auth().taken();
                     self.shared.enter(Phase::Connected, self.epoch);
-                    self.rest().await;
+                    self.wait_for_next().await;
                     if *self.stale.borrow_and_update() == self.epoch.get() {
                         return;
                     }
@@ -215,18 +221,18 @@ impl Session {
     }
 
     /// Between two heartbeats of a connection that stands; ends when that is in question.
-    async fn rest(&mut self) {
+    async fn wait_for_next(&mut self) {
         let began = Instant::now();
         let shared = &self.shared;
         tokio::select! {
             () = time::sleep(self.heartbeat) => {}
             _ = self.stale.changed() => {}
             () = shared.heartbeat_early.notified() => {}
-            _ = self.looks.changed() => self.is_in_doubt = true,
-            () = shared.suspect.notified() => self.is_in_doubt = true,
+            _ = self.looks.changed() => self.is_suspect = true,
+            () = shared.suspect.notified() => self.is_suspect = true,
             () = shared.client.connections().lost() => {
                 time::sleep(Duration::from_millis(chance() % SPREAD_MS)).await;
-                self.is_in_doubt = true;
+                self.is_suspect = true;
             }
         }
         time::sleep_until(began + Duration::from_millis(SUSPECT_MS_MIN)).await;
@@ -235,7 +241,7 @@ impl Session {
     /// Between two attempts. A look from outside ends it at once, a call that is refused for want
     /// of a connection soon.
     async fn pause(&mut self, backoff: &mut Backoff) {
-        if std::mem::take(&mut self.is_in_doubt) {
+        if std::mem::take(&mut self.is_suspect) {
             return;
         }
         // A certificate that is not trusted ends when this machine joins again.
@@ -251,7 +257,7 @@ impl Session {
             () = wanted => {}
             _ = self.looks.changed() => {
                 backoff.reset();
-                self.is_in_doubt = true;
+                self.is_suspect = true;
             }
         }
     }
@@ -261,8 +267,8 @@ impl Session {
     async fn ask<R: Rpc>(&mut self, request: R) -> Result<R::Response, Failure> {
         let mut call = pin!(rpc::send(self.shared.client.channel(), request));
         let look = Duration::from_millis(LOOK_MS_MAX);
-        let mut is_in_doubt = std::mem::take(&mut self.is_in_doubt);
-        let patience = if is_in_doubt { look } else { Duration::from_millis(ATTEMPT_MS_MAX) };
+        let mut is_suspect = std::mem::take(&mut self.is_suspect);
+        let patience = if is_suspect { look } else { Duration::from_millis(ATTEMPT_MS_MAX) };
         let mut deadline = Instant::now() + patience;
         loop {
             tokio::select! {
@@ -271,14 +277,14 @@ impl Session {
                     return answer.map(Response::into_inner).map_err(|status| Failure::of(&status));
                 }
                 () = time::sleep_until(deadline) => {
-                    if is_in_doubt {
+                    if is_suspect {
                         self.shared.client.connections().cut();
-                        self.is_in_doubt = true;
+                        self.is_suspect = true;
                     }
                     return Err(Failure::Lost("no answer in time".to_owned()));
                 }
                 _ = self.looks.changed() => {
-                    is_in_doubt = true;
+                    is_suspect = true;
                     deadline = deadline.min(Instant::now() + look);
                 }
             }
@@ -290,7 +296,7 @@ impl Session {
         if self.shared.settings.take_over {
             return None;
         }
-        let request = wire::ListNodesRequest { caller: Some(self.shared.stranger()) };
+        let request = wire::ListNodesRequest { caller: Some(self.shared.anonymous_caller()) };
         let listed = self.ask(request).await.ok()?;
         let settings = &self.shared.settings;
         let newer = listed.nodes.into_iter().find(|node| {
@@ -310,7 +316,7 @@ impl Session {
 }
 
 /// Why a registration is not made.
-enum No {
+enum RegisterError {
     Refused(Refusal),
     /// Under the keys of a client that others used; now there is a new one.
     Renewed,

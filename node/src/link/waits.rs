@@ -192,7 +192,7 @@ struct Stream {
     /// What stood when it was begun.
     witness: Witness,
     /// When to doubt the connection, as long as the stream is not open.
-    doubted: Option<Instant>,
+    suspect_at: Option<Instant>,
     requests: mpsc::Sender<wire::ParkRequest>,
     responses: Responses,
 }
@@ -204,7 +204,7 @@ enum Responses {
     Open(Box<Streaming<wire::ParkResponse>>),
 }
 
-enum Heard {
+enum StreamEvent {
     Opened,
     /// The broker will have no waits of this node.
     TurnedAway(Refusal),
@@ -221,22 +221,22 @@ impl Multiplexer {
             let has_room = self.table.unsent.len() < UNSENT_MAX;
             let may_open = self.may_open();
             let deadline = self.table.next_deadline();
-            let doubted = self.stream.as_ref().and_then(|stream| stream.doubted);
+            let suspect_at = self.stream.as_ref().and_then(|stream| stream.suspect_at);
             let requests = self.stream.as_ref().map(|stream| stream.requests.clone());
             tokio::select! {
                 () = closing.cancelled() => break,
                 Some(ask) = self.asked.recv(), if has_room => self.open(ask),
                 () = self.dropped.notify.notified(), if has_room => self.cancel_dropped(),
                 () = at(deadline), if deadline.is_some() => self.expire(),
-                () = at(doubted), if doubted.is_some() => self.doubt(),
-                _ = self.state.changed() => self.look_at_state(),
+                () = at(suspect_at), if suspect_at.is_some() => self.suspect_connection(),
+                _ = self.state.changed() => self.follow_state(),
                 () = time::sleep_until(self.not_before), if may_open => self.open_stream(),
                 permit = reserve(requests), if !self.table.unsent.is_empty() => {
                     if let (Some(permit), Some(request)) = (permit, self.table.unsent.pop_front()) {
                         permit.send(request);
                     }
                 }
-                heard = hear(&mut self.stream) => self.take(heard),
+                event = next_event(&mut self.stream) => self.handle(event),
             }
         }
         self.asked.close();
@@ -322,10 +322,10 @@ impl Multiplexer {
     }
 
     /// The broker says nothing: is it there?
-    fn doubt(&mut self) {
+    fn suspect_connection(&mut self) {
         if let Some(stream) = &mut self.stream {
-            stream.doubted = None;
-            self.shared.doubt();
+            stream.suspect_at = None;
+            self.shared.suspect_connection();
         }
     }
 
@@ -337,7 +337,7 @@ impl Multiplexer {
         self.stream = None;
     }
 
-    fn look_at_state(&mut self) {
+    fn follow_state(&mut self) {
         let state = self.state.borrow_and_update().clone();
         match state.phase {
             Phase::Refused(refusal) => {
@@ -367,7 +367,7 @@ impl Multiplexer {
         self.stream = Some(Stream {
             epoch: self.shared.epoch(),
             witness: self.shared.client.connections().witness(),
-            doubted: Some(Instant::now() + Duration::from_millis(OPENING_MS)),
+            suspect_at: Some(Instant::now() + Duration::from_millis(OPENING_MS)),
             requests,
             responses: Responses::Opening(Box::pin(opening)),
         });
@@ -384,26 +384,26 @@ impl Multiplexer {
         wire::ParkRequest { wait, ask }
     }
 
-    fn take(&mut self, heard: Heard) {
-        let response = match heard {
-            Heard::Opened => {
+    fn handle(&mut self, event: StreamEvent) {
+        let response = match event {
+            StreamEvent::Opened => {
                 if let Some(stream) = &mut self.stream {
-                    stream.doubted = None;
+                    stream.suspect_at = None;
                 }
                 return self.table.mark_parked();
             }
-            Heard::Unreached(why) => {
+            StreamEvent::Unreached(why) => {
                 self.stream = None;
                 return self.lose_stream(&why);
             }
-            Heard::Broken(why) => return self.lose_stream(&why),
-            Heard::TurnedAway(refusal) => {
+            StreamEvent::Broken(why) => return self.lose_stream(&why),
+            StreamEvent::TurnedAway(refusal) => {
                 self.lose_stream(&refusal.message);
                 let refusal = turned_away(refusal);
                 self.table.drain().for_each(|open| open.refuse(refusal.clone()));
                 return;
             }
-            Heard::Response(response) => response,
+            StreamEvent::Response(response) => response,
         };
         let wait = response.wait;
         let answer = match response.outcome {
@@ -479,25 +479,27 @@ async fn reserve(
 }
 
 /// What the stream says next. Safe to drop at any await.
-async fn hear(stream: &mut Option<Stream>) -> Heard {
+async fn next_event(stream: &mut Option<Stream>) -> StreamEvent {
     let Some(stream) = stream else { return std::future::pending().await };
     let broken = |status: Status| match Failure::of(&status) {
-        Failure::TurnedAway(refusal) => Heard::TurnedAway(refusal),
-        Failure::NotTaken(refusal) => Heard::Unreached(refusal.message),
-        Failure::Refused(refusal) => Heard::Broken(refusal.message),
-        Failure::Lost(why) | Failure::Unsure(why) | Failure::StaleEpoch(why) => Heard::Broken(why),
+        Failure::TurnedAway(refusal) => StreamEvent::TurnedAway(refusal),
+        Failure::NotTaken(refusal) => StreamEvent::Unreached(refusal.message),
+        Failure::Refused(refusal) => StreamEvent::Broken(refusal.message),
+        Failure::Lost(why) | Failure::Unsure(why) | Failure::StaleEpoch(why) => {
+            StreamEvent::Broken(why)
+        }
     };
     match &mut stream.responses {
         Responses::Opening(opening) => match opening.await {
             Ok(open) => {
                 stream.responses = Responses::Open(Box::new(open));
-                Heard::Opened
+                StreamEvent::Opened
             }
             Err(status) => broken(status),
         },
         Responses::Open(open) => match open.message().await {
-            Ok(Some(response)) => Heard::Response(Box::new(response)),
-            Ok(None) => Heard::Broken("the broker ended the stream".to_owned()),
+            Ok(Some(response)) => StreamEvent::Response(Box::new(response)),
+            Ok(None) => StreamEvent::Broken("the broker ended the stream".to_owned()),
             Err(status) => broken(status),
         },
     }

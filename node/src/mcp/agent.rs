@@ -37,9 +37,9 @@ use super::{
     },
 };
 use crate::{
-    config::ToolsetChoice,
     hooks::Hooks,
     role::{Connected, Overview, player::Ended},
+    toolset::ToolsetChoice,
 };
 
 /// The header that names a session.

@@ -20,13 +20,13 @@ use super::{
     transport::server::Settings,
 };
 use crate::{
-    config::{self, ToolsetChoice},
     hooks::Hooks,
     limiter::Shares,
     mail_directories::Directories,
     mirror::Mirror,
     repository::Repositories,
     role::{Actions, Overview, Refusal, player::Instance},
+    toolset::{self, ToolsetChoice},
 };
 
 /// Tool calls in flight, of all connections together: each holds a task and a wait. Each role has an
@@ -132,7 +132,7 @@ impl Host {
     }
 
     pub(super) fn toolsets(&self, role: &RoleId) -> Vec<ToolsetChoice> {
-        self.toolsets.get(role).cloned().unwrap_or_else(|| config::usual_toolsets(role))
+        self.toolsets.get(role).cloned().unwrap_or_else(|| toolset::usual_toolsets(role))
     }
 
     pub(super) fn has_set(&self, role: &RoleId, set: &str) -> bool {

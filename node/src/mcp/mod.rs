@@ -46,9 +46,7 @@ mod tasks;
 mod tools;
 mod transport;
 
-use crate::config::ToolsetChoice;
-
-pub(crate) use tools::set_names;
+use crate::toolset::ToolsetChoice;
 
 pub use prompts::{prompt, turn_order};
 pub use tasks::TaskKey;

@@ -166,7 +166,8 @@ impl Actions for Handle {
         content: Bytes,
     ) -> Result<(), Refusal> {
         let link = self.link()?;
-        link.do_while_heard(link.put_attachment(&self.role, attachment, content)).await
+        let put = Box::pin(link.put_attachment(&self.role, attachment, content));
+        link.do_while_heard(put).await
     }
 
     async fn get_attachment(
@@ -175,7 +176,8 @@ impl Actions for Handle {
         attachment: &wire::Attachment,
     ) -> Result<Bytes, Refusal> {
         let link = self.link()?;
-        link.do_while_heard(link.get_attachment(&self.role, message, attachment)).await
+        let get = Box::pin(link.get_attachment(&self.role, message, attachment));
+        link.do_while_heard(get).await
     }
 
     async fn untold(&self, max: usize) -> Result<Untold, Refusal> {

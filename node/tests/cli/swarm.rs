@@ -285,10 +285,10 @@ w1 no node 0 ISSUE/task-1 (LEN left)
     assert_eq!(
         shop.says(&[&review[..], &["--approve", "--score", "5"]].concat()).await,
         "task-1 is approved.
-Next for w1: task-2, kept until WHEN (LEN left); the worker has 3 points.
+Next for w1: task-2, reserved until WHEN (LEN left); the worker has 3 points.
 "
     );
-    assert_eq!(shop.says(&["lock", "list"]).await, "Nothing is locked there.\n", "its task ended");
+    assert_eq!(shop.says(&["lock", "list"]).await, "No matching locks.\n", "its task ended");
     let again = shop.json(0, &[&review[..], &["--approve", "--score", "5"]].concat()).await;
     assert_eq!(again[0]["repeated"], true);
     assert_eq!(
@@ -365,7 +365,7 @@ async fn a_question_blocks_a_task_until_it_is_answered() {
     let task = format!("{issue}/1");
     shop.says(&["task", "claim", &task, "--as", "w1"]).await;
     let asked = shop.says(&["task", "ask", &task, "Which of them?", "--as", "w1"]).await;
-    assert_eq!(asked, "MSG, a question about task-1, is told to the lead.\n");
+    assert_eq!(asked, "MSG, a question about task-1, was sent to the lead.\n");
     let list = shop.says(&["task", "list", &issue, "--stage", "asking"]).await;
     assert!(list.contains("task-1 asking easy 1 w1 LEN Do 0\n"), "{list}");
     let answered = shop.says(&["task", "answer", &task, "Both.", "--as", "lead"]).await;
@@ -414,7 +414,7 @@ async fn what_lapses_or_is_reset_is_open_again_and_its_tokens_are_stale() {
     assert_eq!(
         shop.refusal(1, &["task", "claim", &two, "--next-step", &step, "--as", "w1"]).await,
         "error: invalid next_step_token: it was given to another worker. `tasuki task claim` without \
-         --next-step takes what is kept for the role, or for nobody. (invalid_next_step_token)\n"
+         --next-step claims a task that is free or reserved for the role. (invalid_next_step_token)\n"
     );
     let reset = ["task", "reset", &two, "--reason", "Not that one.", "--as", "lead"];
     assert_eq!(shop.says(&reset).await, "task-2 of ISSUE is open.\n");
@@ -423,7 +423,7 @@ async fn what_lapses_or_is_reset_is_open_again_and_its_tokens_are_stale() {
     assert_eq!(
         shop.refusal(1, &["task", "claim", &two, "--next-step", &step, "--as", "w2"]).await,
         "error: invalid next_step_token: nothing is kept with it any more. `tasuki task claim` \
-         without --next-step takes what is kept for the role, or for nobody. \
+         without --next-step claims a task that is free or reserved for the role. \
          (invalid_next_step_token)\n"
     );
 

@@ -282,7 +282,7 @@ async fn an_empty_workspace_says_how_to_begin() {
         ),
         (&["delivery", "list"], "No deliveries. Create one with `tasuki delivery create`.\n"),
         (&["delivery", "list", "--status", "open"], "No matching deliveries.\n"),
-        (&["lock", "list"], "Nothing is locked there.\n"),
+        (&["lock", "list"], "No matching locks.\n"),
         (&["doc", "list"], "No documents.\n"),
     ] {
         assert_eq!(shop.says(args).await, said, "{args:?}");
@@ -312,7 +312,7 @@ async fn files_are_called_from_the_directory_one_is_in() {
     let all = shop.json(0, &["lock", "list", "--repository", &root]).await;
     assert_eq!(all, there);
     let none = shop.says(&["lock", "list", "docs/a.md", "--repository", &root]).await;
-    assert_eq!(none, "Nothing is locked there.\n");
+    assert_eq!(none, "No matching locks.\n");
 }
 
 #[tokio::test]

@@ -143,15 +143,15 @@ async fn an_answer_is_waited_for_and_what_never_comes_says_why() {
     let note = ["task", "ask", &task, "Half of it.", "--kind", "progress", "--as", "w1", "--wait"];
     assert_eq!(
         shop.refusal(2, &note).await,
-        "error: --wait is for a question or a blocker: nobody has to answer what is \"progress\". \
-         Nothing was said. (usage)\n"
+        "error: --wait is for a question or a blocker: a \"progress\" needs no answer. \
+         Nothing was sent. (usage)\n"
     );
     assert_eq!(
         shop.json(0, &["task", "show", &task]).await[0]["messages"].as_array().unwrap().len(),
         0
     );
     let mut waiting = Waiting::begin(&shop, &["task", "ask", &task, "Which?", "--as", "w1"]);
-    assert_eq!(waiting.line().await, "MSG, a question about task-1, is told to the lead.");
+    assert_eq!(waiting.line().await, "MSG, a question about task-1, was sent to the lead.");
     let both = "Both \u{1b}[31mof\u{202e} them.";
     shop.says(&["task", "answer", &task, both, "--as", "lead"]).await;
     let (said, code) = waiting.end().await;

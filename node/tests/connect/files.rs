@@ -98,7 +98,7 @@ fn a_running_node_says_where_it_is_and_which_role_it_has() {
     run_a_node(&home, &["lead", "worker"]);
     let said = home.run("connect codex");
     assert_eq!(said.code, 2, "{said:?}");
-    assert!(said.err.contains("--role. There are: lead, worker."), "{said:?}");
+    assert!(said.err.contains("--role. Available: lead, worker."), "{said:?}");
 }
 
 #[test]

@@ -200,7 +200,7 @@ async fn a_data_directory_that_a_command_made_is_its_users() {
         "status",
         "mail send --role A --to A x",
         "connect claude-code --role A",
-        "hook status",
+        "lock-hook status",
         "outbox",
     ] {
         let (code, _, err) = clone.run(&format!("{line} --data mine")).await;

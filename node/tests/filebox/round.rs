@@ -41,7 +41,7 @@ async fn files_come_out_as_they_went_in() {
     let names: Vec<String> = tree(&place.path("one")).into_keys().collect();
     assert_eq!(names, ["done/2026-11-21_2143-BR--00000002.md"]);
     for (line, why) in [
-        ("export --format markdown", "say where with --out DIR"),
+        ("export --format markdown", "specify --out DIR"),
         ("export --format markdown --out all", "is not empty"),
         ("export --format mbox --out p/docs/mailbox/qa", "is there already"),
     ] {

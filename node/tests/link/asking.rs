@@ -94,7 +94,7 @@ impl Await for dyn Actions {
     ) -> Result<wire::MailAnswer, Refusal> {
         match self.wait(Question::Mail(filter.clone()), hold).await? {
             Answer::Mail(answer) => Ok(*answer),
-            answer => panic!("of another kind: {answer:?}"),
+            answer @ (Answer::Turn(_) | Answer::Swarm(_)) => panic!("of another kind: {answer:?}"),
         }
     }
 }
@@ -102,6 +102,6 @@ impl Await for dyn Actions {
 fn turn(answer: Answer) -> Result<wire::TurnAnswer, Refusal> {
     match answer {
         Answer::Turn(answer) => Ok(*answer),
-        answer => panic!("of another kind: {answer:?}"),
+        answer @ (Answer::Mail(_) | Answer::Swarm(_)) => panic!("of another kind: {answer:?}"),
     }
 }

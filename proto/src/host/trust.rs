@@ -36,7 +36,7 @@ const FOLDER: &str = "trusted";
 
 /// The names of what the programs keep in a data directory. One that has none of them holds no data
 /// yet, whatever else is in it.
-const OF_DATA: [&str; 29] = [
+const OF_DATA: [&str; 28] = [
     "accept",
     "agent-tokens.json",
     "agent-tokens.lock",
@@ -44,12 +44,11 @@ const OF_DATA: [&str; 29] = [
     "broker",
     "cli-keys.json",
     "cli-keys.lock",
-    "connections.json",
     "drafts",
-    "edit-hooks.json",
     "elsewhere",
     "holds.json",
     "hooks",
+    "install-log.json",
     "joined.json",
     "joined.json.pending",
     "joined.lock",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ed25519_dalek::{Signer as _, SigningKey};
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 
 use super::{
     KeyId, SEAL_KEY_BYTES, SIGN_KEY_BYTES, SIGNATURE_BYTES, Unproven,
@@ -223,5 +224,24 @@ impl SignedRoster {
 
     pub const fn signature(&self) -> &[u8; SIGNATURE_BYTES] {
         &self.signature
+    }
+}
+
+/// Written as it was signed.
+impl<C> Encode<C> for SignedRoster {
+    fn encode<W: encode::Write>(
+        &self,
+        to: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        to.array(2)?.bytes(&self.roster.encode())?.bytes(&self.signature)?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for SignedRoster {
+    fn decode(from: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        from.array()?;
+        let (roster, signature) = (from.bytes()?, from.bytes()?);
+        Self::of_bytes(roster, signature).map_err(decode::Error::custom)
     }
 }

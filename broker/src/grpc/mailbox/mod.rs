@@ -60,7 +60,7 @@ impl Endpoint for wire::SendRequest {
     }
 
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role = id("role", &self.role)?;
+        let role = session.role()?;
         let answered = match self.in_reply_to.as_str() {
             "" => None,
             name => Some(session.thread_named(&role, "in_reply_to", name).await?),
@@ -110,7 +110,7 @@ impl Endpoint for wire::SendRequest {
 
 impl Endpoint for wire::MoveRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role = id("role", &self.role)?;
+        let role = session.role()?;
         let to = parse::target(self.to())?;
         check_count("messages", self.messages.len(), 1..=MOVES_MAX)?;
         let mut found = Vec::with_capacity(self.messages.len());
@@ -146,7 +146,7 @@ impl Endpoint for wire::MoveRequest {
 
 impl Endpoint for wire::ListBoxRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let Some(kind) = BoxKind::of_wire(self.r#box()) else {
             return Err(status::invalid("box", &"is missing; say inbox, outbox, done or cancel"));
         };
@@ -178,7 +178,7 @@ impl Endpoint for wire::ListBoxRequest {
 
 impl Endpoint for wire::ReadThreadRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let wanted = BoxKind::of_wire(self.r#box());
         let mark = session.mark_of(self.mark(), Mark::Seen)?;
         let (asker, from, newest) = (role.clone(), self.from, self.last);
@@ -247,7 +247,7 @@ impl Endpoint for wire::MarkMailRequest {
             }
         };
         let thread = self.message_id.parse().map_err(|e| status::invalid("message_id", &e))?;
-        session.mark(&id("role", &self.role)?, thread, self.through, mark).await
+        session.mark(&session.role()?, thread, self.through, mark).await
     }
 }
 
@@ -262,21 +262,21 @@ impl Endpoint for wire::ListMailboxesRequest {
 
 impl Endpoint for wire::OpenMailboxRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let open = mailbox::Command::Open(id("role", &self.role)?);
+        let open = mailbox::Command::Open(session.role()?);
         session.execute(open, |_, _| Ok(at_once(wire::OpenMailboxResponse::default()))).await
     }
 }
 
 impl Endpoint for wire::CloseMailboxRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let close = mailbox::Command::Close(id("role", &self.role)?);
+        let close = mailbox::Command::Close(session.role()?);
         session.execute(close, |_, _| Ok(at_once(wire::CloseMailboxResponse::default()))).await
     }
 }
 
 impl Endpoint for wire::ListDeadLettersRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let after = parse::after(&self.after)?;
         let limit = limit(self.limit, BOX_PAGE_MAX, BOX_PAGE_MAX);
         let asker = role.clone();
@@ -294,7 +294,7 @@ impl Endpoint for wire::ListDeadLettersRequest {
 
 impl Endpoint for wire::HandAgainRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role = id("role", &self.role)?;
+        let role = session.role()?;
         let thread = session.thread_named(&role, "message", &self.message).await?.thread;
         let message_id = thread.to_string();
         let render = |_: &View<'_>, _| Ok(at_once(wire::HandAgainResponse { message_id }));

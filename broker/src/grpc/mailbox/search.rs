@@ -16,7 +16,7 @@ use tonic::Status;
 
 use super::{
     super::{Answer, Endpoint, WorkspaceSession, parse::limit, status},
-    id, optional,
+    optional,
     render::Page,
 };
 use crate::{
@@ -49,7 +49,7 @@ struct Readable {
 
 impl Endpoint for wire::SearchMailRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let query = parse(&self.query).map_err(|error| status::invalid("query", &error))?;
         let kind = BoxKind::of_wire(self.r#box());
         let at = |ms: u64| (ms != 0).then(|| Timestamp::from_millis(ms));

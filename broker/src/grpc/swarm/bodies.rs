@@ -21,10 +21,10 @@ macro_rules! reads {
         impl WorkspaceSession {$(
             pub(super) fn $read(&self, $($of: $type),+) -> Result<$words, Status> {
                 let place = Words::$kind { $($of,)+ $field: Default::default() };
-                match self.read_body(place)? {
-                    Words::$kind { $field, .. } => Ok($field),
-                    _ => unreachable!("{OTHER_KIND}"),
-                }
+                let Words::$kind { $field, .. } = self.read_body(place)? else {
+                    unreachable!("{OTHER_KIND}")
+                };
+                Ok($field)
             }
         )+}
     };
@@ -62,10 +62,10 @@ impl WorkspaceSession {
     ) -> Result<(String, Timestamp, Option<RoleId>), Status> {
         let (content, at, by) = (String::new(), Timestamp::default(), None);
         let place = Words::Doc { place, name, version, content, at, by };
-        match self.read_body(place)? {
-            Words::Doc { content, at, by, .. } => Ok((content, at, by)),
-            _ => unreachable!("{OTHER_KIND}"),
-        }
+        let Words::Doc { content, at, by, .. } = self.read_body(place)? else {
+            unreachable!("{OTHER_KIND}")
+        };
+        Ok((content, at, by))
     }
 
     /// What the words that an entry of an audit is about refer to.
@@ -83,9 +83,9 @@ impl WorkspaceSession {
     /// Entry `number` of an issue's audit.
     pub(super) fn audited(&self, issue: IssueId, number: u64) -> Result<AuditEntry, Status> {
         let place = AuditEntry::blank(issue, number);
-        match self.read_body(Words::Audit(Box::new(place)))? {
-            Words::Audit(entry) => Ok(*entry),
-            _ => unreachable!("{OTHER_KIND}"),
-        }
+        let Words::Audit(entry) = self.read_body(Words::Audit(Box::new(place)))? else {
+            unreachable!("{OTHER_KIND}")
+        };
+        Ok(*entry)
     }
 }

@@ -11,7 +11,7 @@ use tonic::Status;
 use super::{
     super::parse::text,
     super::scan::{Page, Part, SKIPPED_MAX},
-    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, id, optional, parse, render,
+    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, optional, parse, render,
     states::Named,
 };
 use crate::rules::swarm::{
@@ -24,58 +24,53 @@ const EVIDENCE_BYTES_MAX: usize = 1024 * 1024;
 
 impl Endpoint for wire::SubmitDeliveryRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let issue = parse::named("issue_id", &self.issue_id)?;
         let words = Box::new(parse::delivery(self)?);
-        let asker = role.clone();
         let render = move |view: &View<'_>, reply: Option<Reply>| {
             let Some(Reply::Delivered(delivery)) = reply else {
                 unreachable!("an issue is delivered or refused")
             };
-            response(view, delivery, Some(&asker))
+            response(view, delivery, Some(&role))
         };
-        session.ask(role, CommandKind::SubmitDelivery { issue, words }, render).await
+        session.ask(CommandKind::SubmitDelivery { issue, words }, render).await
     }
 }
 
 impl Endpoint for wire::ClaimDeliveryRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
         let delivery = parse::named("delivery_id", &self.delivery_id)?;
         let extend_ms = parse::lease(self.for_ms)?;
         let claim = CommandKind::ClaimDelivery { delivery, extend_ms };
-        ask(session, role, delivery, claim).await
+        ask(session, delivery, claim).await
     }
 }
 
 impl Endpoint for wire::RenewDeliveryRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
         let delivery = parse::named("delivery_id", &self.delivery_id)?;
         let (token, extend_ms) = (self.claim_token.into(), parse::lease(self.for_ms)?);
         let renew = CommandKind::RenewDelivery { delivery, token, extend_ms };
-        ask(session, role, delivery, renew).await
+        ask(session, delivery, renew).await
     }
 }
 
 impl Endpoint for wire::AttachEvidenceRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
         let delivery = parse::named("delivery_id", &self.delivery_id)?;
         let words = EvidenceWords {
-            role: Some(role.clone()),
+            role: Some(session.role()?),
             node: session.node().cloned(),
             ..parse::evidence(self.evidence)?
         };
         let token = self.claim_token.into();
         let attach = CommandKind::AttachEvidence { delivery, token, words };
-        ask(session, role, delivery, attach).await
+        ask(session, delivery, attach).await
     }
 }
 
 impl Endpoint for wire::ReviewDeliveryRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
         let delivery = parse::named("delivery_id", &self.delivery_id)?;
         let review = ReviewDelivery {
             delivery,
@@ -89,13 +84,13 @@ impl Endpoint for wire::ReviewDeliveryRequest {
             overridden: parse::overridden(self.r#override)?,
         };
         let review = CommandKind::ReviewDelivery(review);
-        ask(session, role, delivery, review).await
+        ask(session, delivery, review).await
     }
 }
 
 impl Endpoint for wire::GetDeliveryRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let asker: Option<RoleId> = optional("role", &self.role)?;
+        let asker = session.asker.clone();
         let delivery = parse::named("delivery_id", &self.delivery_id)?;
         let shown_to = asker.clone();
         session.show(asker.as_ref(), move |view| response(view, delivery, shown_to.as_ref())).await
@@ -104,7 +99,7 @@ impl Endpoint for wire::GetDeliveryRequest {
 
 impl Endpoint for wire::ListDeliveriesRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let asker: Option<RoleId> = optional("role", &self.role)?;
+        let asker = session.asker.clone();
         let (limit, offset) = (parse::limit(self.limit), self.offset as usize);
         let state = DeliveryState::of_wire(self.status());
         let issue: Option<IssueId> = parse::maybe("issue_id", &self.issue_id)?;
@@ -152,11 +147,11 @@ impl Endpoint for wire::ListDeliveriesRequest {
 /// Executes what a role asks about a delivery.
 async fn ask(
     session: &WorkspaceSession,
-    role: RoleId,
     delivery: DeliveryId,
     ask: CommandKind,
 ) -> Result<wire::DeliveryResponse, Status> {
-    session.ask(role.clone(), ask, move |view, _| response(view, delivery, Some(&role))).await
+    let role = session.role()?;
+    session.ask(ask, move |view, _| response(view, delivery, Some(&role))).await
 }
 
 /// The answer of a call about a delivery, as `asker` may see it.

@@ -9,7 +9,7 @@ use tasuki_proto::{
 
 use super::{
     super::{render::text, status::invalid},
-    Answer, Endpoint, Rejection, View, WorkspaceSession, at_once, id, parse,
+    Answer, Endpoint, Rejection, View, WorkspaceSession, at_once, parse,
 };
 use crate::rules::swarm::{CommandKind, Doc, DocPlace, Reply};
 
@@ -36,7 +36,7 @@ impl Endpoint for wire::WriteDocRequest {
                 }
             }))
         };
-        session.ask(id("role", &self.role)?, write, render).await
+        session.ask(write, render).await
     }
 }
 

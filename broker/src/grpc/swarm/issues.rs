@@ -17,7 +17,7 @@ use super::{
         parse::{check_count, check_size},
         status::invalid,
     },
-    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, id, optional, parse, render,
+    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, optional, parse, render,
 };
 use crate::rules::swarm::{
     CommandKind, CreateIssue, Issue, IssueState, ListFilter, Reply,
@@ -26,7 +26,6 @@ use crate::rules::swarm::{
 
 impl Endpoint for wire::CreateIssueRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
         check_size("description", self.description.len(), TEXT_BYTES_MAX)?;
         let create = CreateIssue {
             subject: parse::subject(self.subject)?,
@@ -40,7 +39,7 @@ impl Endpoint for wire::CreateIssueRequest {
             };
             response(view, issue)
         };
-        session.ask(role, CommandKind::CreateIssue(create), render).await
+        session.ask(CommandKind::CreateIssue(create), render).await
     }
 }
 
@@ -90,7 +89,7 @@ impl Endpoint for wire::UpdateIssueDocPathsRequest {
             }
             let paths = parse::paths(shared, project)?;
             let set = CommandKind::SetDocPaths { issue, paths, replaces };
-            match ask(session, &self.role, issue, set).await {
+            match ask(session, issue, set).await {
                 // Somebody set them in between: what they said is kept.
                 Err(why)
                     if replaces.is_some()
@@ -106,7 +105,7 @@ impl Endpoint for wire::CloseIssueRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let issue = parse::named("issue_id", &self.issue_id)?;
         let reason = parse::why("summary", self.summary)?;
-        ask(session, &self.role, issue, CommandKind::CloseIssue { issue, reason }).await
+        ask(session, issue, CommandKind::CloseIssue { issue, reason }).await
     }
 }
 
@@ -114,7 +113,7 @@ impl Endpoint for wire::ReopenIssueRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let issue = parse::named("issue_id", &self.issue_id)?;
         let reason = parse::why("summary", self.summary)?;
-        ask(session, &self.role, issue, CommandKind::ReopenIssue { issue, reason }).await
+        ask(session, issue, CommandKind::ReopenIssue { issue, reason }).await
     }
 }
 
@@ -122,7 +121,7 @@ impl Endpoint for wire::ExtendIssueRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let issue = parse::named("issue_id", &self.issue_id)?;
         let extend_ms = parse::lease(self.for_ms)?;
-        ask(session, &self.role, issue, CommandKind::ExtendIssue { issue, extend_ms }).await
+        ask(session, issue, CommandKind::ExtendIssue { issue, extend_ms }).await
     }
 }
 
@@ -200,11 +199,10 @@ pub(super) fn state(status: wire::IssueStatus) -> Option<IssueState> {
 /// Executes what a role asks about an issue.
 async fn ask(
     session: &WorkspaceSession,
-    role: &str,
     issue: IssueId,
     ask: CommandKind,
 ) -> Result<wire::IssueResponse, Status> {
-    session.ask(id("role", role)?, ask, move |view, _| response(view, issue)).await
+    session.ask(ask, move |view, _| response(view, issue)).await
 }
 
 /// The answer of a call about an issue: as it stands, with its words.

@@ -4,7 +4,7 @@ use tasuki_proto::{id::RoleId, limits::SWARM_PAGE_MAX, swarm::IssueId, wire};
 
 use super::{
     super::{parse::check_count, render::text},
-    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, deliveries, id, messages,
+    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, deliveries, messages,
     parse, reviews,
 };
 use crate::rules::swarm::{CommandKind, Item, ItemKind, MessageKind};
@@ -15,7 +15,7 @@ impl Endpoint for wire::MarkItemsRequest {
         check_count("numbers", self.numbers.len(), 0..=SWARM_PAGE_MAX as usize)?;
         let mark = CommandKind::MarkItems { issue, items: self.numbers };
         let done = |_: &View<'_>, _| Ok(at_once(wire::MarkItemsResponse {}));
-        session.ask(id("role", &self.role)?, mark, done).await
+        session.ask(mark, done).await
     }
 }
 

@@ -6,8 +6,8 @@ use tonic::Status;
 use super::{
     super::scan::{PART, Page, Part},
     super::{parse::reason, status::invalid},
-    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, id, optional, parse,
-    render, tasks,
+    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, optional, parse, render,
+    tasks,
 };
 use crate::rules::swarm::{
     CommandKind, LockFiles, Reply,
@@ -16,7 +16,7 @@ use crate::rules::swarm::{
 
 impl Endpoint for wire::LockFilesRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let keys = parse::new_lock_keys(&self.files.unwrap_or_default())?;
         let task = match (self.issue_id.as_str(), self.task_id.as_str()) {
             ("", "") => None,
@@ -24,17 +24,17 @@ impl Endpoint for wire::LockFilesRequest {
         };
         let (claim, ttl_ms) = (self.claim_token.into(), parse::lease(self.for_ms)?);
         let lock = CommandKind::LockFiles(LockFiles { keys, task, claim, ttl_ms });
-        session.ask(role.clone(), lock, move |view, reply| response(view, reply, &role)).await
+        session.ask(lock, move |view, reply| response(view, reply, &role)).await
     }
 }
 
 impl Endpoint for wire::RenewLockRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let lock = parse::named("lease_id", &self.lease_id)?;
         let (token, extend_ms) = (self.lock_token.into(), parse::lease(self.for_ms)?);
         let renew = CommandKind::RenewLock { lock, token, extend_ms };
-        session.ask(role.clone(), renew, move |view, reply| response(view, reply, &role)).await
+        session.ask(renew, move |view, reply| response(view, reply, &role)).await
     }
 }
 
@@ -42,7 +42,7 @@ impl Endpoint for wire::UnlockRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let lock = parse::named("lease_id", &self.lease_id)?;
         let token = self.lock_token.into();
-        unlock(session, &self.role, lock, CommandKind::Unlock { lock, token }).await
+        unlock(session, lock, CommandKind::Unlock { lock, token }).await
     }
 }
 
@@ -50,13 +50,13 @@ impl Endpoint for wire::ForceUnlockRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let lock = parse::named("lease_id", &self.lease_id)?;
         let reason = reason(self.reason)?;
-        unlock(session, &self.role, lock, CommandKind::ForceUnlock { lock, reason }).await
+        unlock(session, lock, CommandKind::ForceUnlock { lock, reason }).await
     }
 }
 
 impl Endpoint for wire::ListLocksRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let asker: Option<RoleId> = optional("role", &self.role)?;
+        let asker = session.asker.clone();
         let holder: Option<RoleId> = optional("holder", &self.holder)?;
         let (limit, offset) = (parse::limit(self.limit), self.offset as usize);
         let files = self.files.unwrap_or_default();
@@ -119,12 +119,10 @@ fn is_listable(files: &wire::FileSet) -> bool {
 /// Ends a lock, and answers with it as it was before; of one that ended before, with its id.
 async fn unlock(
     session: &WorkspaceSession,
-    role: &str,
     id: LockId,
     unlock: CommandKind,
 ) -> Result<wire::UnlockResponse, Status> {
-    let role: RoleId = super::id("role", role)?;
-    let asker = role.clone();
+    let asker = session.role()?;
     let before = session.query(None, move |view| {
         let found = view.workspace.swarm.locks.get(id);
         Ok(found.map(|it| render::lock(it, Some(&asker))))
@@ -132,7 +130,7 @@ async fn unlock(
     let gone = || wire::Lock { lease_id: id.to_string(), ..Default::default() };
     let lock = Some(before.await?.unwrap_or_else(gone));
     let render = |_: &View<'_>, _| Ok(at_once(wire::UnlockResponse { lock, ..Default::default() }));
-    session.ask(role, unlock, render).await
+    session.ask(unlock, render).await
 }
 
 /// The answer of a call that locks files.

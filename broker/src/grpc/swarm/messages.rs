@@ -3,7 +3,7 @@
 use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 
 use super::{
-    super::status::invalid, Answer, Endpoint, Later, Rejection, View, WorkspaceSession, id, parse,
+    super::status::invalid, Answer, Endpoint, Later, Rejection, View, WorkspaceSession, parse,
     render, tasks,
 };
 use crate::rules::swarm::{
@@ -12,7 +12,7 @@ use crate::rules::swarm::{
 
 impl Endpoint for wire::PostMessageRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
         let kind = MessageKind::parse(&self.kind).ok_or_else(|| {
             let known = MessageKind::ALL.iter().map(|it| it.as_str()).collect::<Vec<_>>();
@@ -21,19 +21,19 @@ impl Endpoint for wire::PostMessageRequest {
         let words = parse::message(self.content, self.refs)?;
         let post = PostMessage { issue, task, token: self.claim_token.into(), kind, words };
         let post = CommandKind::PostMessage(post);
-        session.ask(role.clone(), post, move |view, reply| response(view, reply, &role)).await
+        session.ask(post, move |view, reply| response(view, reply, &role)).await
     }
 }
 
 impl Endpoint for wire::ReplyMessageRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
         let message = parse::maybe("message_id", &self.message_id)?;
         let words = parse::message(self.content, self.refs)?;
         let reply = ReplyMessage { issue, task, message, words };
         let reply = CommandKind::ReplyMessage(reply);
-        session.ask(role.clone(), reply, move |view, reply| response(view, reply, &role)).await
+        session.ask(reply, move |view, reply| response(view, reply, &role)).await
     }
 }
 

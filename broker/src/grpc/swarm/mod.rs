@@ -22,7 +22,7 @@ mod tasks;
 mod waits;
 mod workers;
 
-use tasuki_proto::{id::RoleId, rpc::RpcResponse};
+use tasuki_proto::rpc::RpcResponse;
 use tonic::Status;
 
 pub(super) use self::{
@@ -44,14 +44,13 @@ use crate::{
 };
 
 impl WorkspaceSession {
-    /// Executes what a role asks for, and answers with what `render` makes of it.
+    /// Executes what the role asks for, and answers with what `render` makes of it.
     async fn ask<T: RpcResponse>(
         &self,
-        role: RoleId,
         ask: CommandKind,
         render: impl FnOnce(&View<'_>, Option<Reply>) -> Result<Later<T>, Rejection> + Send + 'static,
     ) -> Result<T, Status> {
-        self.ask_as(Actor::Role(role), ask, render).await
+        self.ask_as(Actor::Role(self.role()?), ask, render).await
     }
 
     async fn ask_as<T: RpcResponse>(

@@ -12,21 +12,20 @@ use crate::rules::swarm::{
 
 impl Endpoint for wire::SubmitTaskRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
         let words = parse::artifacts(self.words)?;
         let submit = SubmitTask { issue, task, token: self.claim_token.into(), words };
-        let asker = role.clone();
         let render = move |view: &View<'_>, reply: Option<Reply>| {
             let Some(Reply::Submitted(submission)) = reply else {
                 unreachable!("a task is submitted or refused")
             };
             let (state, task) = view.workspace.swarm.task(issue, task)?;
-            let task = Some(render::task(state, task, Some(&asker)));
+            let task = Some(render::task(state, task, Some(&role)));
             let submission_id = submission.to_string();
             Ok(at_once(wire::SubmitTaskResponse { submission_id, task, ..Default::default() }))
         };
-        session.ask(role, CommandKind::SubmitTask(submit), render).await
+        session.ask(CommandKind::SubmitTask(submit), render).await
     }
 }
 
@@ -51,13 +50,12 @@ impl Endpoint for wire::MintNextStepRequest {
             let next_step = Some(next_step);
             Ok(at_once(wire::MintNextStepResponse { next_step, ..Default::default() }))
         };
-        session.ask(id("role", &self.role)?, mint, render).await
+        session.ask(mint, render).await
     }
 }
 
 impl Endpoint for wire::ReviewTaskRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
         let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
         let review = self.review.ok_or_else(|| invalid("review", &"is required"))?;
         let verdict = if review.is_approved { Verdict::Approved } else { Verdict::Rejected };
@@ -70,7 +68,7 @@ impl Endpoint for wire::ReviewTaskRequest {
             next_step: parse::next_step(&self.next_step_token)?,
             words: parse::review(review)?,
         };
-        tasks::ask(session, role, (issue, task), CommandKind::ReviewTask(review)).await
+        tasks::ask(session, (issue, task), CommandKind::ReviewTask(review)).await
     }
 }
 

@@ -12,7 +12,7 @@ use tonic::Status;
 use super::{
     super::parse::{check_count, check_size},
     super::scan::{Page, Part, SKIPPED_MAX},
-    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, id, issues, messages,
+    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, issues, messages,
     optional, parse, render, reviews,
     states::Named,
 };
@@ -26,7 +26,6 @@ const MESSAGES_MAX: usize = 100;
 
 impl Endpoint for wire::CreateTasksRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role = id("role", &self.role)?;
         let issue: IssueId = parse::named("issue_id", &self.issue_id)?;
         let count = self.tasks.len();
         check_count("tasks", count, 1..=TASKS_PER_CALL_MAX)?;
@@ -43,60 +42,56 @@ impl Endpoint for wire::CreateTasksRequest {
             let tasks = made.map(|it| render::task(state, it, None)).collect();
             Ok(at_once(wire::CreateTasksResponse { tasks, ..Default::default() }))
         };
-        session.ask(role, create, render).await
+        session.ask(create, render).await
     }
 }
 
 impl Endpoint for wire::ClaimTaskRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
         let (issue, task) = of(&self.issue_id, &self.task_id)?;
         let next_step = parse::next_step(&self.next_step_token)?;
         let claim = CommandKind::ClaimTask { issue, task, next_step };
-        ask(session, role, (issue, task), claim).await
+        ask(session, (issue, task), claim).await
     }
 }
 
 impl Endpoint for wire::RenewClaimRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let (issue, task) = of(&self.issue_id, &self.task_id)?;
         let (token, extend_ms) = (self.claim_token.into(), parse::lease(self.for_ms)?);
         let renew = CommandKind::RenewClaim { issue, task, token, extend_ms };
-        let asker = role.clone();
         // Nodes ask again and again, and have its words: none are read for it.
         let render = move |view: &View<'_>, _| {
             let (state, task) = view.workspace.swarm.task(issue, task)?;
-            let task = Some(render::task(state, task, Some(&asker)));
+            let task = Some(render::task(state, task, Some(&role)));
             Ok(at_once(wire::TaskResponse { task, ..Default::default() }))
         };
-        session.ask(role, renew, render).await
+        session.ask(renew, render).await
     }
 }
 
 impl Endpoint for wire::ResetTaskRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
         let (issue, task) = of(&self.issue_id, &self.task_id)?;
         let reason = parse::why("reason", self.reason)?;
         let reset = CommandKind::ResetTask { issue, task, reason };
-        ask(session, role, (issue, task), reset).await
+        ask(session, (issue, task), reset).await
     }
 }
 
 impl Endpoint for wire::CancelTaskRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
         let (issue, task) = of(&self.issue_id, &self.task_id)?;
         let reason = parse::why("reason", self.reason)?;
         let cancel = CommandKind::CancelTask { issue, task, reason };
-        ask(session, role, (issue, task), cancel).await
+        ask(session, (issue, task), cancel).await
     }
 }
 
 impl Endpoint for wire::GetTaskRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let asker: Option<RoleId> = optional("role", &self.role)?;
+        let asker = session.asker.clone();
         let task = of(&self.issue_id, &self.task_id)?;
         let shown_to = asker.clone();
         session.show(asker.as_ref(), move |view| response(view, task, shown_to.as_ref())).await
@@ -105,7 +100,7 @@ impl Endpoint for wire::GetTaskRequest {
 
 impl Endpoint for wire::ListTasksRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let asker: Option<RoleId> = optional("role", &self.role)?;
+        let asker = session.asker.clone();
         let issue: IssueId = parse::named("issue_id", &self.issue_id)?;
         let (limit, offset) = (parse::limit(self.limit), self.offset as usize);
         let (stage, sort_by, is_ascending) = (self.stage(), self.sort_by(), self.ascending);
@@ -196,11 +191,11 @@ fn state_of_stage(stage: wire::TaskStage) -> Option<TaskState> {
 /// Executes what a role asks about a task.
 pub(super) async fn ask(
     session: &WorkspaceSession,
-    role: RoleId,
     of: (IssueId, TaskNumber),
     ask: CommandKind,
 ) -> Result<wire::TaskResponse, Status> {
-    session.ask(role.clone(), ask, move |view, _| response(view, of, Some(&role))).await
+    let role = session.role()?;
+    session.ask(ask, move |view, _| response(view, of, Some(&role))).await
 }
 
 /// The answer of a call about a task: all that was said about it, as `asker` may see it.

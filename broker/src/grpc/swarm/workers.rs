@@ -6,16 +6,15 @@ use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 use tonic::Status;
 
 use super::{
-    super::scan::Part, Answer, Endpoint, View, WorkspaceSession, at_once, id, optional, render,
+    super::scan::Part, Answer, Endpoint, View, WorkspaceSession, at_once, optional, render,
 };
 use crate::rules::swarm::{CommandKind, Issue, IssueState, ListFilter, TaskState};
 
 impl Endpoint for wire::RegisterWorkerRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let role: RoleId = id("role", &self.role)?;
+        let role = session.role()?;
         let register = CommandKind::RegisterWorker;
-        let registered =
-            session.ask(role.clone(), register, |_, _| Ok(at_once(Self::Response::default())));
+        let registered = session.ask(register, |_, _| Ok(at_once(Self::Response::default())));
         let wire::Worker { sequence, .. } = registered.await?;
         let worker = session.workers(Some(&role), Some(&role)).await?.0.pop().unwrap_or_default();
         Ok(wire::Worker { worker: role.to_string(), sequence, ..worker })
@@ -24,7 +23,7 @@ impl Endpoint for wire::RegisterWorkerRequest {
 
 impl Endpoint for wire::ListWorkersRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let asker: Option<RoleId> = optional("role", &self.role)?;
+        let asker = session.asker.clone();
         let only: Option<RoleId> = optional("worker", &self.worker)?;
         // Who may not ask as this role is told so first.
         session.query(asker.as_ref(), |_| Ok(())).await?;

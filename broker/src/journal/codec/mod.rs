@@ -1,193 +1,111 @@
 //! Records, snapshots and bodies to bytes and back. The bytes are for ever.
 //!
-//! The only module that knows both the rules' types and the stored ones. Decoding believes
-//! nothing: an unknown kind, a missing field or an id that is none is a named error.
+//! They are the rules' own types in CBOR, as each is declared: by the numbers of its fields and
+//! kinds. A number is never given another meaning, and a new field is optional and comes last.
+//! Decoding believes nothing: whatever is missing, unknown or not valid is an error.
 
-mod access;
-mod mail;
-mod privacy;
+mod bodies;
 mod record;
 mod snapshot;
-mod swarm;
 
-use bytes::Bytes;
-use prost::Message as _;
-use tasuki_proto::{
-    id::{LoopId, RoleId, Timestamp, Turn},
-    stored,
-};
+use minicbor::{Decode, Decoder, Encode, encode::Write};
 
 pub use self::{
-    mail::{MailText, decode_mail, file_key, mail_key, mail_text_key},
+    bodies::{
+        MailText, decode_entry, decode_mail, decode_words, encode_body, entry_key, file_key,
+        mail_key, mail_text_key, swarm_key,
+    },
     record::{decode_record, encode_record},
     snapshot::{decode_snapshot, encode_snapshot},
-    swarm::{decode_words, swarm_key},
-};
-use super::BodyKey;
-use crate::{
-    hash::Hash,
-    rules::{
-        Body,
-        turn::{EntryBody, EntryKind, EntryMeta, Receipts},
-    },
 };
 
 /// The format this release writes and the newest it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Why bytes are not what they should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    #[error("not a {0}")]
-    Malformed(&'static str),
-    #[error("{0} is missing or of a kind this release does not know")]
+    #[error("not a {what}: {why}")]
+    Malformed { what: &'static str, why: String },
+    #[error("{0} holds a field or a kind that this release does not know")]
     Unknown(&'static str),
-    #[error("{field} {value:?} is not valid")]
-    Invalid { field: &'static str, value: String },
+    #[error("{what} is that of {found}")]
+    Misplaced { what: &'static str, found: String },
+    #[error("{0} does not fit the rest of the snapshot")]
+    Unsound(&'static str),
     #[error("written for format {0}; this release reads {FORMAT}")]
     Newer(u32),
 }
 
-/// Where the body of a history entry is.
-pub fn entry_key(loop_id: &LoopId, number: u64) -> BodyKey {
-    BodyKey(format!("loop/{loop_id}/{number}"))
+fn encode<T: Encode<()>>(value: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_to(value, &mut bytes);
+    bytes
 }
 
-/// A body in its parts, each with the key it is kept under.
-pub fn encode_body(body: &Body) -> Vec<(BodyKey, Bytes)> {
-    match body {
-        Body::Entry(it) => {
-            let stored = stored::EntryBody {
-                summary: it.summary.clone(),
-                instruction: it.instruction.clone(),
-                before: it.before.as_ref().map(encode_facts),
-            };
-            vec![(entry_key(&it.loop_id, it.number), stored.encode_to_vec().into())]
-        }
-        Body::Mail(it) => mail::encode_body(it),
-        Body::File(it) => vec![(file_key(&it.hash), it.content.clone())],
-        Body::Swarm(it) => vec![swarm::encode_words(it)],
-    }
+fn encode_to<T: Encode<()>>(value: &T, bytes: &mut Vec<u8>) {
+    minicbor::encode(value, bytes).expect("a vector grows");
 }
 
-/// The body of entry `number`.
+/// A value from all of these bytes.
+fn decode<T: Encode<()> + for<'b> Decode<'b, ()>>(
+    what: &'static str,
+    mut bytes: &[u8],
+) -> Result<T, CodecError> {
+    let value = take(what, &mut bytes)?;
+    if bytes.is_empty() { Ok(value) } else { Err(CodecError::Unknown(what)) }
+}
+
+/// Takes a value from the front of the bytes.
 ///
-/// # Errors
-/// When the bytes are something else.
-pub fn decode_entry(loop_id: &LoopId, number: u64, bytes: Bytes) -> Result<EntryBody, CodecError> {
-    let it = stored::EntryBody::decode(bytes).map_err(|_| CodecError::Malformed("entry body"))?;
-    Ok(EntryBody {
-        loop_id: loop_id.clone(),
-        number,
-        summary: it.summary,
-        instruction: it.instruction,
-        before: it.before.map(|facts| decode_facts(loop_id, facts)).transpose()?,
-    })
+/// Derived decoders pass over fields that they do not know, and take an optional field of a kind
+/// that they do not know for none. So what was read has to be written as the same bytes again.
+fn take<T: Encode<()> + for<'b> Decode<'b, ()>>(
+    what: &'static str,
+    bytes: &mut &[u8],
+) -> Result<T, CodecError> {
+    let mut decoder = Decoder::new(bytes);
+    let malformed = |why: minicbor::decode::Error| {
+        if why.is_unknown_variant() {
+            return CodecError::Unknown(what);
+        }
+        CodecError::Malformed { what, why: why.to_string() }
+    };
+    let value: T = decoder.decode().map_err(malformed)?;
+    let (own, rest) = bytes.split_at(decoder.position());
+    let mut left = Expected(own);
+    if minicbor::encode(&value, &mut left).is_err() || !left.0.is_empty() {
+        return Err(CodecError::Unknown(what));
+    }
+    *bytes = rest;
+    Ok(value)
 }
 
-fn encode_facts(it: &EntryMeta) -> stored::EntryFacts {
-    stored::EntryFacts {
-        number: it.number,
-        kind: match it.kind {
-            EntryKind::Handover => 1,
-            EntryKind::Reclaim => 2,
-            EntryKind::RoundStart => 3,
-        },
-        round: it.round,
-        ended_turn: it.ended.get(),
-        turn: it.next.as_ref().map_or(0, |(turn, _)| turn.get()),
-        from: text(it.from.as_ref()),
-        to: it.next.as_ref().map_or_else(String::new, |(_, to)| to.to_string()),
-        is_task_complete: it.next.is_none(),
-        reason: it.reason.clone(),
-        person: text(it.person.as_ref()),
-        node: text(it.node.as_ref()),
-        receipts: Some(encode_receipts(&it.receipts)),
-        has_text: it.has_text,
-        token_id: text(it.token.as_ref()),
+/// Refuses a value that was written by a release whose format is not read here.
+fn check_readable(what: &'static str, bytes: &[u8]) -> Result<(), CodecError> {
+    let mut decoder = Decoder::new(bytes);
+    let min_reader = decoder.array().and_then(|_| decoder.u32());
+    match min_reader {
+        Ok(min_reader) if FORMAT < min_reader => Err(CodecError::Newer(min_reader)),
+        Ok(_) => Ok(()),
+        Err(why) => Err(CodecError::Malformed { what, why: why.to_string() }),
     }
 }
 
-fn decode_facts(loop_id: &LoopId, it: stored::EntryFacts) -> Result<EntryMeta, CodecError> {
-    Ok(EntryMeta {
-        loop_id: loop_id.clone(),
-        number: it.number,
-        kind: match it.kind {
-            1 => EntryKind::Handover,
-            2 => EntryKind::Reclaim,
-            3 => EntryKind::RoundStart,
-            _ => return Err(CodecError::Unknown("entry kind")),
-        },
-        round: it.round,
-        ended: Turn::from(it.ended_turn),
-        next: decode_next(it.turn, &it.to)?,
-        from: optional("from", &it.from)?,
-        reason: it.reason,
-        person: optional("person", &it.person)?,
-        node: optional("node", &it.node)?,
-        receipts: decode_receipts(it.receipts.unwrap_or_default()),
-        has_text: it.has_text,
-        token: optional("token_id", &it.token_id)?,
-    })
-}
+/// Takes nothing but these bytes.
+struct Expected<'a>(&'a [u8]);
 
-fn encode_receipts(it: &Receipts) -> stored::Receipts {
-    let ms = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_millis);
-    stored::Receipts {
-        stored_ms: ms(it.stored),
-        handed_ms: ms(it.handed),
-        seen_ms: ms(it.seen),
-        acted_ms: ms(it.acted),
-        failed_ms: ms(it.failed),
-        lapsed_ms: ms(it.lapsed),
+/// Something else was written.
+#[derive(Debug)]
+struct Differs;
+
+impl Write for Expected<'_> {
+    type Error = Differs;
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<(), Differs> {
+        self.0 = self.0.strip_prefix(bytes).ok_or(Differs)?;
+        Ok(())
     }
-}
-
-fn decode_receipts(it: stored::Receipts) -> Receipts {
-    let at = |ms: u64| (ms != 0).then(|| Timestamp::from_millis(ms));
-    Receipts {
-        stored: at(it.stored_ms),
-        handed: at(it.handed_ms),
-        seen: at(it.seen_ms),
-        acted: at(it.acted_ms),
-        failed: at(it.failed_ms),
-        lapsed: at(it.lapsed_ms),
-    }
-}
-
-fn decode_next(turn: u64, to: &str) -> Result<Option<(Turn, RoleId)>, CodecError> {
-    match turn {
-        0 => Ok(None),
-        turn => Ok(Some((turn.into(), id("to", to)?))),
-    }
-}
-
-fn text<T: ToString>(id: Option<&T>) -> String {
-    id.map_or_else(String::new, ToString::to_string)
-}
-
-fn id<T: std::str::FromStr>(field: &'static str, value: &str) -> Result<T, CodecError> {
-    value.parse().map_err(|_| CodecError::Invalid { field, value: value.to_owned() })
-}
-
-fn ids<T: std::str::FromStr>(field: &'static str, values: &[String]) -> Result<Vec<T>, CodecError> {
-    values.iter().map(|value| id(field, value)).collect()
-}
-
-fn optional<T: std::str::FromStr>(
-    field: &'static str,
-    value: &str,
-) -> Result<Option<T>, CodecError> {
-    if value.is_empty() { Ok(None) } else { id(field, value).map(Some) }
-}
-
-fn hash(field: &'static str, bytes: &[u8]) -> Result<Hash, CodecError> {
-    let invalid = |_| CodecError::Invalid { field, value: format!("{} bytes", bytes.len()) };
-    Ok(Hash(bytes.try_into().map_err(invalid)?))
-}
-
-fn readable(min_reader: u32) -> Result<(), CodecError> {
-    if FORMAT < min_reader { Err(CodecError::Newer(min_reader)) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -15,18 +15,16 @@ use tasuki_proto::{
 
 use super::{
     engine::from_sled,
-    index::{Form, Index, RecordSpan, SnapshotAt, WorkspaceIndex},
-    layout::{self, HEADS, PIECES, SNAPSHOTS},
+    index::{Index, RecordSpan, SnapshotAt, WorkspaceIndex},
+    layout::{self, HEADS, PIECES},
     mark::HighWater,
     read::{self, Commits, StoredCommit, damaged},
     snapshot::chained,
 };
 use crate::journal::{Hash, JournalError};
 
-/// The format this release writes, and the newest it reads.
-///
-/// Format 1 has snapshots in one piece alone.
-pub(super) const FORMAT: u32 = 2;
+/// The format this release writes, and the only one it reads: those before were of pre-releases.
+pub(super) const FORMAT: u32 = 3;
 
 /// What a check found when all is well.
 #[derive(Debug)]
@@ -112,6 +110,10 @@ fn meta(db: &Db) -> Result<Meta, JournalError> {
             what: format!("it has format {}, this release reads up to {FORMAT}", meta.format),
         });
     }
+    if (1..FORMAT).contains(&meta.format) {
+        let what = format!("it has format {}, this release reads {FORMAT}", meta.format);
+        return Err(JournalError::Older { place: "the database".into(), what });
+    }
     if meta.format == 0 || meta.first_commit == 0 {
         return Err(damaged(place, format!("expected a format and a first commit: {meta:?}")));
     }
@@ -127,18 +129,13 @@ fn heads(db: &Db) -> Result<BTreeMap<WorkspaceId, Scan>, JournalError> {
         };
         let place = format!("{workspace}, head");
         let head = Head::decode(&value[..]).map_err(|error| damaged(&place, error.to_string()))?;
-        let (number, count) = (head.snapshot_number, head.snapshot_pieces);
-        let form = match (u16::try_from(head.snapshot_parts), number) {
-            (Ok(0), 1..) => Some(Form::Pieces { number, count }),
-            (Ok(parts @ 1..), 0) if count == 0 => Some(Form::Whole(parts)),
-            (Ok(_) | Err(_), _) => None,
-        };
-        let (Some(form), 1..) = (form, head.snapshot_sequence) else {
+        if head.snapshot_number == 0 || head.snapshot_sequence == 0 {
             return Err(damaged(place, format!("it names no snapshot: {head:?}")));
-        };
+        }
         let snapshot = Some(SnapshotAt {
             sequence: head.snapshot_sequence,
-            form,
+            number: head.snapshot_number,
+            count: head.snapshot_pieces,
             hash: hash(&place, &head.snapshot_hash)?,
             record_hash: hash(&place, &head.record_hash)?,
         });
@@ -280,60 +277,36 @@ fn find_leftovers(
     index: &mut Index,
 ) -> Result<u64, JournalError> {
     let mut next = 1;
-    for kind in [SNAPSHOTS, PIECES] {
-        let mut from = vec![kind];
-        let place = "the snapshots";
-        while let Some(row) = db.range(&from[..]..&[kind + 1][..]).next() {
-            let (key, _) = row.map_err(|error| from_sled(place.as_ref(), error))?;
-            let (workspace, prefix) = match layout::Key::parse(&key) {
-                Some(layout::Key::Snapshot { workspace, sequence, .. }) => {
-                    let prefix = layout::snapshot_prefix(&workspace, sequence);
-                    (workspace, prefix)
-                }
-                Some(layout::Key::Piece { workspace, number, .. }) => {
-                    next = next.max(number + 1);
-                    let prefix = layout::pieces_prefix(&workspace, number);
-                    (workspace, prefix)
-                }
-                Some(
-                    layout::Key::Meta
-                    | layout::Key::Probe
-                    | layout::Key::Commit { .. }
-                    | layout::Key::Head { .. }
-                    | layout::Key::Body { .. },
-                )
-                | None => {
-                    let what = format!("unknown key {:?}", key.escape_ascii());
-                    return Err(damaged(place, what));
-                }
-            };
-            let Some(passed) = passing.get(&workspace) else {
-                let place = format!("{workspace}, a snapshot");
-                return Err(damaged(place, "there is neither a head that names it nor a record"));
-            };
-            from.clone_from(&prefix);
-            // What follows a prefix is shorter.
-            from.extend([0xff; 9]);
-            if passed.snapshot.is_none_or(|at| at.prefix(&workspace) != prefix) {
-                index.leftovers.insert(prefix);
-            }
+    let mut from = vec![PIECES];
+    let place = "the snapshots";
+    while let Some(row) = db.range(&from[..]..&[PIECES + 1][..]).next() {
+        let (key, _) = row.map_err(|error| from_sled(place.as_ref(), error))?;
+        let Some(layout::Key::Piece { workspace, number, .. }) = layout::Key::parse(&key) else {
+            return Err(damaged(place, format!("unknown key {:?}", key.escape_ascii())));
+        };
+        next = next.max(number + 1);
+        let Some(passed) = passing.get(&workspace) else {
+            let place = format!("{workspace}, a snapshot");
+            return Err(damaged(place, "there is neither a head that names it nor a record"));
+        };
+        let prefix = layout::pieces_prefix(&workspace, number);
+        from.clone_from(&prefix);
+        // What follows a prefix is shorter.
+        from.extend([0xff; 9]);
+        if passed.snapshot.is_none_or(|at| at.number != number) {
+            index.leftovers.insert(prefix);
         }
     }
     Ok(next)
 }
 
 fn check_snapshot(db: &Db, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<(), JournalError> {
-    match at.form {
-        Form::Whole(parts) => read::whole_snapshot(db, workspace, at, parts).map(|_| ()),
-        Form::Pieces { number, count } => {
-            let mut found = Hash::default();
-            for piece in 0..count {
-                let (_, hash) = read::piece(db, workspace, number, piece)?;
-                found = chained(found, hash);
-            }
-            read::check_chain(workspace, at, found)
-        }
+    let mut found = Hash::default();
+    for piece in 0..at.count {
+        let (_, hash) = read::piece(db, workspace, at.number, piece)?;
+        found = chained(found, hash);
     }
+    read::check_chain(workspace, at, found)
 }
 
 /// Where a workspace stands once all commits went by.

@@ -12,7 +12,7 @@ use tasuki_proto::{
 use super::{
     check::FORMAT,
     engine::from_sled,
-    index::{Form, Index, RecordSpan, SnapshotAt},
+    index::{Index, RecordSpan, SnapshotAt},
     layout::{self, CommitHeader},
     read,
     snapshot::{Row, Written},
@@ -167,9 +167,9 @@ impl<'a> CommitBuilder<'a> {
         workspace: &WorkspaceId,
         it: &Written,
     ) -> Result<(), JournalError> {
-        let Written { sequence, form, hash, keep_from } = *it;
+        let Written { sequence, number, count, hash, keep_from } = *it;
         let record_hash = self.record_hash(workspace, sequence)?;
-        let at = SnapshotAt { sequence, form, hash, record_hash };
+        let at = SnapshotAt { sequence, number, count, hash, record_hash };
         // A record after the snapshot is always needed.
         self.staged(workspace).snapshot = Some((at, keep_from.min(sequence + 1)));
         Ok(())
@@ -259,19 +259,14 @@ impl<'a> CommitBuilder<'a> {
         let oldest = standing.map_or(1, |standing| standing.oldest).max(keep_from);
         let kept = standing.and_then(|standing| standing.runs_from(oldest).next().copied());
         let kept = kept.or_else(|| run.filter(|run| oldest < run.end()));
-        let (parts, number, pieces) = match at.form {
-            Form::Whole(parts) => (parts.into(), 0, 0),
-            Form::Pieces { number, count } => (0, number, count),
-        };
         let head = Head {
             snapshot_sequence: at.sequence,
-            snapshot_parts: parts,
             snapshot_hash: at.hash.to_bytes(),
             record_hash: at.record_hash.to_bytes(),
             oldest_commit: kept.map_or(0, |run| run.commit),
             oldest_sequence: oldest,
-            snapshot_number: number,
-            snapshot_pieces: pieces,
+            snapshot_number: at.number,
+            snapshot_pieces: at.count,
         };
         self.batch.insert(layout::head_key(workspace), head.encode_to_vec());
         oldest

@@ -56,24 +56,15 @@ fn a_commit() {
 fn a_head() {
     let head = Head {
         snapshot_sequence: 300,
-        snapshot_parts: 2,
         snapshot_hash: Hash([4; 16]).to_bytes(),
         record_hash: Hash([5; 16]).to_bytes(),
         oldest_commit: 6,
         oldest_sequence: 290,
-        snapshot_number: 0,
-        snapshot_pieces: 0,
+        snapshot_number: 3,
+        snapshot_pieces: 2,
     };
     assert_eq!(
         hex(&head.encode_to_vec()),
-        concat!(
-            "08ac0210021a1004040404040404040404040404040404",
-            "221005050505050505050505050505050505280630a202",
-        )
-    );
-    let in_pieces = Head { snapshot_parts: 0, snapshot_number: 3, snapshot_pieces: 2, ..head };
-    assert_eq!(
-        hex(&in_pieces.encode_to_vec()),
         concat!(
             "08ac021a1004040404040404040404040404040404",
             "221005050505050505050505050505050505280630a20238034002",
@@ -86,7 +77,7 @@ fn meta() {
     assert_eq!(
         hex(&encode_meta([2; 16], 6, Hash([1; 16]))),
         concat!(
-            "0802121002020202020202020202020202020202",
+            "0803121002020202020202020202020202020202",
             "1806221001010101010101010101010101010101",
         )
     );
@@ -127,11 +118,6 @@ fn keys() {
             Key::Commit { commit: 7, part: 2 },
         ),
         (layout::head_key(&id), "4877", Key::Head { workspace: id.clone() }),
-        (
-            layout::snapshot_key(&id, 7, 2),
-            "53770000000000000000070002",
-            Key::Snapshot { workspace: id.clone(), sequence: 7, part: 2 },
-        ),
         (
             layout::piece_key(&id, 7, 1, 2),
             "50770000000000000000070000000100000002",

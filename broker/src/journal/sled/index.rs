@@ -33,29 +33,20 @@ impl RecordSpan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SnapshotAt {
     pub(super) sequence: u64,
-    pub(super) form: Form,
-    /// Of its bytes; where it is in pieces, the chain of their hashes.
+    /// That no other snapshot has.
+    pub(super) number: u64,
+    /// Pieces.
+    pub(super) count: u32,
+    /// The chain of its pieces' hashes.
     pub(super) hash: Hash,
     /// Of the record at `sequence`.
     pub(super) record_hash: Hash,
 }
 
-/// How a snapshot lies in the database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// In one piece of so many parts, as format 1 has it.
-    Whole(u16),
-    /// In so many pieces, under a number that no other snapshot has.
-    Pieces { number: u64, count: u32 },
-}
-
 impl SnapshotAt {
     /// Of all its keys.
     pub(super) fn prefix(&self, workspace: &WorkspaceId) -> Vec<u8> {
-        match self.form {
-            Form::Whole(_) => layout::snapshot_prefix(workspace, self.sequence),
-            Form::Pieces { number, .. } => layout::pieces_prefix(workspace, number),
-        }
+        layout::pieces_prefix(workspace, self.number)
     }
 }
 

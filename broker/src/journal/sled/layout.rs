@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! J commit(8) part(2)                 a commit
-//! S workspace 0 sequence(8) part(2)   a snapshot in one piece, as format 1 has them
 //! P workspace 0 number(8) piece(4) part(4)   a piece of a snapshot
 //! H workspace                         a workspace's head
 //! B workspace 0 key 0 part(2)         a body
@@ -35,7 +34,6 @@ pub(super) const META: &[u8] = b"M";
 pub(super) const PROBE: &[u8] = b"Mp";
 pub(super) const COMMITS: u8 = b'J';
 pub(super) const HEADS: u8 = b'H';
-pub(super) const SNAPSHOTS: u8 = b'S';
 pub(super) const PIECES: u8 = b'P';
 pub(super) const BODIES: u8 = b'B';
 
@@ -48,17 +46,6 @@ pub(super) fn commit_key(commit: u64, part: u16) -> [u8; 11] {
 
 pub(super) fn head_key(workspace: &WorkspaceId) -> Vec<u8> {
     [&[HEADS], workspace.as_str().as_bytes()].concat()
-}
-
-pub(super) fn snapshot_key(workspace: &WorkspaceId, sequence: u64, part: u16) -> Vec<u8> {
-    let workspace = workspace.as_str().as_bytes();
-    [&[SNAPSHOTS], workspace, &[0], &sequence.to_be_bytes(), &part.to_be_bytes()].concat()
-}
-
-/// Of all parts of a snapshot in one piece.
-pub(super) fn snapshot_prefix(workspace: &WorkspaceId, sequence: u64) -> Vec<u8> {
-    let workspace = workspace.as_str().as_bytes();
-    [&[SNAPSHOTS], workspace, &[0], &sequence.to_be_bytes()].concat()
 }
 
 /// Of all parts of all pieces of a snapshot.
@@ -90,7 +77,6 @@ pub(super) enum Key {
     Probe,
     Commit { commit: u64, part: u16 },
     Head { workspace: WorkspaceId },
-    Snapshot { workspace: WorkspaceId, sequence: u64, part: u16 },
     Piece { workspace: WorkspaceId, number: u64, piece: u32, part: u32 },
     Body { workspace: WorkspaceId, key: BodyKey, part: u32 },
 }
@@ -105,12 +91,6 @@ impl Key {
                 Some(Self::Commit { commit: u64::from_be_bytes(*commit), part: number(part)? })
             }
             ((&HEADS, rest), _) => Some(Self::Head { workspace: workspace(rest)? }),
-            ((&SNAPSHOTS, rest), _) => {
-                let (name, rest) = until_zero(rest)?;
-                let (sequence, part) = rest.split_first_chunk()?;
-                let sequence = u64::from_be_bytes(*sequence);
-                Some(Self::Snapshot { workspace: workspace(name)?, sequence, part: number(part)? })
-            }
             ((&PIECES, rest), _) => {
                 let (name, rest) = until_zero(rest)?;
                 let (number, rest) = rest.split_first_chunk()?;
@@ -228,10 +208,6 @@ mod tests {
             assert_eq!(
                 Key::parse(&head_key(&workspace)),
                 Some(Key::Head { workspace: workspace.clone() })
-            );
-            assert_eq!(
-                Key::parse(&snapshot_key(&workspace, 7, 3)),
-                Some(Key::Snapshot { workspace: workspace.clone(), sequence: 7, part: 3 })
             );
             assert_eq!(
                 Key::parse(&piece_key(&workspace, 7, 3, 70_000)),

@@ -200,29 +200,6 @@ pub(super) fn check_entry(
     Ok(Hash::of(&entry.record))
 }
 
-/// The bytes of a snapshot in one piece, hashing right.
-pub(super) fn whole_snapshot(
-    db: &Db,
-    workspace: &WorkspaceId,
-    at: &SnapshotAt,
-    parts: u16,
-) -> Result<Bytes, JournalError> {
-    let place = format!("{workspace}, snapshot {}", at.sequence);
-    let mut state = Vec::new();
-    for part in 0..parts {
-        let key = layout::snapshot_key(workspace, at.sequence, part);
-        let Some(value) = get(db, &key, &place)? else {
-            return Err(damaged(place, format!("part {part} of {parts} is missing")));
-        };
-        state.extend_from_slice(&value);
-    }
-    let hash = Hash::of(&state);
-    if hash != at.hash {
-        return Err(damaged(place, format!("expected hash {:?}, found {hash:?}", at.hash)));
-    }
-    Ok(state.into())
-}
-
 /// A piece of a snapshot, whole and hashing right, and its hash.
 pub(super) fn piece(
     db: &Db,

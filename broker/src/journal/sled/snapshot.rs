@@ -16,7 +16,7 @@ use super::{
     Shared,
     committer::{Control, Owner, Request, What, Write},
     engine::guarded,
-    index::{Form, SnapshotAt},
+    index::SnapshotAt,
     layout::{self, PART_BYTES_MAX},
     read,
 };
@@ -46,7 +46,8 @@ pub(super) type Told = SyncSender<()>;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written {
     pub(super) sequence: u64,
-    pub(super) form: Form,
+    pub(super) number: u64,
+    pub(super) count: u32,
     pub(super) hash: Hash,
     pub(super) keep_from: u64,
 }
@@ -114,9 +115,8 @@ impl SnapshotWriter for PieceWriter {
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), SnapshotLost> {
-        let form = Form::Pieces { number: self.number, count: self.count };
         let (sequence, hash, keep_from) = (self.sequence, self.hash, self.keep_from);
-        let written = Written { sequence, form, hash, keep_from };
+        let written = Written { sequence, number: self.number, count: self.count, hash, keep_from };
         self.write(|told| What::Snapshot { written, told })?;
         self.is_over = true;
         Ok(())
@@ -154,19 +154,11 @@ impl PieceReader {
     fn read(&mut self) -> Result<Option<Bytes>, JournalError> {
         // Held for one piece, so that a journal can be closed in between.
         let engine = self.shared.engine()?;
-        let (number, count) = match self.at.form {
-            Form::Whole(parts) => {
-                self.is_over = true;
-                let read = || read::whole_snapshot(engine.db(), &self.workspace, &self.at, parts);
-                return guarded(&self.shared.dir, read).map(Some);
-            }
-            Form::Pieces { number, count } => (number, count),
-        };
-        if self.next == count {
+        if self.next == self.at.count {
             self.is_over = true;
             return read::check_chain(&self.workspace, &self.at, self.hash).map(|()| None);
         }
-        let read = || read::piece(engine.db(), &self.workspace, number, self.next);
+        let read = || read::piece(engine.db(), &self.workspace, self.at.number, self.next);
         let (piece, hash) = guarded(&self.shared.dir, read)?;
         self.hash = chained(self.hash, hash);
         self.next += 1;

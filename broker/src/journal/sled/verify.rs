@@ -9,7 +9,7 @@ use super::{
     Durability,
     check::{Checked, check},
     engine::{Engine, folder, from_sled, guarded, storage, sync_dir},
-    index::{Form, Index, SnapshotAt},
+    index::Index,
     layout::{self, Key},
     lock::Lock,
     mark::{self, HighWater},
@@ -173,29 +173,11 @@ fn check_keys(engine: &Engine, index: &Index, digests: &mut Digests) -> Result<(
         match Key::parse(&key).ok_or_else(unknown)? {
             // Meta, commits and heads were checked, all of them, before.
             Key::Meta | Key::Probe | Key::Commit { .. } | Key::Head { .. } => {}
-            Key::Snapshot { workspace, sequence, part } => {
-                let snapshot = index.get(&workspace).and_then(|standing| standing.snapshot);
-                let Some(SnapshotAt { form: Form::Whole(parts), .. }) =
-                    snapshot.filter(|at| at.sequence == sequence)
-                else {
-                    // Left over from one that was replaced, which start-up knows already.
-                    continue;
-                };
-                if parts <= part {
-                    let place = format!("{workspace}, snapshot {sequence}");
-                    return Err(damaged(place, format!("part {part} belongs to nothing")));
-                }
-                digests.add(&workspace, b'S', &sequence.to_be_bytes(), &value);
-            }
             Key::Piece { workspace, number, piece, part } => {
                 let snapshot = index.get(&workspace).and_then(|standing| standing.snapshot);
-                let form = snapshot.map(|at| (at.sequence, at.form));
-                let Some((sequence, count)) = form.and_then(|(sequence, form)| match form {
-                    Form::Pieces { number: own, count } if own == number => Some((sequence, count)),
-                    Form::Pieces { .. } | Form::Whole(_) => None,
-                }) else {
-                    continue;
-                };
+                // Left over from one that was replaced, which start-up knows already.
+                let Some(at) = snapshot.filter(|at| at.number == number) else { continue };
+                let (sequence, count) = (at.sequence, at.count);
                 if part == 0 {
                     let parts = layout::split_body(&value).map_or(0, |(parts, ..)| parts);
                     piece_parts = (piece, parts);

@@ -18,14 +18,18 @@ mod apply;
 mod decide;
 mod scope;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{InvitationId, Timestamp, TokenId, WorkspaceId},
     token::SecretHash,
 };
 
-use super::Acting;
+use super::{Acting, Kept};
 
 pub use self::scope::{Roles, Scope};
 
@@ -47,6 +51,39 @@ pub struct Access {
     pub tokens: BTreeMap<TokenId, Token>,
 }
 
+/// What a snapshot holds.
+#[derive(Debug, Encode, Decode)]
+#[cbor(flat)]
+pub enum SnapshotItem<'a> {
+    #[n(0)]
+    Invitation(#[n(0)] Cow<'a, InvitationId>, #[n(1)] Cow<'a, Invitation>),
+    #[n(1)]
+    Token(#[n(0)] Cow<'a, TokenId>, #[n(1)] Cow<'a, Token>),
+}
+
+impl Kept for Access {
+    type Item<'a> = SnapshotItem<'a>;
+
+    fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
+        let invitations = self.invitations.iter();
+        let invitations = invitations
+            .map(|(id, it)| SnapshotItem::Invitation(Cow::Borrowed(id), Cow::Borrowed(it)));
+        let tokens = self.tokens.iter();
+        invitations
+            .chain(tokens.map(|(id, it)| SnapshotItem::Token(Cow::Borrowed(id), Cow::Borrowed(it))))
+    }
+
+    fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
+        match item {
+            SnapshotItem::Invitation(id, it) => {
+                self.invitations.insert(id.into_owned(), it.into_owned());
+            }
+            SnapshotItem::Token(id, it) => _ = self.tokens.insert(id.into_owned(), it.into_owned()),
+        }
+        Ok(())
+    }
+}
+
 impl Access {
     /// Workspaces that a token is for, or an invitation that was not withdrawn.
     pub fn workspaces(&self) -> BTreeSet<WorkspaceId> {
@@ -58,43 +95,63 @@ impl Access {
 }
 
 /// A way for one node to join.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Invitation {
+    #[n(0)]
     pub code: SecretHash,
+    #[n(1)]
     pub scope: Scope,
     /// For people: whom it is for.
+    #[n(2)]
     pub label: String,
+    #[n(3)]
     pub opened: Timestamp,
+    #[n(4)]
     pub expires: Timestamp,
     /// How long the token made with it lives, in milliseconds; `None`: it does not expire.
+    #[n(5)]
     pub token_valid_ms: Option<u64>,
     /// The token made with it, and when.
+    #[n(6)]
     pub used: Option<(TokenId, Timestamp)>,
+    #[n(7)]
     pub is_withdrawn: bool,
     /// Who tried it after it was used, oldest first; the first [`MISUSES_MAX`].
+    #[n(8)]
     pub misuses: Vec<Misuse>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Misuse {
+    #[n(0)]
     pub at: Timestamp,
+    #[n(1)]
     pub address: String,
 }
 
 /// What a bearer may do, and how to know it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Token {
+    #[n(0)]
     pub secret: SecretHash,
+    #[n(1)]
     pub scope: Scope,
     /// For people: whose it is.
+    #[n(2)]
     pub label: String,
+    #[n(3)]
     pub issued: Timestamp,
     /// `None`: it does not expire.
+    #[n(4)]
     pub expires: Option<Timestamp>,
+    #[n(5)]
     pub invitation: Option<InvitationId>,
     /// The secret before the latest rotation, and until when it is good.
+    #[n(6)]
     pub old: Option<(SecretHash, Timestamp)>,
+    #[n(7)]
     pub rotated: Option<Timestamp>,
+    #[n(8)]
     pub revoked: Option<Timestamp>,
 }
 
@@ -174,42 +231,104 @@ pub struct Rotate {
 }
 
 /// What happened. Times are the record's unless said.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Event {
-    InvitationOpened(InvitationOpened),
-    InvitationWithdrawn { invitation: InvitationId },
-    InvitationMisused { invitation: InvitationId, address: String },
-    TokenIssued(TokenIssued),
-    TokenRotated { token: TokenId, secret: SecretHash, old_until: Timestamp },
-    OldSecretEnded { token: TokenId },
-    TokenRevoked { token: TokenId },
+    #[n(0)]
+    InvitationOpened(#[n(0)] InvitationOpened),
+    #[n(1)]
+    InvitationWithdrawn {
+        #[n(0)]
+        invitation: InvitationId,
+    },
+    #[n(2)]
+    InvitationMisused {
+        #[n(0)]
+        invitation: InvitationId,
+        #[n(1)]
+        address: String,
+    },
+    #[n(3)]
+    TokenIssued(#[n(0)] TokenIssued),
+    #[n(4)]
+    TokenRotated {
+        #[n(0)]
+        token: TokenId,
+        #[n(1)]
+        secret: SecretHash,
+        #[n(2)]
+        old_until: Timestamp,
+    },
+    #[n(5)]
+    OldSecretEnded {
+        #[n(0)]
+        token: TokenId,
+    },
+    #[n(6)]
+    TokenRevoked {
+        #[n(0)]
+        token: TokenId,
+    },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Reply {
-    Invited { invitation: InvitationId, expires: Timestamp },
-    Issued { token: TokenId, expires: Option<Timestamp>, scope: Scope },
-    Rotated { token: TokenId, old_until: Timestamp },
+    #[n(0)]
+    Invited {
+        #[n(0)]
+        invitation: InvitationId,
+        #[n(1)]
+        expires: Timestamp,
+    },
+    #[n(1)]
+    Issued {
+        #[n(0)]
+        token: TokenId,
+        #[n(1)]
+        expires: Option<Timestamp>,
+        #[n(2)]
+        scope: Scope,
+    },
+    #[n(2)]
+    Rotated {
+        #[n(0)]
+        token: TokenId,
+        #[n(1)]
+        old_until: Timestamp,
+    },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct InvitationOpened {
+    #[n(0)]
     pub invitation: InvitationId,
+    #[n(1)]
     pub code: SecretHash,
+    #[n(2)]
     pub scope: Scope,
+    #[n(3)]
     pub expires: Timestamp,
+    #[n(4)]
     pub token_valid_ms: Option<u64>,
+    #[n(5)]
     pub label: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct TokenIssued {
+    #[n(0)]
     pub token: TokenId,
+    #[n(1)]
     pub secret: SecretHash,
+    #[n(2)]
     pub scope: Scope,
+    #[n(3)]
     pub expires: Option<Timestamp>,
+    #[n(4)]
     pub label: String,
     /// The invitation it was made with.
+    #[n(5)]
     pub invitation: Option<InvitationId>,
 }
 

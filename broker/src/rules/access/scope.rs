@@ -2,25 +2,32 @@
 
 use std::collections::BTreeSet;
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{RoleId, WorkspaceId},
     token::Right,
 };
 
 /// What a bearer may do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Scope {
     /// `None`: in every workspace there is.
+    #[n(0)]
     pub workspace: Option<WorkspaceId>,
+    #[n(1)]
     pub roles: Roles,
+    #[n(2)]
     pub rights: BTreeSet<Right>,
 }
 
 /// As which roles a bearer may act.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Roles {
+    #[n(0)]
     Any,
-    Only(BTreeSet<RoleId>),
+    #[n(1)]
+    Only(#[n(0)] BTreeSet<RoleId>),
 }
 
 impl Scope {

@@ -6,11 +6,12 @@
 //!
 //! Not here: whether anybody is there (see [`super::presence`]).
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::id::{Epoch, NodeId, RoleId, Timestamp, TokenId, Toolset};
 
-use super::{Acting, Asked, Caller, Context, Decision, Principal, Rejection};
+use super::{Acting, Asked, Caller, Context, Decision, Kept, Principal, Rejection};
 
 /// Nodes of one workspace. Past it the oldest that is away and hosts no role is forgotten.
 pub const NODES_MAX: usize = 4096;
@@ -27,20 +28,57 @@ pub struct Directory {
     pub forgotten: Epoch,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Node {
+    #[n(0)]
     pub epoch: Epoch,
+    #[n(1)]
     pub roles: Vec<RoleSpec>,
+    #[n(2)]
     pub software: String,
+    #[n(3)]
     pub registered: Timestamp,
     /// Whose node it is; `None` where the broker asked for no token.
+    #[n(4)]
     pub token: Option<TokenId>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct RoleSpec {
+    #[n(0)]
     pub role: RoleId,
+    #[n(1)]
     pub toolsets: Vec<Toolset>,
+}
+
+/// What a snapshot holds.
+#[derive(Debug, Encode, Decode)]
+#[cbor(flat)]
+pub enum SnapshotItem<'a> {
+    #[n(0)]
+    Forgotten(#[n(0)] Epoch),
+    #[n(1)]
+    Node(#[n(0)] Cow<'a, NodeId>, #[n(1)] Cow<'a, Node>),
+}
+
+impl Kept for Directory {
+    type Item<'a> = SnapshotItem<'a>;
+
+    fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
+        let nodes = self
+            .nodes
+            .iter()
+            .map(|(id, it)| SnapshotItem::Node(Cow::Borrowed(id), Cow::Borrowed(it)));
+        std::iter::once(SnapshotItem::Forgotten(self.forgotten)).chain(nodes)
+    }
+
+    fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
+        match item {
+            SnapshotItem::Forgotten(epoch) => self.forgotten = epoch,
+            SnapshotItem::Node(id, it) => _ = self.nodes.insert(id.into_owned(), it.into_owned()),
+        }
+        Ok(())
+    }
 }
 
 impl RoleSpec {
@@ -68,24 +106,37 @@ pub struct Register {
     pub orphan_of: Option<TokenId>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Event {
-    NodeRegistered(NodeRegistered),
+    #[n(0)]
+    NodeRegistered(#[n(0)] NodeRegistered),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Reply {
-    Registered { epoch: Epoch },
+    #[n(0)]
+    Registered {
+        #[n(0)]
+        epoch: Epoch,
+    },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct NodeRegistered {
+    #[n(0)]
     pub node: NodeId,
+    #[n(1)]
     pub epoch: Epoch,
+    #[n(2)]
     pub roles: Vec<RoleSpec>,
+    #[n(3)]
     pub software: String,
+    #[n(4)]
     pub token: Option<TokenId>,
     /// The node that was forgotten to make room.
+    #[n(5)]
     pub replaces: Option<NodeId>,
 }
 

@@ -1,6 +1,7 @@
 //! What can be asked of a workspace's mail.
 
 use bytes::Bytes;
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     mail::{BoxKind, MessageId, MessageType, file_name},
@@ -55,11 +56,15 @@ pub struct Send {
 }
 
 /// What a sender knows of the answers to what the role wrote before.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
 pub enum Earlier {
     #[default]
+    #[n(0)]
     Unknown,
+    #[n(1)]
     Arrived,
+    #[n(2)]
     UnderWay,
 }
 
@@ -80,11 +85,15 @@ pub struct Subject {
 }
 
 /// A file that is attached, as it is called there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Attachment {
+    #[n(0)]
     pub name: String,
+    #[n(1)]
     pub media_type: String,
+    #[n(2)]
     pub size: u64,
+    #[cbor(n(3), with = "minicbor::bytes")]
     pub hash: ContentHash,
 }
 

@@ -31,8 +31,12 @@ mod thread_table;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+};
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     mail::{BoxKind, MessageId, MessageType},
@@ -54,7 +58,9 @@ pub use self::{
     thread::{Copy, CopyState, Head, Mark, MarkKind, Thread, ThreadNumber},
     thread_table::ThreadTable,
 };
-use super::{Asked, Decision, Rejection, directory::Directory, rejection::listed, turn::Loops};
+use super::{
+    Asked, Decision, Kept, Rejection, directory::Directory, rejection::listed, turn::Loops,
+};
 use crate::hash::Hash;
 
 /// Mailboxes of one workspace. A copy names its role by a 16-bit number.
@@ -80,44 +86,59 @@ pub struct Mailboxes {
 }
 
 /// A role among those that have a mailbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RoleNumber(pub u16);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(transparent)]
+pub struct RoleNumber(#[n(0)] pub u16);
 
 /// What one role has.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Mailbox {
+    #[n(0)]
     pub role: RoleId,
+    #[n(1)]
     pub is_closed: bool,
     /// The sender's own names of what it sent, oldest first.
+    #[n(2)]
     pub refs: VecDeque<ClientRef>,
+    #[n(3)]
     pub recent: Recent,
     /// Derived, by [`BoxKind`].
+    #[cbor(skip)]
     boxes: [BTreeSet<Order>; 4],
     /// Derived: threads with unseen entries that are no dead letters.
+    #[cbor(skip)]
     unseen: BTreeSet<Order>,
     /// Derived: dead letters.
+    #[cbor(skip)]
     dead: BTreeSet<Order>,
 }
 
 /// A file that is kept, to be attached.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct File {
     /// In bytes.
+    #[n(0)]
     pub size: u64,
     /// Who sent all its bytes, and so may attach it. Nobody where it was stored before that was
     /// kept.
+    #[n(1)]
     pub roles: BTreeSet<RoleNumber>,
     /// Threads it is attached to: whoever has a copy of one can read it, and so may attach it, too.
     /// None of entries from before that was kept.
+    #[n(2)]
     pub threads: BTreeSet<ThreadNumber>,
 }
 
 /// A name that a sender gave to what it sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ClientRef {
+    #[n(0)]
     pub name: String,
+    #[n(1)]
     pub content: Hash,
+    #[n(2)]
     pub thread: MessageId,
+    #[n(3)]
     pub entry: u32,
 }
 
@@ -169,50 +190,74 @@ impl Surroundings<'_> {
     }
 }
 
-impl Mailboxes {
-    /// From what a snapshot held.
-    ///
-    /// # Errors
-    /// Says what does not fit together.
-    pub fn restored(
-        mailboxes: Vec<Mailbox>,
-        threads: Vec<Thread>,
-        expiries: BTreeSet<(Timestamp, ThreadNumber, u32)>,
-        arrivals: u32,
-        files: BTreeMap<ContentHash, File>,
-    ) -> Result<Self, &'static str> {
-        let mut restored = Self { arrivals, ..Self::default() };
-        for mailbox in mailboxes {
-            let number = restored.number_or_new(&mailbox.role);
-            restored.mailboxes[usize::from(number.0)] = mailbox;
-        }
-        for thread in threads {
-            if !thread.is_sound(restored.mailboxes.len()) {
-                return Err("a thread's parts");
-            }
-            let number = restored.threads.push(thread);
-            for copy in 0..restored.threads.get(number).copies.len() {
-                restored.index(number, copy);
-            }
-        }
-        let is_there = |(_, number, _): &(_, ThreadNumber, _)| restored.threads.has(*number);
-        if !expiries.iter().all(is_there) {
-            return Err("an expiry's thread");
-        }
-        restored.expiries = expiries;
-        let last = files.values().filter_map(|it| it.roles.last()).max();
-        if last.is_some_and(|it| restored.mailboxes.len() <= usize::from(it.0)) {
-            return Err("a file's roles");
-        }
-        let last = files.values().filter_map(|it| it.threads.last()).max();
-        if last.is_some_and(|it| !restored.threads.has(*it)) {
-            return Err("a file's threads");
-        }
-        restored.attachment_bytes = files.values().map(|it| it.size).sum();
-        restored.files = files;
-        Ok(restored)
+/// What a snapshot holds. Mailboxes come before threads, and threads before what names them.
+#[derive(Debug, Encode, Decode)]
+#[cbor(flat)]
+pub enum SnapshotItem<'a> {
+    #[n(0)]
+    Arrivals(#[n(0)] u32),
+    #[n(1)]
+    Mailbox(#[n(0)] Cow<'a, Mailbox>),
+    #[n(2)]
+    Thread(#[n(0)] Cow<'a, Thread>),
+    #[n(3)]
+    Expiry(#[n(0)] Timestamp, #[n(1)] ThreadNumber, #[n(2)] u32),
+    #[n(4)]
+    File(#[cbor(n(0), with = "minicbor::bytes")] ContentHash, #[n(1)] Cow<'a, File>),
+}
+
+impl Kept for Mailboxes {
+    type Item<'a> = SnapshotItem<'a>;
+
+    fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
+        let mailboxes = self.mailboxes.iter().map(|it| SnapshotItem::Mailbox(Cow::Borrowed(it)));
+        let threads = self.threads.iter().map(|it| SnapshotItem::Thread(Cow::Borrowed(it)));
+        let expiries = self.expiries.iter();
+        let expiries =
+            expiries.map(|(at, thread, entry)| SnapshotItem::Expiry(*at, *thread, *entry));
+        let files =
+            self.files.iter().map(|(hash, it)| SnapshotItem::File(*hash, Cow::Borrowed(it)));
+        let arrivals = std::iter::once(SnapshotItem::Arrivals(self.arrivals));
+        arrivals.chain(mailboxes).chain(threads).chain(expiries).chain(files)
     }
 
+    fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
+        match item {
+            SnapshotItem::Arrivals(count) => self.arrivals = count,
+            SnapshotItem::Mailbox(_) if MAILBOXES_MAX <= self.mailboxes.len() => {
+                return Err("the number of mailboxes");
+            }
+            SnapshotItem::Mailbox(it) => {
+                let number = self.number_or_new(&it.role);
+                self.mailboxes[usize::from(number.0)] = it.into_owned();
+            }
+            SnapshotItem::Thread(it) if it.is_sound(self.mailboxes.len()) => {
+                let number = self.threads.push(it.into_owned());
+                for copy in 0..self.threads.get(number).copies.len() {
+                    self.index(number, copy);
+                }
+            }
+            SnapshotItem::Thread(_) => return Err("a thread's parts"),
+            SnapshotItem::Expiry(at, thread, entry) if self.threads.has(thread) => {
+                self.expiries.insert((at, thread, entry));
+            }
+            SnapshotItem::Expiry(..) => return Err("an expiry's thread"),
+            SnapshotItem::File(hash, it) => {
+                if it.roles.last().is_some_and(|it| self.mailboxes.len() <= usize::from(it.0)) {
+                    return Err("a file's roles");
+                }
+                if it.threads.last().is_some_and(|it| !self.threads.has(*it)) {
+                    return Err("a file's threads");
+                }
+                self.attachment_bytes = self.attachment_bytes.saturating_add(it.size);
+                self.files.insert(hash, it.into_owned());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Mailboxes {
     pub(super) fn decide(
         &self,
         Asked { now, caller, workspace, .. }: Asked<'_>,
@@ -252,19 +297,6 @@ impl Mailboxes {
     /// Every thread, in the order in which they began.
     pub fn threads(&self) -> &ThreadTable {
         &self.threads
-    }
-
-    pub fn expiries(&self) -> &BTreeSet<(Timestamp, ThreadNumber, u32)> {
-        &self.expiries
-    }
-
-    /// Every file that is kept, whoever it is known to.
-    pub const fn files(&self) -> &BTreeMap<ContentHash, File> {
-        &self.files
-    }
-
-    pub const fn arrivals(&self) -> u32 {
-        self.arrivals
     }
 
     /// When the next entry lapses.

@@ -1,5 +1,6 @@
 //! How copies leave the inbox by their role's act, and how mailboxes are opened and closed.
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::RoleId,
     mail::{BoxKind, MessageId},
@@ -9,21 +10,29 @@ use super::{CopyMoved, Event, MAILBOXES_MAX, Mailboxes, Move, Surroundings, Thre
 use crate::rules::{Decision, Rejection, Reply};
 
 /// What became of one thread that was to be moved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Moved {
+    #[n(0)]
     pub thread: MessageId,
+    #[n(1)]
     pub outcome: MoveOutcome,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum MoveOutcome {
+    #[n(0)]
     Moved,
     /// It was there already.
+    #[n(1)]
     Already,
     /// It is in this box: neither in the inbox, nor taken out of it by an answer.
-    NotInInbox(BoxKind),
+    #[n(2)]
+    NotInInbox(#[n(0)] BoxKind),
     /// So many entries came in after the last that was handed.
-    Unseen(u32),
+    #[n(3)]
+    Unseen(#[n(0)] u32),
+    #[n(4)]
     Unknown,
 }
 

@@ -7,29 +7,30 @@
 
 use std::collections::VecDeque;
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{limits::LETTERS_KNOWN_MAX, mail::MessageId};
 
 use super::command::Earlier;
 use crate::hash::Hash;
 
 /// The letters of one role, oldest first. All but the last were under way together with others.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Recent(VecDeque<Letter>);
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct Recent(#[n(0)] VecDeque<Letter>);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Letter {
+    #[n(0)]
     pub content: Hash,
+    #[n(1)]
     pub thread: MessageId,
+    #[n(2)]
     pub entry: u32,
+    #[n(3)]
     pub is_among_others: bool,
 }
 
 impl Recent {
-    /// From what a snapshot held.
-    pub fn restored(letters: impl IntoIterator<Item = Letter>) -> Self {
-        Self(letters.into_iter().collect())
-    }
-
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Letter> {
         self.0.iter()
     }

@@ -1,5 +1,6 @@
 //! One thread as it is kept in memory: 96 bytes for an entry from one role to another.
 
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
 use smallvec::SmallVec;
 use tasuki_proto::{
     id::Timestamp,
@@ -7,12 +8,15 @@ use tasuki_proto::{
 };
 
 use super::{RoleNumber, URGENT};
+use crate::cbor::rows::{self, Row};
 
 /// A thread's place in the order in which they began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ThreadNumber(pub u32);
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(transparent)]
+pub struct ThreadNumber(#[n(0)] pub u32);
 
-/// The entries of a thread without their words, and the copies roles have of it.
+/// The entries of a thread without their words, and the copies roles have of it. On disk its parts
+/// are rows of numbers, since there may be millions of threads.
 #[expect(clippy::box_collection, reason = "8 bytes in each of a million threads, not 24")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Thread {
@@ -73,6 +77,7 @@ pub struct Mark {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
+    // On disk by their places, as boxes are.
     Handed,
     Seen,
     Acted,
@@ -82,6 +87,76 @@ pub enum MarkKind {
 
 impl MarkKind {
     pub const ALL: [Self; 5] = [Self::Handed, Self::Seen, Self::Acted, Self::Lapsed, Self::Dead];
+}
+
+impl<C> Encode<C> for Thread {
+    fn encode<W: encode::Write>(
+        &self,
+        to: &mut Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        self.id.encode(to.array(4)?, context)?;
+        rows::encode(&self.heads, to)?;
+        rows::encode(&self.copies, to)?;
+        rows::encode(self.marks(), to)
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Thread {
+    fn decode(from: &mut Decoder<'b>, context: &mut C) -> Result<Self, decode::Error> {
+        from.array()?;
+        let id = MessageId::decode(from, context)?;
+        let (heads, copies) = (rows::decode(from)?, rows::decode(from)?);
+        let marks = rows::decode::<4, Mark, Vec<Mark>>(from)?;
+        Ok(Self::new(id, heads, copies, marks))
+    }
+}
+
+impl Row<3> for Head {
+    fn to_numbers(&self) -> [u64; 3] {
+        [self.to, self.sender.into(), self.kind.into()]
+    }
+
+    fn of_numbers([to, sender, kind]: [u64; 3]) -> Option<Self> {
+        Some(Self { to, sender: sender.try_into().ok()?, kind: kind.try_into().ok()? })
+    }
+}
+
+impl Row<7> for Copy {
+    fn to_numbers(&self) -> [u64; 7] {
+        let (role, kind, is_dead) = (self.role.0.into(), self.kind as u64, self.state.is_dead);
+        let (arrival, handed, seen) = (self.arrival.into(), self.handed.into(), self.seen.into());
+        [role, kind, self.tries.into(), is_dead.into(), arrival, handed, seen]
+    }
+
+    fn of_numbers(numbers: [u64; 7]) -> Option<Self> {
+        let [role, kind, tries, is_dead, arrival, handed, seen] = numbers;
+        let is_dead = u8::try_from(is_dead).ok().filter(|it| *it < 2)? == 1;
+        Some(Self {
+            role: RoleNumber(role.try_into().ok()?),
+            kind: BoxKind::ALL.into_iter().find(|it| *it as u64 == kind)?,
+            tries: tries.try_into().ok()?,
+            state: CopyState { is_dead, ..CopyState::default() },
+            arrival: arrival.try_into().ok()?,
+            handed: handed.try_into().ok()?,
+            seen: seen.try_into().ok()?,
+        })
+    }
+}
+
+impl Row<4> for Mark {
+    fn to_numbers(&self) -> [u64; 4] {
+        [self.at.as_millis(), self.kind as u64, self.copy.into(), self.entry.into()]
+    }
+
+    fn of_numbers([at, kind, copy, entry]: [u64; 4]) -> Option<Self> {
+        Some(Self {
+            at: Timestamp::from_millis(at),
+            kind: MarkKind::ALL.into_iter().find(|it| *it as u64 == kind)?,
+            copy: copy.try_into().ok()?,
+            entry: entry.try_into().ok()?,
+        })
+    }
 }
 
 impl Thread {

@@ -13,15 +13,18 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{NodeId, Timestamp, TokenId},
     limits::{PENDING_KEYS_MAX, PENDING_KEYS_PER_TOKEN_MAX},
     private::{KeyId, NodeKey, Roster, SignedRoster},
 };
 
-use super::{Acting, Asked, Caller, Decision, Principal, Rejection, Reply, directory::Directory};
+use super::{
+    Acting, Asked, Caller, Decision, Kept, Principal, Rejection, Reply, directory::Directory,
+};
 
 /// What a workspace knows of private mail; nothing, where it never was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,11 +34,14 @@ pub struct Privacy {
 }
 
 /// A key that nobody vouched for yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Pending {
+    #[n(0)]
     pub key: NodeKey,
+    #[n(1)]
     pub published: Timestamp,
     /// Whose node it is; `None` where the broker asked for no token.
+    #[n(2)]
     pub token: Option<TokenId>,
 }
 
@@ -47,17 +53,51 @@ pub enum Command {
 
 impl Acting for Command {}
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Event {
-    RosterSet(SignedRoster),
-    KeyPublished(Published),
+    #[n(0)]
+    RosterSet(#[n(0)] SignedRoster),
+    #[n(1)]
+    KeyPublished(#[n(0)] Published),
 }
 
 /// A node said which key is its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Published {
+    #[n(0)]
     pub key: NodeKey,
+    #[n(1)]
     pub token: Option<TokenId>,
+}
+
+/// What a snapshot holds.
+#[derive(Debug, Encode, Decode)]
+#[cbor(flat)]
+pub enum SnapshotItem<'a> {
+    #[n(0)]
+    Roster(#[n(0)] Cow<'a, SignedRoster>),
+    #[n(1)]
+    Pending(#[n(0)] Cow<'a, Pending>),
+}
+
+impl Kept for Privacy {
+    type Item<'a> = SnapshotItem<'a>;
+
+    fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
+        let roster = self.roster.iter().map(|it| SnapshotItem::Roster(Cow::Borrowed(it)));
+        roster.chain(self.pending.values().map(|it| SnapshotItem::Pending(Cow::Borrowed(it))))
+    }
+
+    fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
+        match item {
+            SnapshotItem::Roster(it) => self.roster = Some(it.into_owned()),
+            SnapshotItem::Pending(it) => {
+                _ = self.pending.insert(it.key.node.clone(), it.into_owned())
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Privacy {

@@ -1,5 +1,6 @@
 //! What can be asked about issues, tasks, locks and deliveries.
 
+use minicbor::{Decode, Decoder, Encode, decode};
 use tasuki_proto::{
     id::{FencingToken, PersonId, RoleId},
     swarm::{
@@ -193,8 +194,15 @@ named!(
 );
 
 /// How well a task was done: 1, 2 or 5.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Score(u8);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode)]
+#[cbor(transparent)]
+pub struct Score(#[n(0)] u8);
+
+impl<'b, C> Decode<'b, C> for Score {
+    fn decode(from: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        Self::new(from.u32()?).ok_or_else(|| decode::Error::message("no such score"))
+    }
+}
 
 impl Score {
     /// `None`: there is no such score.
@@ -293,9 +301,11 @@ pub struct ReviewDelivery {
 }
 
 /// A person answers for an approval although evidence failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Override {
+    #[n(0)]
     pub person: PersonId,
+    #[n(1)]
     pub reason: String,
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
     limits::{DOC_VERSIONS_MAX, DOCS_MAX},
@@ -20,20 +21,26 @@ use super::{
 use crate::{hash::Hash, rules::rejection::listed};
 
 /// The documents of one place.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Docs {
+    #[n(0)]
     pub by_name: BTreeMap<DocName, Doc>,
 }
 
 /// The newest version of a document.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Doc {
     /// From 1.
+    #[n(0)]
     pub version: u32,
+    #[n(1)]
     pub content: Hash,
+    #[n(2)]
     pub bytes: u32,
+    #[n(3)]
     pub at: Timestamp,
     /// Who wrote it; `None` where a person did.
+    #[n(4)]
     pub by: Option<RoleId>,
 }
 

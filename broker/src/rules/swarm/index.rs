@@ -8,56 +8,41 @@ use tasuki_proto::{
 };
 
 use super::{
-    Claim, DeliveryState, Issue, IssueState, ItemState, LeaseTarget, Parts, Swarm, Task,
-    issue::Choice, lock::Locks,
+    Claim, DeliveryState, Issue, IssueState, ItemState, LeaseTarget, Swarm, Task, issue::Choice,
 };
 
 impl Swarm {
-    /// From what a snapshot held.
-    ///
-    /// # Errors
-    /// Says what does not fit together.
-    pub fn restored(parts: Parts) -> Result<Self, &'static str> {
-        let mut restored = Self {
-            settings: parts.settings,
-            workers: parts.workers,
-            shared_docs: parts.shared_docs,
-            locks: Locks::restored(parts.locks, parts.ended_locks, parts.given_back),
-            token: parts.token,
-            next_tail: parts.next_tail,
-            ..Self::default()
-        };
-        for delivery in parts.deliveries {
-            restored.deliveries_by_state[delivery.state as usize].insert(delivery.id);
-            restored.deliveries.insert(delivery.id, delivery);
+    /// Everything that is derived, from nothing.
+    pub(super) fn derive(&mut self) -> Result<(), &'static str> {
+        for delivery in self.deliveries.values() {
+            self.deliveries_by_state[delivery.state as usize].insert(delivery.id);
         }
-        for mut issue in parts.issues {
+        for mut issue in std::mem::take(&mut self.issues).into_values() {
             issue.derive()?;
-            restored.tasks += issue.tasks.len();
+            self.tasks += issue.tasks.len();
             for task in &issue.tasks {
                 let place = (issue.id, task.number);
-                restored.submissions.extend(task.submissions.iter().map(|it| (it.id, place)));
-                restored.messages.extend(task.messages.iter().map(|it| (it.id, place)));
+                self.submissions.extend(task.submissions.iter().map(|it| (it.id, place)));
+                self.messages.extend(task.messages.iter().map(|it| (it.id, place)));
             }
-            restored.by_state[issue.state as usize].insert(issue.id);
+            self.by_state[issue.state as usize].insert(issue.id);
             if issue.import.is_none() {
-                restored.note_newest(&issue);
+                self.note_newest(&issue);
             }
-            let is_there = |it: DeliveryId| restored.deliveries.contains_key(&it);
-            if !issue.delivery.is_none_or(is_there) {
+            if !issue.delivery.is_none_or(|it| self.deliveries.contains_key(&it)) {
                 return Err("an issue's delivery");
             }
-            restored.issues.insert(issue.id, issue);
+            self.issues.insert(issue.id, issue);
         }
-        if !restored.deliveries.values().all(|it| restored.issues.contains_key(&it.issue)) {
+        if !self.deliveries.values().all(|it| self.issues.contains_key(&it.issue)) {
             return Err("a delivery's issue");
         }
-        restored.deadlines = restored.all_deadlines().collect();
-        let running: Vec<LeaseTarget> = restored.deadlines.iter().map(|(_, held)| *held).collect();
+        self.deadlines = self.all_deadlines().collect();
+        let running: Vec<LeaseTarget> = self.deadlines.iter().map(|(_, held)| *held).collect();
         for held in running {
-            restored.note_graced(held);
+            self.note_graced(held);
         }
-        Ok(restored)
+        Ok(())
     }
 
     fn all_deadlines(&self) -> impl Iterator<Item = (Timestamp, LeaseTarget)> {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
     swarm::{DeliveryId, IssueId, SubmissionId, TaskMessageId, TaskNumber},
@@ -17,51 +18,77 @@ use super::{
 };
 use crate::hash::Hash;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Issue {
+    #[n(0)]
     pub id: IssueId,
+    #[n(1)]
     pub subject: String,
+    #[n(2)]
     pub state: IssueState,
     /// Who opened it; `None` where a person did.
+    #[n(3)]
     pub lead: Option<RoleId>,
     /// Of what it was opened with.
+    #[n(4)]
     pub content: Hash,
     /// Of its paths of documents.
+    #[n(5)]
     pub paths_version: u32,
+    #[n(6)]
     pub paths_content: Hash,
+    #[n(7)]
     pub created: Timestamp,
+    #[n(8)]
     pub updated: Timestamp,
     /// `None` where issues are for ever, and once it is over.
+    #[n(9)]
     pub lease: Option<Lease>,
     /// Entries of its audit so far (I7).
+    #[n(10)]
     pub audit: u64,
     /// By number, from 1.
+    #[cbor(skip)]
     pub tasks: Vec<Task>,
+    #[n(11)]
     pub docs: Docs,
+    #[n(12)]
     pub totals: BTreeMap<RoleId, Total>,
     /// For the lead, by the number of what happened in the audit.
+    #[cbor(skip)]
     pub items: BTreeMap<u64, Item>,
     /// The newest.
+    #[n(13)]
     pub delivery: Option<DeliveryId>,
     /// A delivery was approved since it was opened or reopened.
+    #[n(14)]
     pub is_accepted: bool,
     /// It came from elsewhere.
+    #[n(15)]
     pub import: Option<Import>,
     /// Derived: by [`super::TaskState`].
+    #[cbor(skip)]
     pub(super) by_state: [BTreeSet<TaskNumber>; 5],
     /// Derived: tasks that may be claimed and are not reserved.
+    #[cbor(skip)]
     pub(super) ready: BTreeSet<TaskNumber>,
     /// Derived: the same as what a next step is chosen from, by [`Difficulty`].
+    #[cbor(skip)]
     pub(super) choice: [OrderStatisticSet<Choice>; 3],
     /// Derived: tasks that are claimed by a worker, or were when they were done.
+    #[cbor(skip)]
     pub(super) by_worker: BTreeMap<RoleId, BTreeSet<TaskNumber>>,
     /// Derived: the newest task that was made by each role; by a person under `None`.
+    #[cbor(skip)]
     pub(super) newest: BTreeMap<Option<RoleId>, TaskNumber>,
     /// Derived: reserved tasks.
+    #[cbor(skip)]
     pub(super) reserved: BTreeMap<TaskNumber, RoleId>,
     /// Derived: items that were never handed.
+    #[cbor(skip)]
     pub(super) unhanded: BTreeSet<u64>,
     /// Derived: the others, by when they were handed.
+    #[cbor(skip)]
     pub(super) handed: BTreeSet<(Timestamp, u64)>,
 }
 
@@ -75,10 +102,12 @@ named!(
 );
 
 /// What a worker earned in an issue.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Total {
+    #[n(0)]
     pub points: u32,
     /// Approvals with a low score since the last with a better one.
+    #[n(1)]
     pub low_scores: u32,
 }
 
@@ -91,51 +120,75 @@ pub(super) struct Choice {
 }
 
 /// Something for the lead to look at.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Item {
+    #[n(0)]
     pub kind: ItemKind,
+    #[n(1)]
     pub state: ItemState,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum ItemKind {
-    Submission(TaskNumber, SubmissionId),
+    #[n(0)]
+    Submission(#[n(0)] TaskNumber, #[n(1)] SubmissionId),
     /// A question, a blocker or a note.
-    Message(TaskNumber, TaskMessageId),
-    DeliveryReviewed(DeliveryId),
+    #[n(1)]
+    Message(#[n(0)] TaskNumber, #[n(1)] TaskMessageId),
+    #[n(2)]
+    DeliveryReviewed(#[n(0)] DeliveryId),
     /// A worker's claim lapsed.
-    ClaimLapsed(TaskNumber),
+    #[n(3)]
+    ClaimLapsed(#[n(0)] TaskNumber),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum ItemState {
+    #[n(0)]
     New,
     /// And still to be dealt with.
-    Handed(Timestamp),
+    #[n(1)]
+    Handed(#[n(0)] Timestamp),
 }
 
 /// An issue's finished work before the acceptors.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Delivery {
+    #[n(0)]
     pub id: DeliveryId,
+    #[n(1)]
     pub issue: IssueId,
     /// Who delivered; `None` where a person did.
+    #[n(2)]
     pub role: Option<RoleId>,
+    #[n(3)]
     pub content: Hash,
     /// That evidence is of; empty where none is named.
+    #[n(4)]
     pub commit: String,
+    #[n(5)]
     pub is_passed: bool,
     /// Of the commands that results are aligned with, all together; `None` where there are none.
+    #[n(6)]
     pub commands: Option<Hash>,
+    #[n(7)]
     pub state: DeliveryState,
+    #[n(8)]
     pub at: Timestamp,
+    #[n(9)]
     pub updated: Timestamp,
     /// It stays with a delivery that was reviewed.
+    #[n(10)]
     pub claim: Option<DeliveryClaim>,
     /// The acceptor whose claim lapsed last.
+    #[n(11)]
     pub former: Option<RoleId>,
     /// In order.
+    #[n(12)]
     pub evidence: Vec<Attached>,
+    #[n(13)]
     pub verdict: Option<DeliveryVerdict>,
 }
 
@@ -157,28 +210,40 @@ impl DeliveryState {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct DeliveryClaim {
+    #[n(0)]
     pub role: RoleId,
+    #[n(1)]
     pub token: FencingToken,
+    #[n(2)]
     pub lease: Lease,
+    #[n(3)]
     pub claimed: Timestamp,
 }
 
 /// Evidence that was run again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Attached {
+    #[n(0)]
     pub is_passed: bool,
+    #[n(1)]
     pub content: Hash,
+    #[n(2)]
     pub at: Timestamp,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct DeliveryVerdict {
+    #[n(0)]
     pub verdict: Verdict,
+    #[n(1)]
     pub content: Hash,
+    #[n(2)]
     pub by: Option<RoleId>,
+    #[n(3)]
     pub at: Timestamp,
+    #[n(4)]
     pub overridden: Option<Override>,
 }
 

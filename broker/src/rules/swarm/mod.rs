@@ -34,6 +34,7 @@ mod import;
 mod index;
 mod issue;
 mod issues;
+mod kept;
 mod lapse;
 pub mod lock;
 mod messages;
@@ -52,6 +53,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
     limits::HEARTBEAT_MS,
@@ -82,6 +84,7 @@ pub use self::{
         Attached, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Issue, IssueState, Item,
         ItemKind, ItemState, Total,
     },
+    kept::SnapshotItem,
     rejection::Rejection,
     task::{
         Claim, FileHash, Judged, Message, MessageState, NextStepOffer, PreviousClaim, Reservation,
@@ -94,19 +97,27 @@ use self::{lapse::SIGNS_IN_A_LEASE, lock::Locks};
 use crate::hash::Hash;
 
 /// How long things last in a workspace, in milliseconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Settings {
     /// An issue that nobody works on; 0 is for ever.
+    #[n(0)]
     pub issue_ttl_ms: u64,
+    #[n(1)]
     pub task_claim_ms: u64,
+    #[n(2)]
     pub delivery_claim_ms: u64,
+    #[n(3)]
     pub reservation_ms: u64,
+    #[n(4)]
     pub lock_ms: u64,
     /// Between two signs of life by a node, at most.
+    #[n(5)]
     pub heartbeat_ms: u64,
     /// Until an item that was handed to the lead and not dealt with is shown again.
+    #[n(6)]
     pub item_again_ms: u64,
     /// Tasks of one issue; 0 is as many as a workspace holds.
+    #[n(7)]
     pub max_task_count: u32,
 }
 
@@ -135,12 +146,15 @@ impl Settings {
 }
 
 /// The time limit on something that is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Lease {
+    #[n(0)]
     pub lapses: Timestamp,
     /// It is one of grace, after the broker was down, and no sign of its holder is known since.
+    #[n(1)]
     pub had_grace: bool,
     /// How long it lasts from each sign of life; 0: as long as the settings say.
+    #[n(2)]
     pub length_ms: u64,
 }
 
@@ -162,13 +176,19 @@ impl Lease {
 }
 
 /// What hangs on a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(flat)]
 pub enum LeaseTarget {
-    Issue(IssueId),
-    Claim(IssueId, TaskNumber),
-    Reservation(IssueId, TaskNumber),
-    Delivery(DeliveryId),
-    Lock(LockId),
+    #[n(0)]
+    Issue(#[n(0)] IssueId),
+    #[n(1)]
+    Claim(#[n(0)] IssueId, #[n(1)] TaskNumber),
+    #[n(2)]
+    Reservation(#[n(0)] IssueId, #[n(1)] TaskNumber),
+    #[n(3)]
+    Delivery(#[n(0)] DeliveryId),
+    #[n(4)]
+    Lock(#[n(0)] LockId),
 }
 
 impl LeaseTarget {
@@ -181,8 +201,9 @@ impl LeaseTarget {
 }
 
 /// A role that claims tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Worker {
+    #[n(0)]
     pub joined: Timestamp,
 }
 
@@ -218,23 +239,6 @@ pub struct Swarm {
     newest: BTreeMap<(Option<RoleId>, Hash), IssueId>,
 }
 
-/// What a snapshot holds.
-#[derive(Debug, Clone, Default)]
-pub struct Parts {
-    pub settings: Settings,
-    pub workers: BTreeMap<RoleId, Worker>,
-    pub shared_docs: Docs,
-    pub issues: Vec<Issue>,
-    pub deliveries: Vec<Delivery>,
-    pub locks: Vec<lock::Lock>,
-    /// Locks that ended lately, oldest first.
-    pub ended_locks: Vec<lock::Ended>,
-    /// Locks that were given back lately, oldest first.
-    pub given_back: Vec<(LockId, RoleId)>,
-    pub token: FencingToken,
-    pub next_tail: u32,
-}
-
 impl Swarm {
     pub fn issues(&self) -> &BTreeMap<IssueId, Issue> {
         &self.issues
@@ -242,16 +246,6 @@ impl Swarm {
 
     pub fn deliveries(&self) -> &BTreeMap<DeliveryId, Delivery> {
         &self.deliveries
-    }
-
-    /// Of the latest grant.
-    pub const fn token(&self) -> FencingToken {
-        self.token
-    }
-
-    /// Of the id made next.
-    pub const fn next_tail(&self) -> u32 {
-        self.next_tail
     }
 
     /// The issue of this id.

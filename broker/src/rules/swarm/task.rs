@@ -1,5 +1,6 @@
 //! One task: its claim, its reservation, what was submitted for it and said about it.
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
     swarm::{DocName, NextStepId, SubmissionId, TaskMessageId, TaskNumber},
@@ -13,35 +14,54 @@ use super::{
 };
 use crate::hash::Hash;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Task {
+    #[n(0)]
     pub number: TaskNumber,
+    #[n(1)]
     pub subject: String,
+    #[n(2)]
     pub difficulty: Difficulty,
+    #[n(3)]
     pub points: u32,
+    #[n(4)]
     pub state: TaskState,
     /// What has to be done before it.
+    #[n(5)]
     pub blocked_by: Vec<TaskNumber>,
     /// Have to be there when it is submitted.
+    #[n(6)]
     pub required_docs: Vec<DocName>,
     /// Of the command that made it.
+    #[n(7)]
     pub plan: Hash,
     /// Who made it; `None` where a person did.
+    #[n(8)]
     pub by: Option<RoleId>,
+    #[n(9)]
     pub created: Timestamp,
+    #[n(10)]
     pub updated: Timestamp,
+    #[n(11)]
     pub claim: Option<Claim>,
     /// The claim that ended last otherwise than by a review.
+    #[n(12)]
     pub former: Option<PreviousClaim>,
+    #[n(13)]
     pub reservation: Option<Reservation>,
     /// In order.
+    #[n(14)]
     pub submissions: Vec<Submission>,
     /// In order.
+    #[n(15)]
     pub messages: Vec<Message>,
+    #[n(16)]
     pub docs: Docs,
     /// Derived: what it blocks.
+    #[cbor(skip)]
     pub(super) blocks: Vec<TaskNumber>,
     /// Derived: how many of those that it is blocked by are neither done nor canceled.
+    #[cbor(skip)]
     pub(super) undone_blockers: usize,
 }
 
@@ -64,55 +84,77 @@ impl TaskState {
 }
 
 /// A worker's charge of a task. It stays with a task that is done: then it says who did it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Claim {
+    #[n(0)]
     pub worker: RoleId,
+    #[n(1)]
     pub token: FencingToken,
+    #[n(2)]
     pub lease: Lease,
+    #[n(3)]
     pub claimed: Timestamp,
 }
 
 /// Who had charge of a task, and lost it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct PreviousClaim {
+    #[n(0)]
     pub worker: RoleId,
+    #[n(1)]
     pub token: FencingToken,
     /// By a reset or because it was canceled, not by time.
+    #[n(2)]
     pub is_reset: bool,
 }
 
 /// The task is kept for the bearer of a next step (I5).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Reservation {
+    #[n(0)]
     pub next_step: NextStepId,
+    #[n(1)]
     pub worker: RoleId,
+    #[n(2)]
     pub token: FencingToken,
+    #[n(3)]
     pub lease: Lease,
     /// A review gave the next step to the worker.
+    #[n(4)]
     pub is_attached: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Submission {
+    #[n(0)]
     pub id: SubmissionId,
+    #[n(1)]
     pub worker: RoleId,
+    #[n(2)]
     pub content: Hash,
+    #[n(3)]
     pub at: Timestamp,
+    #[n(4)]
     pub state: SubmissionState,
     /// Of the review.
+    #[n(5)]
     pub reviewed: Option<Judged>,
     /// What its worker is to do next.
+    #[n(6)]
     pub minted: Option<NextStepOffer>,
     /// Which files it changed; empty once it was not accepted. Their names are with its words.
+    #[n(7)]
     pub files: Vec<FileHash>,
     /// Of its item for the lead: its number in the audit.
+    #[n(8)]
     pub item: u64,
 }
 
 /// A file's name as far as the rules need it: to tell whether it is named again. Whoever makes two
 /// names of one hash deceives nobody but an acceptor who would have let the file out as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FileHash(pub u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(transparent)]
+pub struct FileHash(#[n(0)] pub u64);
 
 impl FileHash {
     pub fn of(name: &str) -> Self {
@@ -123,18 +165,25 @@ impl FileHash {
 }
 
 /// What a review said.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Judged {
+    #[n(0)]
     pub verdict: Verdict,
+    #[n(1)]
     pub score: Score,
+    #[n(2)]
     pub content: Hash,
+    #[n(3)]
     pub at: Timestamp,
     /// `None` where a person reviewed.
+    #[n(4)]
     pub by: Option<RoleId>,
     /// Given to the worker.
+    #[n(5)]
     pub next_step: Option<NextStepId>,
     /// What the worker had earned by then, with this. `None` where it earned nothing, and in
     /// verdicts from before that was kept.
+    #[n(6)]
     pub total: Option<Total>,
 }
 
@@ -152,32 +201,46 @@ named!(
 );
 
 /// A next step that was chosen for a submission.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct NextStepOffer {
+    #[n(0)]
     pub next_step: NextStepId,
+    #[n(1)]
     pub score: Score,
     /// `None`: there was nothing left to do.
+    #[n(2)]
     pub task: Option<TaskNumber>,
     /// What the worker will have with its approval, by which it was chosen; not known of what was
     /// chosen before that was kept.
+    #[n(3)]
     pub total: Option<Total>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Message {
+    #[n(0)]
     pub id: TaskMessageId,
+    #[n(1)]
     pub sender: RoleId,
+    #[n(2)]
     pub kind: MessageKind,
+    #[n(3)]
     pub content: Hash,
+    #[n(4)]
     pub at: Timestamp,
+    #[n(5)]
     pub state: MessageState,
     /// When that was.
+    #[n(6)]
     pub replied: Option<Timestamp>,
     /// Who replied; `None` where a person did.
+    #[n(7)]
     pub replied_by: Option<RoleId>,
     /// Of the reply.
+    #[n(8)]
     pub reply: Option<Hash>,
     /// Of its item for the lead: its number in the audit.
+    #[n(9)]
     pub item: u64,
 }
 

@@ -1,155 +1,247 @@
 //! What is said about issues, tasks and deliveries: kept beside the records that name it, and not
 //! in memory.
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{NodeId, PersonId, RoleId, Timestamp, TokenId},
     swarm::{DeliveryId, DocName, IssueId, NextStepId, SubmissionId, TaskMessageId, TaskNumber},
 };
 
 /// Words, and what they belong to. Each is written once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Words {
+    #[n(0)]
     Issue {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         description: String,
     },
     /// Versions from 1.
+    #[n(1)]
     Paths {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         version: u32,
+        #[n(2)]
         paths: DocPaths,
     },
+    #[n(2)]
     Task {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         task: TaskNumber,
+        #[n(2)]
         words: TaskWords,
     },
+    #[n(3)]
     Submission {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         submission: SubmissionId,
+        #[n(2)]
         words: Artifacts,
     },
+    #[n(4)]
     Review {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         submission: SubmissionId,
+        #[n(2)]
         words: ReviewWords,
     },
+    #[n(5)]
     Message {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         message: TaskMessageId,
+        #[n(2)]
         words: MessageWords,
     },
+    #[n(6)]
     Reply {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         message: TaskMessageId,
+        #[n(2)]
         words: MessageWords,
     },
+    #[n(7)]
     Delivery {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         delivery: DeliveryId,
+        #[n(2)]
         words: Box<DeliveryWords>,
     },
     /// Numbers from 1.
+    #[n(8)]
     Evidence {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         delivery: DeliveryId,
+        #[n(2)]
         number: u32,
+        #[n(3)]
         words: EvidenceWords,
     },
+    #[n(9)]
     Verdict {
+        #[n(0)]
         issue: IssueId,
+        #[n(1)]
         delivery: DeliveryId,
+        #[n(2)]
         words: VerdictWords,
     },
     /// Versions from 1.
+    #[n(10)]
     Doc {
+        #[n(0)]
         place: DocPlace,
+        #[n(1)]
         name: DocName,
+        #[n(2)]
         version: u32,
+        #[n(3)]
         content: String,
         /// When it was written and by whom: a document itself has only the newest version's.
         /// Nothing in words from before that was kept; no role where a person wrote.
+        #[n(4)]
         at: Timestamp,
+        #[n(5)]
         by: Option<RoleId>,
     },
-    Audit(Box<AuditEntry>),
+    #[n(11)]
+    Audit(#[n(0)] Box<AuditEntry>),
 }
 
 /// Where a document is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(flat)]
 pub enum DocPlace {
+    #[n(0)]
     Shared,
-    Issue(IssueId),
-    Task(IssueId, TaskNumber),
+    #[n(1)]
+    Issue(#[n(0)] IssueId),
+    #[n(2)]
+    Task(#[n(0)] IssueId, #[n(1)] TaskNumber),
 }
 
 /// Documents in the project that belong to an issue.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct DocPaths {
+    #[n(0)]
     pub shared: Vec<String>,
+    #[n(1)]
     pub project: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct TaskWords {
+    #[n(0)]
     pub description: String,
+    #[n(1)]
     pub labels: Vec<String>,
+    #[n(2)]
     pub suggested_files: Vec<String>,
+    #[n(3)]
     pub doc_paths: Vec<String>,
     /// Tasks to know of.
+    #[n(4)]
     pub context: Vec<TaskNumber>,
     /// Have to be there when the task is made.
+    #[n(5)]
     pub required_issue_docs: Vec<DocName>,
     /// Have to be there when it is submitted.
+    #[n(6)]
     pub required_task_docs: Vec<DocName>,
+    #[n(7)]
     pub spec: TaskSpec,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct TaskSpec {
+    #[n(0)]
     pub name: String,
+    #[n(1)]
     pub split_from: String,
+    #[n(2)]
     pub split_reason: String,
+    #[n(3)]
     pub impact_scope: String,
+    #[n(4)]
     pub goal: String,
+    #[n(5)]
     pub rules: String,
+    #[n(6)]
     pub constraints: String,
+    #[n(7)]
     pub conventions: String,
+    #[n(8)]
     pub acceptance: String,
 }
 
 /// What a worker submits.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Artifacts {
+    #[n(0)]
     pub summary: String,
+    #[n(1)]
     pub changed_files: Vec<String>,
+    #[n(2)]
     pub diff: String,
+    #[n(3)]
     pub links: Vec<String>,
+    #[n(4)]
     pub test_cases: Vec<String>,
+    #[n(5)]
     pub test_result: String,
+    #[n(6)]
     pub test_output: String,
     /// What may be run again, and on which commit.
+    #[n(7)]
     pub commit: String,
+    #[n(8)]
     pub commands: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct ReviewWords {
+    #[n(0)]
     pub summary: String,
     /// At least one.
+    #[n(1)]
     pub reviewed_refs: Vec<String>,
+    #[n(2)]
     pub feedback: String,
     /// At least one.
+    #[n(3)]
     pub details: Vec<FeedbackDetail>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct FeedbackDetail {
+    #[n(0)]
     pub dimension: Dimension,
+    #[n(1)]
     pub severity: Severity,
+    #[n(2)]
     pub file_path: String,
+    #[n(3)]
     pub line_range: String,
+    #[n(4)]
     pub content: String,
+    #[n(5)]
     pub suggestion: String,
 }
 
@@ -178,6 +270,26 @@ macro_rules! named {
 
             pub fn of_code(code: u32) -> Option<Self> {
                 Self::ALL.get((code as usize).checked_sub(1)?).copied()
+            }
+        }
+
+        impl<C> minicbor::Encode<C> for $name {
+            fn encode<W: minicbor::encode::Write>(
+                &self,
+                to: &mut minicbor::Encoder<W>,
+                _: &mut C,
+            ) -> Result<(), minicbor::encode::Error<W::Error>> {
+                to.u32(self.code())?.ok()
+            }
+        }
+
+        impl<'b, C> minicbor::Decode<'b, C> for $name {
+            fn decode(
+                from: &mut minicbor::Decoder<'b>,
+                _: &mut C,
+            ) -> Result<Self, minicbor::decode::Error> {
+                let unknown = concat!(stringify!($name), " of an unknown kind");
+                Self::of_code(from.u32()?).ok_or_else(|| minicbor::decode::Error::message(unknown))
             }
         }
 
@@ -218,89 +330,131 @@ named!(
     }
 );
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct MessageWords {
+    #[n(0)]
     pub content: String,
+    #[n(1)]
     pub refs: String,
 }
 
 /// What a lead puts before the acceptors.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct DeliveryWords {
+    #[n(0)]
     pub summary: String,
+    #[n(1)]
     pub refs: String,
+    #[n(2)]
     pub is_test_passed: bool,
+    #[n(3)]
     pub test_cases: Vec<String>,
+    #[n(4)]
     pub changed_files: Vec<String>,
+    #[n(5)]
     pub reviewed_refs: Vec<String>,
+    #[n(6)]
     pub test_output: String,
+    #[n(7)]
     pub known_risks: String,
+    #[n(8)]
     pub evidence: TestEvidence,
     /// What may be run again, and on which commit.
+    #[n(9)]
     pub commit: String,
+    #[n(10)]
     pub commands: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct TestEvidence {
+    #[n(0)]
     pub script_path: String,
+    #[n(1)]
     pub script_cmd: String,
+    #[n(2)]
     pub is_script_passed: bool,
+    #[n(3)]
     pub script_result: String,
+    #[n(4)]
     pub doc_path: String,
+    #[n(5)]
     pub doc_commands: Vec<String>,
     /// One for each command, in their order.
+    #[n(6)]
     pub doc_results: Vec<CommandResult>,
+    #[n(7)]
     pub is_doc_passed: bool,
 }
 
 /// What came of a command.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct CommandResult {
+    #[n(0)]
     pub command: String,
+    #[n(1)]
     pub is_passed: bool,
+    #[n(2)]
     pub exit_code: i32,
+    #[n(3)]
     pub output: String,
 }
 
 /// What an acceptor found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Verification {
+    #[n(0)]
     pub is_script_passed: bool,
+    #[n(1)]
     pub script_result: String,
+    #[n(2)]
     pub is_doc_passed: bool,
     /// One for each of the delivery's commands, in their order.
+    #[n(3)]
     pub doc_results: Vec<CommandResult>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct VerdictWords {
+    #[n(0)]
     pub feedback: String,
+    #[n(1)]
     pub refs: String,
+    #[n(2)]
     pub verification: Verification,
 }
 
 /// What came of running a delivery's commands again.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct EvidenceWords {
     /// What was checked out.
+    #[n(0)]
     pub commit: String,
     /// At least one.
+    #[n(1)]
     pub runs: Vec<Run>,
     /// Who ran them, and where.
+    #[n(2)]
     pub role: Option<RoleId>,
+    #[n(3)]
     pub node: Option<NodeId>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Run {
+    #[n(0)]
     pub result: CommandResult,
     /// Of all it wrote, also where `output` has only the end.
+    #[n(1)]
     pub output_hash: String,
+    #[n(2)]
     pub output_bytes: u64,
+    #[n(3)]
     pub duration_ms: u64,
+    #[n(4)]
     pub is_timed_out: bool,
     /// What kept it from the rest of the machine.
+    #[n(5)]
     pub sandbox: String,
 }
 
@@ -335,35 +489,54 @@ named!(
 );
 
 /// One thing that happened to an issue. Never changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct AuditEntry {
+    #[n(0)]
     pub issue: IssueId,
     /// From 1, no gaps (I7).
+    #[n(1)]
     pub number: u64,
+    #[n(2)]
     pub kind: AuditKind,
+    #[n(3)]
     pub at: Timestamp,
     /// On whose word; nobody's where time alone brought it.
+    #[n(4)]
     pub role: Option<RoleId>,
+    #[n(5)]
     pub person: Option<PersonId>,
+    #[n(6)]
     pub node: Option<NodeId>,
+    #[n(7)]
     pub token: Option<TokenId>,
+    #[n(8)]
     pub task: Option<TaskNumber>,
+    #[n(9)]
     pub submission: Option<SubmissionId>,
+    #[n(10)]
     pub message: Option<TaskMessageId>,
+    #[n(11)]
     pub delivery: Option<DeliveryId>,
+    #[n(12)]
     pub next_step: Option<NextStepId>,
     /// Whom it concerns beside who did it.
+    #[n(13)]
     pub worker: Option<RoleId>,
     /// A reason, a verdict, a kind, a name.
+    #[n(14)]
     pub detail: String,
     /// It happened elsewhere, and was taken over.
+    #[n(15)]
     pub recalled: Option<Box<Origin>>,
 }
 
 /// When something happened elsewhere, and by whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Origin {
+    #[n(0)]
     pub at: Timestamp,
+    #[n(1)]
     pub actor: String,
+    #[n(2)]
     pub refs: String,
 }

@@ -1,20 +1,31 @@
 //! What happened in a loop.
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::id::{LoopId, RoleId, Timestamp, Turn};
 
 use crate::hash::Hash;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Event {
-    LoopOpened(LoopOpened),
-    ParticipantsSet(ParticipantsSet),
-    HandedOver(HandedOver),
-    TurnReclaimed(TurnReclaimed),
-    RoundStarted(RoundStarted),
-    TurnHanded(TurnMoment),
-    TurnSeen(TurnMoment),
-    TurnLapsed(TurnMoment),
-    LeaseRenewed(LeaseRenewed),
+    #[n(0)]
+    LoopOpened(#[n(0)] LoopOpened),
+    #[n(1)]
+    ParticipantsSet(#[n(0)] ParticipantsSet),
+    #[n(2)]
+    HandedOver(#[n(0)] HandedOver),
+    #[n(3)]
+    TurnReclaimed(#[n(0)] TurnReclaimed),
+    #[n(4)]
+    RoundStarted(#[n(0)] RoundStarted),
+    #[n(5)]
+    TurnHanded(#[n(0)] TurnMoment),
+    #[n(6)]
+    TurnSeen(#[n(0)] TurnMoment),
+    #[n(7)]
+    TurnLapsed(#[n(0)] TurnMoment),
+    #[n(8)]
+    LeaseRenewed(#[n(0)] LeaseRenewed),
 }
 
 impl Event {
@@ -32,97 +43,146 @@ impl Event {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LoopOpened {
+    #[n(0)]
     pub loop_id: LoopId,
+    #[n(1)]
     pub participants: Vec<RoleId>,
 }
 
 /// Who takes turns, settled before the first handover.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ParticipantsSet {
+    #[n(0)]
     pub loop_id: LoopId,
+    #[n(1)]
     pub participants: Vec<RoleId>,
     /// Somebody chose them: roles that register later do not join.
+    #[n(2)]
     pub is_chosen: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct HandedOver {
+    #[n(0)]
     pub loop_id: LoopId,
+    #[n(1)]
     pub round: u32,
+    #[n(2)]
     pub entry: u64,
+    #[n(3)]
     pub ended: Turn,
+    #[n(4)]
     pub from: RoleId,
+    #[n(5)]
     pub content: Hash,
     /// `None` when it completed the loop.
+    #[n(6)]
     pub next: Option<NextTurn>,
 }
 
 /// The turn that began.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct NextTurn {
+    #[n(0)]
     pub turn: Turn,
+    #[n(1)]
     pub to: RoleId,
+    #[n(2)]
     pub lapses: Timestamp,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct TurnReclaimed {
+    #[n(0)]
     pub loop_id: LoopId,
+    #[n(1)]
     pub entry: u64,
+    #[n(2)]
     pub ended: Turn,
+    #[n(3)]
     pub from: RoleId,
+    #[n(4)]
     pub reason: String,
+    #[n(5)]
     pub content: Hash,
+    #[n(6)]
     pub next: NextTurn,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct RoundStarted {
+    #[n(0)]
     pub loop_id: LoopId,
+    #[n(1)]
     pub round: u32,
+    #[n(2)]
     pub entry: u64,
+    #[n(3)]
     pub content: Hash,
+    #[n(4)]
     pub has_text: bool,
+    #[n(5)]
     pub next: NextTurn,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct LeaseRenewed {
+    #[n(0)]
     pub loop_id: LoopId,
+    #[n(1)]
     pub turn: Turn,
+    #[n(2)]
     pub lapses: Timestamp,
+    #[n(3)]
     pub is_grace: bool,
 }
 
 /// Something happened to this turn at the record's time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct TurnMoment {
+    #[n(0)]
     pub loop_id: LoopId,
+    #[n(1)]
     pub turn: Turn,
 }
 
 /// What a loop's command answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
 pub enum Reply {
+    #[n(0)]
     Opened {
+        #[n(0)]
         loop_id: LoopId,
     },
+    #[n(1)]
     Started {
+        #[n(0)]
         round: u32,
+        #[n(1)]
         turn: Turn,
+        #[n(2)]
         holder: RoleId,
     },
     /// `next` is the turn that began and who holds it; `None` when the loop was completed.
+    #[n(2)]
     Handed {
+        #[n(0)]
         ended: Turn,
+        #[n(1)]
         next: Option<(Turn, RoleId)>,
     },
+    #[n(3)]
     Reclaimed {
+        #[n(0)]
         ended: Turn,
+        #[n(1)]
         turn: Turn,
+        #[n(2)]
         from: RoleId,
+        #[n(3)]
         to: RoleId,
     },
 }

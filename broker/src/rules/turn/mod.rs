@@ -14,8 +14,12 @@ mod decide;
 mod event;
 mod lease;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+};
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{LoopId, NodeId, PersonId, RoleId, Timestamp, TokenId, Turn},
     limits::LOOP_DEFAULT,
@@ -28,7 +32,7 @@ pub use self::{
         RoundStarted, TurnMoment, TurnReclaimed,
     },
 };
-use super::{Rejection, rejection::listed};
+use super::{Kept, Rejection, rejection::listed};
 use crate::hash::Hash;
 
 /// Ended turns kept per loop to recognise a repeated intent: four for each of 16 participants.
@@ -46,98 +50,152 @@ pub struct Loops {
     graced: BTreeSet<LoopId>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Loop {
     /// In order.
+    #[n(0)]
     pub participants: Vec<RoleId>,
     /// From 1.
+    #[n(1)]
     pub round: u32,
     /// The latest turn, held or, once completed, over.
+    #[n(2)]
     pub turn: Turn,
     /// `None` once completed.
+    #[n(3)]
     pub holder: Option<RoleId>,
+    #[n(4)]
     pub began: Timestamp,
     /// `None` while nobody has begun, and once completed.
+    #[n(5)]
     pub lease: Option<Lease>,
     /// History entries so far.
+    #[n(6)]
     pub entries: u64,
     /// The newest of them.
+    #[n(7)]
     pub latest: Option<EntryMeta>,
     /// How the latest turns ended, oldest first.
+    #[n(8)]
     pub recent: VecDeque<Ended>,
     /// Roles that register may still be seated in it.
+    #[n(9)]
     pub is_open_to_join: bool,
 }
 
+/// What a snapshot holds.
+#[derive(Debug, Encode, Decode)]
+#[cbor(flat)]
+pub enum SnapshotItem<'a> {
+    #[n(0)]
+    Loop(#[n(0)] Cow<'a, LoopId>, #[n(1)] Cow<'a, Loop>),
+}
+
 /// The time limit on a held turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Lease {
+    #[n(0)]
     pub lapses: Timestamp,
+    #[n(1)]
     pub is_lapsed: bool,
     /// It is one of grace, after the broker was down, and no sign of its holder is known since.
+    #[n(2)]
     pub had_grace: bool,
 }
 
 /// How a turn ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Ended {
+    #[n(0)]
     pub turn: Turn,
+    #[n(1)]
     pub is_reclaim: bool,
+    #[n(2)]
     pub from: RoleId,
     /// Who got the next turn; `None` when the loop was completed.
+    #[n(3)]
     pub next: Option<(Turn, RoleId)>,
     /// What was said, to recognise it.
+    #[n(4)]
     pub content: Hash,
 }
 
 /// One entry of a loop's history, without its words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct EntryMeta {
+    #[n(0)]
     pub loop_id: LoopId,
     /// From 1, no gaps (T3).
+    #[n(1)]
     pub number: u64,
+    #[n(2)]
     pub kind: EntryKind,
+    #[n(3)]
     pub round: u32,
     /// [`Turn::NONE`] for a round's start.
+    #[n(4)]
     pub ended: Turn,
     /// What began; `None` when the loop was completed.
+    #[n(5)]
     pub next: Option<(Turn, RoleId)>,
+    #[n(6)]
     pub from: Option<RoleId>,
     /// Of a reclaim.
+    #[n(7)]
     pub reason: String,
+    #[n(8)]
     pub person: Option<PersonId>,
+    #[n(9)]
     pub node: Option<NodeId>,
+    #[n(10)]
     pub token: Option<TokenId>,
+    #[n(11)]
     pub receipts: Receipts,
     /// Whether words were said.
+    #[n(12)]
     pub has_text: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
 pub enum EntryKind {
+    #[n(0)]
     Handover,
+    #[n(1)]
     Reclaim,
+    #[n(2)]
     RoundStart,
 }
 
 /// The words of one history entry, and the facts of the one before, which are final with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct EntryBody {
+    #[n(0)]
     pub loop_id: LoopId,
+    #[n(1)]
     pub number: u64,
+    #[n(2)]
     pub summary: String,
+    #[n(3)]
     pub instruction: String,
+    #[n(4)]
     pub before: Option<EntryMeta>,
 }
 
 /// How far a handover got, each the time it happened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Receipts {
+    #[n(0)]
     pub stored: Option<Timestamp>,
+    #[n(1)]
     pub handed: Option<Timestamp>,
+    #[n(2)]
     pub seen: Option<Timestamp>,
+    #[n(3)]
     pub acted: Option<Timestamp>,
+    #[n(4)]
     pub failed: Option<Timestamp>,
+    #[n(5)]
     pub lapsed: Option<Timestamp>,
 }
 
@@ -165,7 +223,7 @@ impl Default for Loops {
     fn default() -> Self {
         let main = Loop::opened(default_participants(), Timestamp::default(), true);
         let id = LOOP_DEFAULT.parse::<LoopId>().expect("a valid id");
-        Self::restored(BTreeMap::from([(id, main)]))
+        Self::of(BTreeMap::from([(id, main)]))
     }
 }
 
@@ -173,9 +231,33 @@ fn default_participants() -> Vec<RoleId> {
     ["A", "B"].map(|name| name.parse().expect("a valid id")).to_vec()
 }
 
+impl Kept for Loops {
+    type Item<'a> = SnapshotItem<'a>;
+
+    fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
+        self.by_id.iter().map(|(id, it)| SnapshotItem::Loop(Cow::Borrowed(id), Cow::Borrowed(it)))
+    }
+
+    fn restore(
+        &mut self,
+        SnapshotItem::Loop(id, it): SnapshotItem<'_>,
+    ) -> Result<(), &'static str> {
+        if it.participants.is_empty() {
+            return Err("the participants of a loop");
+        }
+        self.by_id.insert(id.into_owned(), it.into_owned());
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), &'static str> {
+        *self = Self::of(std::mem::take(&mut self.by_id));
+        Ok(())
+    }
+}
+
 impl Loops {
-    /// From what a snapshot held.
-    pub fn restored(by_id: BTreeMap<LoopId, Loop>) -> Self {
+    /// With what is derived.
+    pub fn of(by_id: BTreeMap<LoopId, Loop>) -> Self {
         let (mut leases, mut lapsed) = (BTreeSet::new(), BTreeSet::new());
         for (id, it) in &by_id {
             match it.lease {

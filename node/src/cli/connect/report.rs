@@ -1,6 +1,6 @@
 //! Reports what was connected and what to do next, for people and for programs.
 
-use std::{fmt::Write as _, path::Path};
+use std::path::Path;
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value as Json, json};
@@ -148,17 +148,17 @@ fn facts(request: &Request, note: Option<&str>, notes: &[String]) -> Json {
 fn closing(request: &Request, note: Option<&str>, notes: &[String]) -> String {
     let mut out = format!("  {}\n", limit(request));
     if let Some(why) = request.why_stdio {
-        writeln!(out, "  {why}").expect("a String takes everything");
+        out += &format!("  {why}\n");
     }
     if let Some((_, words)) = tools_from(request) {
-        writeln!(out, "  {words}").expect("a String takes everything");
+        out += &format!("  {words}\n");
     }
     for note in notes.iter().map(String::as_str).chain(note) {
-        writeln!(out, "  {}", note.yellow()).expect("a String takes everything");
+        out += &format!("  {}\n", note.yellow());
     }
-    writeln!(out, "{}", "next".bold()).expect("a String takes everything");
+    out += &format!("{}\n", "next".bold());
     for step in next(request) {
-        writeln!(out, "  {step}").expect("a String takes everything");
+        out += &format!("  {step}\n");
     }
     out
 }
@@ -209,10 +209,9 @@ pub(super) fn connected(
                     "unchanged" => format!("  unchanged {path}"),
                     change => format!("  {change} {path}: {keys}"),
                 };
-                writeln!(out, "{line}").expect("a String takes everything");
+                out += &format!("{line}\n");
                 if let Some(backup) = &file.backup {
-                    writeln!(out, "    before: {}", backup.display())
-                        .expect("a String takes everything");
+                    out += &format!("    before: {}\n", backup.display());
                 }
             }
             out + &closing(request, note, &notes)
@@ -248,7 +247,7 @@ pub(super) fn print(
             let mut out = String::new();
             for (path, text) in &texts {
                 if let Some(path) = path {
-                    writeln!(out, "{}", path.display().bold()).expect("a String takes everything");
+                    out += &format!("{}\n", path.display().bold());
                 }
                 out += text;
                 out += "\n";
@@ -284,11 +283,9 @@ pub(super) fn disconnected(
             let mut out = format!("{title} is disconnected; restart it\n");
             for file in restored {
                 let keys = file.changed.join(", ");
-                writeln!(out, "  {} {}: {keys}", file.change(), file.path.display())
-                    .expect("a String takes everything");
+                out += &format!("  {} {}: {keys}\n", file.change(), file.path.display());
                 if let Some(backup) = &file.backup {
-                    writeln!(out, "    before: {}", backup.display())
-                        .expect("a String takes everything");
+                    out += &format!("    before: {}\n", backup.display());
                 }
             }
             out

@@ -18,9 +18,10 @@ use crate::{
         hosting,
         node_address::{self, NodeArgs, TokenSource},
     },
-    config::{AGENT_TOKEN_VARIABLE, Config, Source, usual_toolsets},
+    config::{AGENT_TOKEN_VARIABLE, Config, Source},
     mcp::{self, ask, dial::NodeAt},
     paths::NodeFile,
+    toolset::usual_toolsets,
 };
 
 /// What a client is connected to, and how.

@@ -66,16 +66,23 @@ pub struct Args {
     /// Label of this machine at the broker [default: its host name]
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// Certificates of the authorities that vouch for the broker, if the line pins none
+    #[command(flatten)]
+    trust: TrustArgs,
+}
+
+/// Certificates for the connection to the broker.
+#[derive(Debug, clap::Args)]
+pub(super) struct TrustArgs {
+    /// Certificates of the authorities that vouch for the broker, if its own is not pinned
     /// [default: those this machine trusts]
     #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
+    pub(super) ca: Option<PathBuf>,
     /// This machine's own certificate, if the broker requires one
     #[arg(long, value_name = "FILE", requires = "client_key")]
-    client_cert: Option<PathBuf>,
+    pub(super) client_cert: Option<PathBuf>,
     /// Private key of that certificate
     #[arg(long, value_name = "FILE", requires = "client_cert")]
-    client_key: Option<PathBuf>,
+    pub(super) client_key: Option<PathBuf>,
 }
 
 /// `look` reads the configuration again, as the next command will.
@@ -90,19 +97,20 @@ pub(crate) async fn run(
         .invitation
         .parse()
         .map_err(|why| Failure::usage(format!("This is not a whole invitation: {why}.")))?;
-    if args.ca.is_some() && invitation.trust != Trust::Authorities {
+    if args.trust.ca.is_some() && invitation.trust != Trust::Authorities {
         return Err(Failure::usage(
             "The line pins the broker's certificate, so no authority is asked: leave --ca out.",
         ));
     }
     let trusting = Trusting {
         trust: invitation.trust,
-        authorities: args.ca.as_deref().map(absolute),
+        authorities: args.trust.ca.as_deref().map(absolute),
         client: args
+            .trust
             .client_cert
             .as_deref()
             .map(absolute)
-            .zip(args.client_key.as_deref().map(absolute)),
+            .zip(args.trust.client_key.as_deref().map(absolute)),
     };
     let broker = format!("https://{}", invitation.address);
     let _lock = lock(data)?;

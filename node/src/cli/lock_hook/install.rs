@@ -1,9 +1,6 @@
 //! Installs hooks, uninstalls them, and shows which there are.
 
-use std::{
-    fmt::Write as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
@@ -333,10 +330,9 @@ fn print(all: &[Report], output: &mut Output) -> Result<(), Failure> {
             }
             for it in all {
                 let (title, path) = (it.kind.title(), it.path.display());
-                writeln!(out, "{}  {} {path}", title.bold(), it.change)
-                    .expect("a String takes everything");
+                out += &format!("{}  {} {path}\n", title.bold(), it.change);
                 for note in &it.notes {
-                    writeln!(out, "  {note}").expect("a String takes everything");
+                    out += &format!("  {note}\n");
                 }
             }
             out
@@ -389,14 +385,13 @@ pub(super) fn status(
             for it in &all {
                 let is_there = if it.command.is_some() { "installed" } else { "not installed" };
                 let (title, path) = (it.kind.title(), it.path.display());
-                writeln!(out, "{}  {is_there}  {path}", title.bold())
-                    .expect("a String takes everything");
+                out += &format!("{}  {is_there}  {path}\n", title.bold());
                 for more in it.command.iter().chain(&it.problem) {
-                    writeln!(out, "  {}", line(more)).expect("a String takes everything");
+                    out += &format!("  {}\n", line(more));
                 }
             }
-            writeln!(out, "hook_fail is {fail}, unless a hook was installed with another choice")
-                .expect("a String takes everything");
+            out +=
+                &format!("hook_fail is {fail}, unless a hook was installed with another choice\n");
             out
         },
     )

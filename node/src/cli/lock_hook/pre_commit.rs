@@ -76,7 +76,7 @@ fn answer(who: &Committer, found: &LockCheck, output: &mut Output) -> Result<(),
         );
         return Err(Failure::told(Exit::Refused));
     }
-    output.note("tasuki: files of this commit are locked by others; nothing was committed.");
+    output.note("tasuki: other roles have locked files of this commit; nothing was committed.");
     for held in &found.held {
         output.note(&format!("- {}: {}", text::line(&held.file), held.words()));
     }

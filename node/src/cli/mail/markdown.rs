@@ -3,8 +3,6 @@
 //! **Invariant:** whatever the text, only the renderer's own colours reach the terminal, every
 //! line is under the margin, and rendering takes time in proportion to the text.
 
-use std::fmt::Write as _;
-
 use anstream::ColorChoice;
 use termimad::{FmtText, MadSkin, minimad::Alignment};
 
@@ -61,7 +59,7 @@ fn under_margin(text: &str) -> String {
     for line in text.lines() {
         let line = line.trim_end();
         let margin = if line.is_empty() { "" } else { MARGIN };
-        writeln!(out, "{margin}{line}").expect("a String takes everything");
+        out += &format!("{margin}{line}\n");
     }
     out
 }

@@ -1,7 +1,5 @@
 //! `tasuki mail reply`.
 
-use std::fmt::Write as _;
-
 use tasuki_proto::{
     id::RoleId,
     wire::{self, MailMark},
@@ -127,10 +125,10 @@ fn quotes<'a>(
 fn quote(of: &wire::MailEntry) -> String {
     let mut out = format!("#{} {} wrote {}:\n", of.number, line(&of.sender), time(of.at_ms));
     for line in block(&of.text).lines() {
-        writeln!(out, "> {line}").expect("a String takes everything");
+        out += &format!("> {line}\n");
     }
     for it in &of.attachments {
-        writeln!(out, "> attached: {}", line(&it.name)).expect("a String takes everything");
+        out += &format!("> attached: {}\n", line(&it.name));
     }
     out.push('\n');
     out

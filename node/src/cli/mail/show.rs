@@ -1,7 +1,5 @@
 //! Threads and entries as people read them.
 
-use std::fmt::Write as _;
-
 use owo_colors::OwoColorize as _;
 use tasuki_proto::{id::RoleId, mail::BoxKind, wire};
 
@@ -53,8 +51,7 @@ pub(super) fn title(of: &wire::MailThread) -> String {
     let place = BoxKind::of_wire(of.r#box()).map_or("another box", BoxKind::as_str);
     let mut out = format!("{urgent}{}\n", subject.bold());
     let mut row = |label: &str, text: &str| {
-        writeln!(out, "  {} {text}", format!("{label:<13}").dimmed())
-            .expect("a String takes everything");
+        out += &format!("  {} {text}\n", format!("{label:<13}").dimmed());
     };
     row("message", &line(&of.message_id));
     row("file", &line(&of.file_name));
@@ -74,14 +71,13 @@ pub(super) fn entry(of: &wire::MailEntry, has_receipts: bool) -> String {
     match &of.sealed {
         Some(sealed) => {
             let text = format!("{} ({} bytes)", line(&of.text), sealed.envelope.len());
-            writeln!(out, "    {}", text.dimmed()).expect("a String takes everything");
+            out += &format!("    {}\n", text.dimmed());
         }
         None => out.push_str(&markdown::shown(&of.text)),
     }
     for it in &of.attachments {
         let (name, media, size) = (line(&it.name), line(&it.media_type), bytes(it.size));
-        writeln!(out, "  {} {name} ({size}, {media})", "attached".dimmed())
-            .expect("a String takes everything");
+        out += &format!("  {} {name} ({size}, {media})\n", "attached".dimmed());
     }
     if has_receipts {
         out.push_str(&receipts(&of.receipts));

@@ -1,7 +1,5 @@
 //! One issue, task or delivery in full, for people.
 
-use std::fmt::Write as _;
-
 use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, TaskStatus};
 
@@ -30,7 +28,7 @@ impl Sheet {
     fn row(&mut self, label: &str, text: &str) {
         if !text.is_empty() {
             let label = format!("{label:<13}");
-            writeln!(self.0, "  {} {text}", label.dimmed()).expect("a String takes everything");
+            self.0 += &format!("  {} {text}\n", label.dimmed());
         }
     }
 
@@ -42,14 +40,14 @@ impl Sheet {
     /// A text under its label.
     fn text(&mut self, label: &str, text: &str) {
         if !text.trim().is_empty() {
-            writeln!(self.0, "  {}", label.dimmed()).expect("a String takes everything");
+            self.0 += &format!("  {}\n", label.dimmed());
             self.0.push_str(&indented(text, INDENT, width()));
         }
     }
 
     /// Something of its own below.
     fn part(&mut self, title: &str) {
-        write!(self.0, "\n{title}\n").expect("a String takes everything");
+        self.0 += &format!("\n{title}\n");
     }
 }
 

@@ -12,7 +12,7 @@ use tasuki_proto::{limits::DOC_BYTES_MAX, reason::Reason, swarm::DocName, wire};
 use super::{
     Failure, IDS, Output,
     names::DocOwner,
-    rows,
+    pages,
     who::{Acting, Looker, Who},
 };
 use crate::{
@@ -198,12 +198,5 @@ async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<()
         ..Default::default()
     };
     let docs = acting.broker.call(&request).await?.docs;
-    if docs.is_empty() {
-        return output.guide(|| "No documents.\n".to_owned());
-    }
-    output.guide(rows::doc_head)?;
-    for it in &docs {
-        output.answer(|| json!(it), || rows::doc(it))?;
-    }
-    Ok(())
+    pages::print_all(&docs, 0, "No documents.", output)
 }

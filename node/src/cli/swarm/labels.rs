@@ -86,71 +86,52 @@ pub(super) fn long(ms: u64) -> String {
     }
 }
 
-/// One of several, by the names people type; shells complete them.
-fn one_of<T: Copy + Send + Sync + 'static>(
-    all: &'static [(T, &'static str)],
+/// A value of an enumeration of the API by the name people type; shells complete it.
+fn one_of<T: Clone + Send + Sync + 'static>(
+    names: &[&'static str],
+    prefix: &'static str,
+    value: fn(&str) -> Option<T>,
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(all.iter().map(|(_, name)| *name)).map(|typed| {
-        let found = all.iter().find(|(_, name)| *name == typed);
-        found.expect("it is one of them").0
+    PossibleValuesParser::new(names.to_vec()).map(move |typed| {
+        let name = format!("{prefix}{}", typed.replace('-', "_").to_uppercase());
+        value(&name).expect("each name is one of the API's")
     })
 }
 
-const ISSUE_STATUSES: [(IssueStatus, &str); 4] = [
-    (IssueStatus::Open, "open"),
-    (IssueStatus::InProgress, "in-progress"),
-    (IssueStatus::Done, "done"),
-    (IssueStatus::Canceled, "canceled"),
+const ISSUE_STATUSES: &[&str] = &["open", "in-progress", "done", "canceled"];
+const TASK_STATUSES: &[&str] = &["open", "in-progress", "blocked", "done", "canceled"];
+const TASK_STAGES: &[&str] = &[
+    "ready",
+    "waiting",
+    "reserved",
+    "working",
+    "asking",
+    "submitted",
+    "in-review",
+    "done",
+    "canceled",
 ];
-
-const TASK_STATUSES: [(TaskStatus, &str); 5] = [
-    (TaskStatus::Open, "open"),
-    (TaskStatus::InProgress, "in-progress"),
-    (TaskStatus::Blocked, "blocked"),
-    (TaskStatus::Done, "done"),
-    (TaskStatus::Canceled, "canceled"),
-];
-
-const TASK_STAGES: [(TaskStage, &str); 9] = [
-    (TaskStage::Ready, "ready"),
-    (TaskStage::Waiting, "waiting"),
-    (TaskStage::Reserved, "reserved"),
-    (TaskStage::Working, "working"),
-    (TaskStage::Asking, "asking"),
-    (TaskStage::Submitted, "submitted"),
-    (TaskStage::InReview, "in-review"),
-    (TaskStage::Done, "done"),
-    (TaskStage::Canceled, "canceled"),
-];
-
-const DIFFICULTIES: [(Difficulty, &str); 3] =
-    [(Difficulty::Easy, "easy"), (Difficulty::Medium, "medium"), (Difficulty::Focus, "focus")];
-
-const DELIVERY_STATUSES: [(DeliveryStatus, &str); 4] = [
-    (DeliveryStatus::Open, "open"),
-    (DeliveryStatus::InReview, "in-review"),
-    (DeliveryStatus::Approved, "approved"),
-    (DeliveryStatus::Rejected, "rejected"),
-];
+const DIFFICULTIES: &[&str] = &["easy", "medium", "focus"];
+const DELIVERY_STATUSES: &[&str] = &["open", "in-review", "approved", "rejected"];
 
 pub(super) fn issue_statuses() -> impl TypedValueParser<Value = IssueStatus> {
-    one_of(&ISSUE_STATUSES)
+    one_of(ISSUE_STATUSES, "ISSUE_STATUS_", IssueStatus::from_str_name)
 }
 
 pub(super) fn task_statuses() -> impl TypedValueParser<Value = TaskStatus> {
-    one_of(&TASK_STATUSES)
+    one_of(TASK_STATUSES, "TASK_STATUS_", TaskStatus::from_str_name)
 }
 
 pub(super) fn task_stages() -> impl TypedValueParser<Value = TaskStage> {
-    one_of(&TASK_STAGES)
+    one_of(TASK_STAGES, "TASK_STAGE_", TaskStage::from_str_name)
 }
 
 pub(super) fn difficulties() -> impl TypedValueParser<Value = Difficulty> {
-    one_of(&DIFFICULTIES)
+    one_of(DIFFICULTIES, "DIFFICULTY_", Difficulty::from_str_name)
 }
 
 pub(super) fn delivery_statuses() -> impl TypedValueParser<Value = DeliveryStatus> {
-    one_of(&DELIVERY_STATUSES)
+    one_of(DELIVERY_STATUSES, "DELIVERY_STATUS_", DeliveryStatus::from_str_name)
 }
 
 #[cfg(test)]
@@ -177,24 +158,30 @@ mod tests {
         assert_eq!((left(5, 5), left(6000, 5000)), ("expired".to_owned(), "1s".to_owned()));
     }
 
+    /// Each name parses to the value that is shown under it, and no value is left out.
+    fn check<T>(
+        names: &[&str],
+        parser: impl TypedValueParser<Value = T>,
+        label: impl Fn(T) -> String,
+        value: fn(i32) -> Option<T>,
+    ) {
+        let command = clap::Command::new("x");
+        for name in names {
+            let parsed = parser.parse_ref(&command, None, name.as_ref()).unwrap();
+            assert_eq!(spaced(&label(parsed), "-"), *name);
+        }
+        let count = (1..).take_while(|number| value(*number).is_some()).count();
+        assert_eq!(count, names.len());
+    }
+
     #[test]
     fn states_are_typed_as_the_protocol_calls_them() {
-        let typed = |name: String| spaced(&name, "-");
-        for (it, name) in ISSUE_STATUSES {
-            assert_eq!(typed(issue_status(it)), name);
-        }
-        for (it, name) in TASK_STATUSES {
-            assert_eq!(typed(bare(it.as_str_name(), "TASK_STATUS_")), name);
-        }
-        for (it, name) in TASK_STAGES {
-            assert_eq!(typed(task_stage(it)), name);
-        }
-        for (it, name) in DIFFICULTIES {
-            assert_eq!(typed(difficulty(it)), name);
-        }
-        for (it, name) in DELIVERY_STATUSES {
-            assert_eq!(typed(delivery_status(it)), name);
-        }
+        check(ISSUE_STATUSES, issue_statuses(), issue_status, |it| it.try_into().ok());
+        let task_status = |it: TaskStatus| bare(it.as_str_name(), "TASK_STATUS_");
+        check(TASK_STATUSES, task_statuses(), task_status, |it| it.try_into().ok());
+        check(TASK_STAGES, task_stages(), task_stage, |it| it.try_into().ok());
+        check(DIFFICULTIES, difficulties(), difficulty, |it| it.try_into().ok());
+        check(DELIVERY_STATUSES, delivery_statuses(), delivery_status, |it| it.try_into().ok());
         assert_eq!(submission_status(SubmissionStatus::Superseded), "superseded");
         assert_eq!(message_status(MessageStatus::Replied), "replied");
     }

@@ -10,7 +10,6 @@ use super::{
     lease::{LeaseArgs, report_renewal},
     names::TaskName,
     pages::{self, Page, Wanted},
-    rows,
     who::{Looker, Who},
 };
 use crate::{
@@ -229,18 +228,5 @@ async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<()
         let page = acting.broker.call(&request).await?;
         Ok(Page { things: page.locks, total: page.total, now_ms: page.now_ms })
     };
-    let mut is_first = true;
-    let shown = pages::all(
-        args.wanted,
-        ask,
-        |it: &wire::Lock| &it.lease_id,
-        |it, now_ms| {
-            if std::mem::take(&mut is_first) {
-                output.guide(rows::lock_head)?;
-            }
-            output.answer(|| json!(it), || rows::lock(it, now_ms))
-        },
-    )
-    .await?;
-    shown.tell(output, "locks", || "Nothing is locked there.\n".to_owned())
+    pages::print(args.wanted, ask, "No matching locks.", output).await
 }

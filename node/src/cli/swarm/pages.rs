@@ -4,6 +4,7 @@
 //! its end the next may show at its beginning. That is left out, so nothing is printed twice; what
 //! comes to the front meanwhile is not shown.
 
+use serde_json::json;
 use tasuki_proto::limits::SWARM_PAGE_MAX;
 
 use super::{Failure, Output};
@@ -11,7 +12,7 @@ use super::{Failure, Output};
 /// How many are asked for at once.
 pub(super) const PAGE: u32 = SWARM_PAGE_MAX;
 
-/// Some of a list, and how many there are of it.
+/// A page of a list, and how many there are in all.
 #[derive(Debug)]
 pub(super) struct Page<T> {
     pub(super) things: Vec<T>,
@@ -19,12 +20,14 @@ pub(super) struct Page<T> {
     pub(super) now_ms: u64,
 }
 
-/// What a list came to.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shown {
-    pub(super) shown: u64,
-    /// That fit.
-    pub(super) total: u64,
+/// A thing that is listed: its id, the head of the list, and its row.
+pub(super) trait Listed: serde::Serialize {
+    /// Several of them.
+    const NAME: &'static str;
+
+    fn id(&self) -> &str;
+    fn head() -> String;
+    fn row(&self, now_ms: u64) -> String;
 }
 
 /// How much of a list is wanted.
@@ -40,14 +43,51 @@ pub(super) fn offset(at: u64) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// Shows all that is wanted. `ask` gets a page by its limit and offset, `id` tells things apart,
-/// `show` shows one, with what time it is at the broker.
-pub(super) async fn all<T>(
+/// Prints the head and a row for each thing. `ask` gets a page by its limit and offset; `nothing`
+/// is for people, if there are none.
+pub(super) async fn print<T: Listed>(
     wanted: Wanted,
     ask: impl AsyncFn(u32, u32) -> Result<Page<T>, Failure>,
-    id: impl Fn(&T) -> &str,
+    nothing: &str,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let mut is_first = true;
+    let (shown, total) = all(wanted, ask, |it, now_ms| {
+        if std::mem::take(&mut is_first) {
+            output.guide(T::head)?;
+        }
+        output.answer(|| json!(it), || it.row(now_ms))
+    })
+    .await?;
+    match shown {
+        0 => output.guide(|| format!("{nothing}\n")),
+        _ if shown < total => {
+            output.guide(|| format!("{shown} of {total} {} are shown.\n", T::NAME))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same for a list that comes whole.
+pub(super) fn print_all<T: Listed>(
+    things: &[T],
+    now_ms: u64,
+    nothing: &str,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    if things.is_empty() {
+        return output.guide(|| format!("{nothing}\n"));
+    }
+    output.guide(T::head)?;
+    things.iter().try_for_each(|it| output.answer(|| json!(it), || it.row(now_ms)))
+}
+
+/// Calls `show` for each thing that is wanted. Returns how many these were, and how many there are.
+async fn all<T: Listed>(
+    wanted: Wanted,
+    ask: impl AsyncFn(u32, u32) -> Result<Page<T>, Failure>,
     mut show: impl FnMut(&T, u64) -> Result<(), Failure>,
-) -> Result<Shown, Failure> {
+) -> Result<(u64, u64), Failure> {
     let mut left = wanted.limit.unwrap_or(u64::MAX);
     let (mut at, mut shown) = (0_u64, 0_u64);
     let mut before: Vec<String> = Vec::new();
@@ -55,9 +95,9 @@ pub(super) async fn all<T>(
         // Later pages are whole: one of a single thing might show nothing new for ever.
         let limit = if at == 0 { u32::try_from(left).unwrap_or(PAGE).min(PAGE) } else { PAGE };
         let page = ask(limit, offset(at)).await?;
-        let ids: Vec<String> = page.things.iter().map(|it| id(it).to_owned()).collect();
+        let ids: Vec<String> = page.things.iter().map(|it| it.id().to_owned()).collect();
         for thing in &page.things {
-            if left == 0 || before.iter().any(|it| it == id(thing)) {
+            if left == 0 || before.iter().any(|it| it == thing.id()) {
                 continue;
             }
             show(thing, page.now_ms)?;
@@ -67,34 +107,31 @@ pub(super) async fn all<T>(
         at += ids.len() as u64;
         // A page that leads nowhere would be asked for for ever.
         if ids.is_empty() || page.total <= at || left == 0 {
-            return Ok(Shown { shown, total: page.total });
+            return Ok((shown, page.total));
         }
         before = ids;
-    }
-}
-
-impl Shown {
-    /// What is said to people behind a list: that there is more, or why there is nothing.
-    pub(super) fn tell(
-        self,
-        output: &mut Output,
-        things: &str,
-        nothing: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
-        let Self { shown, total } = self;
-        if shown == 0 {
-            return output.guide(nothing);
-        }
-        if shown < total {
-            return output.guide(|| format!("{shown} of {total} {things} are shown.\n"));
-        }
-        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Listed for String {
+        const NAME: &'static str = "texts";
+
+        fn id(&self) -> &str {
+            self
+        }
+
+        fn head() -> String {
+            Self::new()
+        }
+
+        fn row(&self, _: u64) -> String {
+            self.clone()
+        }
+    }
 
     /// What is shown of a list that grows at its front by one with every page.
     async fn shown(count: u32, limit: Option<u64>) -> (Vec<u32>, u64) {
@@ -108,12 +145,12 @@ mod tests {
             Ok(Page { things: page.collect(), total: grown.into(), now_ms: 0 })
         };
         let mut seen: Vec<u32> = Vec::new();
-        let all = all(Wanted { limit }, ask, String::as_str, |it: &String, _| {
+        let all = all(Wanted { limit }, ask, |it: &String, _| {
             seen.push(it.parse().unwrap());
             Ok(())
         });
-        let told = all.await.unwrap();
-        (seen, told.total)
+        let (_, total) = all.await.unwrap();
+        (seen, total)
     }
 
     #[tokio::test]

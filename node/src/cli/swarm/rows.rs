@@ -7,6 +7,7 @@ use super::labels::{
     claimed_for, count, delivery_status, difficulty, issue_status, left, long, spaced, task_stage,
     tasks_of,
 };
+use super::pages::Listed;
 use crate::{
     cli::text::{column, ended, fitted, line, time},
     repository::shown,
@@ -22,45 +23,61 @@ fn headed(text: &str) -> String {
     format!("{}\n", text.trim_end().dimmed())
 }
 
-pub(super) fn issue_head() -> String {
-    headed(&format!("{:<24} {:<11} {:<9} {:<20} SUBJECT", "ISSUE", "STATUS", "DONE", "CHANGED"))
+impl Listed for wire::Issue {
+    const NAME: &'static str = "issues";
+
+    fn id(&self) -> &str {
+        &self.issue_id
+    }
+
+    fn head() -> String {
+        headed(&format!("{:<24} {:<11} {:<9} {:<20} SUBJECT", "ISSUE", "STATUS", "DONE", "CHANGED"))
+    }
+
+    fn row(&self, _now_ms: u64) -> String {
+        let status = format!("{:<11}", spaced(&issue_status(self.status()), " "));
+        let status = match self.status() {
+            IssueStatus::InProgress => status.green().to_string(),
+            IssueStatus::Canceled => status.red().to_string(),
+            IssueStatus::Open | IssueStatus::Done | IssueStatus::Unspecified => status,
+        };
+        let done = format!("{} of {}", count(self, TaskStatus::Done), tasks_of(self));
+        let head = format!(
+            "{} {status} {done:<9} {} ",
+            format!("{:<24}", line(&self.issue_id)).bold(),
+            format!("{:<20}", time(self.updated_ms)).dimmed(),
+        );
+        ended(&head, &self.subject)
+    }
 }
 
-pub(super) fn issue(of: &wire::Issue) -> String {
-    let status = format!("{:<11}", spaced(&issue_status(of.status()), " "));
-    let status = match of.status() {
-        IssueStatus::InProgress => status.green().to_string(),
-        IssueStatus::Canceled => status.red().to_string(),
-        IssueStatus::Open | IssueStatus::Done | IssueStatus::Unspecified => status,
-    };
-    let done = format!("{} of {}", count(of, TaskStatus::Done), tasks_of(of));
-    let head = format!(
-        "{} {status} {done:<9} {} ",
-        format!("{:<24}", line(&of.issue_id)).bold(),
-        format!("{:<20}", time(of.updated_ms)).dimmed(),
-    );
-    ended(&head, &of.subject)
-}
+impl Listed for wire::Task {
+    const NAME: &'static str = "tasks";
 
-pub(super) fn task_head() -> String {
-    headed(&format!(
-        "{:<9} {:<10} {:<6} {:>3} {:<WHO_CHARS_MAX$} {:>8} SUBJECT",
-        "TASK", "STAGE", "LEVEL", "PTS", "WHO", "LEFT"
-    ))
-}
+    fn id(&self) -> &str {
+        &self.task_id
+    }
 
-pub(super) fn task(of: &wire::Task, now_ms: u64) -> String {
-    let (who, until_ms) = who(of);
-    let until = if until_ms == 0 { String::new() } else { left(until_ms, now_ms) };
-    let head = format!(
-        "{} {} {:<6} {:>3} {} {until:>8} ",
-        format!("{:<9}", line(&of.task_id)).bold(),
-        coloured(of.stage(), &format!("{:<10}", spaced(&task_stage(of.stage()), " "))),
-        difficulty(of.difficulty()),
-        of.points,
-        column(&who, WHO_CHARS_MAX),
-    );
-    ended(&head, &of.subject)
+    fn head() -> String {
+        headed(&format!(
+            "{:<9} {:<10} {:<6} {:>3} {:<WHO_CHARS_MAX$} {:>8} SUBJECT",
+            "TASK", "STAGE", "LEVEL", "PTS", "WHO", "LEFT"
+        ))
+    }
+
+    fn row(&self, now_ms: u64) -> String {
+        let (who, until_ms) = who(self);
+        let until = if until_ms == 0 { String::new() } else { left(until_ms, now_ms) };
+        let head = format!(
+            "{} {} {:<6} {:>3} {} {until:>8} ",
+            format!("{:<9}", line(&self.task_id)).bold(),
+            coloured(self.stage(), &format!("{:<10}", spaced(&task_stage(self.stage()), " "))),
+            difficulty(self.difficulty()),
+            self.points,
+            column(&who, WHO_CHARS_MAX),
+        );
+        ended(&head, &self.subject)
+    }
 }
 
 /// Whom a task waits for or is with, and until when.
@@ -89,76 +106,102 @@ fn coloured(stage: TaskStage, text: &str) -> String {
     }
 }
 
-pub(super) fn delivery_head() -> String {
-    headed(&format!(
-        "{:<27} {:<10} {:<24} {:<12} {:<12} {:<20}",
-        "DELIVERY", "STATUS", "ISSUE", "FROM", "ACCEPTOR", "DELIVERED"
-    ))
-}
+impl Listed for wire::Delivery {
+    const NAME: &'static str = "deliveries";
 
-pub(super) fn delivery(of: &wire::Delivery) -> String {
-    let status = format!("{:<10}", spaced(&delivery_status(of.status()), " "));
-    let status = match of.status() {
-        DeliveryStatus::Approved => status.green().to_string(),
-        DeliveryStatus::Rejected => status.red().to_string(),
-        DeliveryStatus::Open | DeliveryStatus::InReview | DeliveryStatus::Unspecified => status,
-    };
-    let acceptor = if of.reviewed_by.is_empty() { &of.claimed_by } else { &of.reviewed_by };
-    format!(
-        "{} {status} {:<24} {} {} {}\n",
-        format!("{:<27}", line(&of.delivery_id)).bold(),
-        line(&of.issue_id),
-        column(&of.delivered_by, 12),
-        column(acceptor, 12),
-        time(of.delivered_ms).dimmed(),
-    )
-}
-
-pub(super) fn worker_head() -> String {
-    headed(&format!("{:<20} {:<24} {:>6}  HAS", "WORKER", "NODE", "POINTS"))
-}
-
-pub(super) fn worker(of: &wire::Worker, now_ms: u64) -> String {
-    let node = match (of.node.as_str(), of.quiet_ms) {
-        ("", _) => "no node".to_owned(),
-        (node, None) => fitted(node, 24),
-        (node, Some(..1000)) => fitted(node, 24),
-        (node, Some(ms)) => format!("{}, quiet for {}", fitted(node, 12), long(ms)),
-    };
-    let points: u64 = of.points.iter().map(|it| it.total_points).sum();
-    let claims = of.claims.iter().map(|it| {
-        let (issue, task) = (line(&it.issue_id), line(&it.task_id));
-        format!("{issue}/{task} ({})", claimed_for(it.lease_expires_ms, now_ms))
-    });
-    let claims: Vec<String> = claims.collect();
-    let has = if claims.is_empty() { "nothing".dimmed().to_string() } else { claims.join(", ") };
-    let name = column(&of.worker, 20);
-    format!("{} {node:<24} {points:>6}  {has}\n", name.bold())
-}
-
-pub(super) fn lock_head() -> String {
-    headed(&format!("{:<20} {:<16} {:>8} FILES", "LOCK", "HOLDER", "LEFT"))
-}
-
-pub(super) fn lock(of: &wire::Lock, now_ms: u64) -> String {
-    let files = of.files.clone().unwrap_or_default();
-    let count = files.patterns.len();
-    let mut names = fitted(&locked(&files), FILES_CHARS_MAX);
-    if names.ends_with('…') {
-        names = format!("{names} ({count})");
+    fn id(&self) -> &str {
+        &self.delivery_id
     }
-    let task = match of.task_id.as_str() {
-        "" => String::new(),
-        task => format!(", for {}/{}", line(&of.issue_id), line(task)),
-    };
-    let repository = line(&files.repository);
-    format!(
-        "{} {} {:>8} {names} {}\n",
-        format!("{:<20}", line(&of.lease_id)).bold(),
-        column(&of.holder, 16),
-        left(of.expires_ms, now_ms),
-        format!("in {repository}{task}").dimmed(),
-    )
+
+    fn head() -> String {
+        headed(&format!(
+            "{:<27} {:<10} {:<24} {:<12} {:<12} {:<20}",
+            "DELIVERY", "STATUS", "ISSUE", "FROM", "ACCEPTOR", "DELIVERED"
+        ))
+    }
+
+    fn row(&self, _now_ms: u64) -> String {
+        let status = format!("{:<10}", spaced(&delivery_status(self.status()), " "));
+        let status = match self.status() {
+            DeliveryStatus::Approved => status.green().to_string(),
+            DeliveryStatus::Rejected => status.red().to_string(),
+            DeliveryStatus::Open | DeliveryStatus::InReview | DeliveryStatus::Unspecified => status,
+        };
+        let acceptor =
+            if self.reviewed_by.is_empty() { &self.claimed_by } else { &self.reviewed_by };
+        format!(
+            "{} {status} {:<24} {} {} {}\n",
+            format!("{:<27}", line(&self.delivery_id)).bold(),
+            line(&self.issue_id),
+            column(&self.delivered_by, 12),
+            column(acceptor, 12),
+            time(self.delivered_ms).dimmed(),
+        )
+    }
+}
+
+impl Listed for wire::Worker {
+    const NAME: &'static str = "workers";
+
+    fn id(&self) -> &str {
+        &self.worker
+    }
+
+    fn head() -> String {
+        headed(&format!("{:<20} {:<24} {:>6}  HAS", "WORKER", "NODE", "POINTS"))
+    }
+
+    fn row(&self, now_ms: u64) -> String {
+        let node = match (self.node.as_str(), self.quiet_ms) {
+            ("", _) => "no node".to_owned(),
+            (node, None) => fitted(node, 24),
+            (node, Some(..1000)) => fitted(node, 24),
+            (node, Some(ms)) => format!("{}, quiet for {}", fitted(node, 12), long(ms)),
+        };
+        let points: u64 = self.points.iter().map(|it| it.total_points).sum();
+        let claims = self.claims.iter().map(|it| {
+            let (issue, task) = (line(&it.issue_id), line(&it.task_id));
+            format!("{issue}/{task} ({})", claimed_for(it.lease_expires_ms, now_ms))
+        });
+        let claims: Vec<String> = claims.collect();
+        let has =
+            if claims.is_empty() { "nothing".dimmed().to_string() } else { claims.join(", ") };
+        let name = column(&self.worker, 20);
+        format!("{} {node:<24} {points:>6}  {has}\n", name.bold())
+    }
+}
+
+impl Listed for wire::Lock {
+    const NAME: &'static str = "locks";
+
+    fn id(&self) -> &str {
+        &self.lease_id
+    }
+
+    fn head() -> String {
+        headed(&format!("{:<20} {:<16} {:>8} FILES", "LOCK", "HOLDER", "LEFT"))
+    }
+
+    fn row(&self, now_ms: u64) -> String {
+        let files = self.files.clone().unwrap_or_default();
+        let count = files.patterns.len();
+        let mut names = fitted(&locked(&files), FILES_CHARS_MAX);
+        if names.ends_with('…') {
+            names = format!("{names} ({count})");
+        }
+        let task = match self.task_id.as_str() {
+            "" => String::new(),
+            task => format!(", for {}/{}", line(&self.issue_id), line(task)),
+        };
+        let repository = line(&files.repository);
+        format!(
+            "{} {} {:>8} {names} {}\n",
+            format!("{:<20}", line(&self.lease_id)).bold(),
+            column(&self.holder, 16),
+            left(self.expires_ms, now_ms),
+            format!("in {repository}{task}").dimmed(),
+        )
+    }
 }
 
 /// The files of a lock as people call them.
@@ -166,16 +209,24 @@ pub(super) fn locked(of: &wire::FileSet) -> String {
     of.patterns.iter().map(|it| shown(it)).collect::<Vec<_>>().join(", ")
 }
 
-pub(super) fn doc_head() -> String {
-    headed(&format!(
-        "{:<40} {:>7} {:>9} {:<16} {:<20}",
-        "NAME", "VERSION", "BYTES", "BY", "WRITTEN"
-    ))
-}
+impl Listed for wire::Doc {
+    const NAME: &'static str = "documents";
 
-pub(super) fn doc(of: &wire::Doc) -> String {
-    let name = column(&of.name, 40);
-    let (version, size) = (of.version, of.size);
-    let (by, at) = (column(&of.written_by, 16), time(of.written_ms));
-    format!("{} {version:>7} {size:>9} {by} {}\n", name.bold(), at.dimmed())
+    fn id(&self) -> &str {
+        &self.name
+    }
+
+    fn head() -> String {
+        headed(&format!(
+            "{:<40} {:>7} {:>9} {:<16} {:<20}",
+            "NAME", "VERSION", "BYTES", "BY", "WRITTEN"
+        ))
+    }
+
+    fn row(&self, _now_ms: u64) -> String {
+        let name = column(&self.name, 40);
+        let (version, size) = (self.version, self.size);
+        let (by, at) = (column(&self.written_by, 16), time(self.written_ms));
+        format!("{} {version:>7} {size:>9} {by} {}\n", name.bold(), at.dimmed())
+    }
 }

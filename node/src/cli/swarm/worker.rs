@@ -1,9 +1,8 @@
 //! `tasuki worker …`.
 
-use serde_json::json;
 use tasuki_proto::{id::RoleId, wire};
 
-use super::{Failure, Output, rows, who::Looker};
+use super::{Failure, Output, pages, who::Looker};
 use crate::config::Config;
 
 /// List workers.
@@ -43,14 +42,9 @@ async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<()
         ..Default::default()
     };
     let told = acting.broker.call(&request).await?;
-    if told.workers.is_empty() {
-        let which = if is_one { "No such worker" } else { "No workers" };
-        return output
-            .guide(|| format!("{which}. A role becomes a worker when it claims a task.\n"));
-    }
-    output.guide(rows::worker_head)?;
-    for it in &told.workers {
-        output.answer(|| json!(it), || rows::worker(it, told.now_ms))?;
-    }
-    Ok(())
+    let nothing = match is_one {
+        true => "No such worker. A role becomes a worker when it claims a task.",
+        false => "No workers. A role becomes a worker when it claims a task.",
+    };
+    pages::print_all(&told.workers, told.now_ms, nothing, output)
 }

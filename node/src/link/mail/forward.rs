@@ -1,6 +1,6 @@
 //! Letters and moves: straight to the broker, or by way of the outbox while it is out of reach.
 //!
-//! Nothing newer of a role goes past what waits, and is [carried](super::carry) by itself: it waits
+//! Nothing newer of a role goes past what waits, and is [carried](super::drain) by itself: it waits
 //! a moment for the rest to be gone, and else behind it.
 //!
 //! Where mail is private, a letter waits as it was written, in a file for this user alone, and is
@@ -180,15 +180,8 @@ impl Link {
             Err(refusal) if is_away(&refusal) => return self.queue(role, key, what, None).await,
             Err(refusal) => return Err(refusal),
         };
-        let mut answer = self.deliver(&key, &sealed).await;
-        if let Err(given_up) = answer {
-            answer = match self.sealed_again(&sealed, given_up).await {
-                Ok(sealed) => self.deliver(&key, &sealed).await,
-                Err(given_up) => Err(given_up),
-            };
-        }
         // What waits is sealed when it goes out, for whoever may read it by then.
-        match answer {
+        match self.deliver(&key, &sealed).await {
             Ok(done) => Ok(done),
             Err(GivenUp { refusal, .. }) if refusal.reason == Reason::OutcomeUnknown => {
                 self.queue(role, key, what, Some(refusal)).await
@@ -249,7 +242,7 @@ impl Link {
         let kept = self.outbox.keep(new).await;
         let summary = kept.map_err(|why| lost.unwrap_or_else(|| why.refusal()))?;
         tracing::info!(%role, number = summary.number, "a letter waits for the broker");
-        self.carry(role);
+        self.drain(role);
         Ok(Done::Queued(Box::new(summary)))
     }
 
@@ -283,11 +276,7 @@ impl Link {
     }
 
     /// For a broker that takes nothing unsealed any more; else what it said.
-    pub(super) async fn sealed_again(
-        &self,
-        what: &What,
-        given_up: GivenUp,
-    ) -> Result<What, GivenUp> {
+    async fn sealed_again(&self, what: &What, given_up: GivenUp) -> Result<What, GivenUp> {
         let What::Send(request) = what else { return Err(given_up) };
         let GivenUp { refusal, is_away: was_away } = given_up;
         let again = self.sealer().seal_again(self, (**request).clone(), refusal).await;
@@ -296,7 +285,18 @@ impl Link {
             .map_err(|refusal| GivenUp { is_away: was_away || is_away(&refusal), refusal })
     }
 
+    /// Sends it, and once more sealed to a broker that takes nothing unsealed any more.
     pub(super) async fn deliver(&self, key: &IdempotencyKey, what: &What) -> Result<Done, GivenUp> {
+        match self.deliver_once(key, what).await {
+            Ok(done) => Ok(done),
+            Err(given_up) => {
+                let sealed = self.sealed_again(what, given_up).await?;
+                self.deliver_once(key, &sealed).await
+            }
+        }
+    }
+
+    async fn deliver_once(&self, key: &IdempotencyKey, what: &What) -> Result<Done, GivenUp> {
         let key = Some(command_keys::wire(key));
         match what {
             What::Send(request) => {

@@ -68,12 +68,12 @@ const SEARCH_MS_MAX: u64 = 40_000;
 
 /// The mail of roles, as far as it was looked through.
 #[derive(Debug, Clone, Default)]
-pub(in crate::link) struct Found(Arc<Mutex<Vec<Searched>>>);
+pub(in crate::link) struct SearchIndexes(Arc<Mutex<Vec<Searched>>>);
 
 /// A role, and what was looked through of its mail.
 type Searched = (RoleId, Arc<AsyncMutex<Own>>);
 
-impl Found {
+impl SearchIndexes {
     /// The one that was asked for the longest time ago makes room.
     fn of(&self, role: &RoleId) -> Arc<AsyncMutex<Own>> {
         let mut all = self.0.lock();
@@ -102,7 +102,7 @@ impl Link {
         role: &RoleId,
         request: wire::SearchMailRequest,
     ) -> Result<wire::SearchMailResponse, Refusal> {
-        let (link, own) = (self.clone(), self.found.of(role));
+        let (link, own) = (self.clone(), self.indexes.of(role));
         let (answer, answered) = oneshot::channel();
         let closing = self.shared.closing.clone();
         self.spawn(async move {

@@ -69,21 +69,21 @@ impl Argument<'_> {
     }
 
     fn signed(&self) -> Option<i64> {
-        match self.value {
-            Value::Number(number) => number.as_i64().or_else(|| {
-                let number = number.as_f64()?;
-                let size = i64::try_from(whole(number.abs())?).ok()?;
-                Some(if number < 0.0 { -size } else { size })
-            }),
-            _ => self.text()?.parse().ok(),
+        if let Some(text) = self.text() {
+            return text.parse().ok();
         }
+        self.value.as_i64().or_else(|| {
+            let number = self.value.as_f64()?;
+            let size = i64::try_from(whole(number.abs())?).ok()?;
+            Some(if number < 0.0 { -size } else { size })
+        })
     }
 
     fn unsigned(&self) -> Option<u64> {
-        match self.value {
-            Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
-            _ => self.text()?.parse().ok(),
+        if let Some(text) = self.text() {
+            return text.parse().ok();
         }
+        self.value.as_u64().or_else(|| whole(self.value.as_f64()?))
     }
 
     fn float(&self) -> Option<f64> {
@@ -139,17 +139,14 @@ impl<'de> Deserializer<'de> for Argument<'de> {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
-        match self.value {
-            Value::String(text) => visitor.visit_borrowed_str(text),
-            _ => Err(misfit("a text")),
-        }
+        visitor.visit_borrowed_str(self.value.as_str().ok_or_else(|| misfit("a text"))?)
     }
 
     /// A text for another agent.
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
-        match self.value {
-            Value::String(text) if TEXT_BYTES_MAX < text.len() => {
-                Err(refuse(Reason::TooLarge, too_long(text.len(), TEXT_BYTES_MAX)))
+        match self.value.as_str().map_or(0, str::len) {
+            bytes if TEXT_BYTES_MAX < bytes => {
+                Err(refuse(Reason::TooLarge, too_long(bytes, TEXT_BYTES_MAX)))
             }
             _ => self.deserialize_str(visitor),
         }
@@ -365,7 +362,7 @@ impl ArgumentError {
                 let why = format!("must be {expected}, not {shown}");
                 Fault::Unfit { reason: Reason::InvalidArgument, why }
             }
-            fault => fault,
+            fault @ (Fault::Missing { .. } | Fault::Blank | Fault::Unfit { .. }) => fault,
         };
         Self { at: Some(at), fault }
     }

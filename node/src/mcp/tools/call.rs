@@ -70,12 +70,12 @@ impl Call<'_> {
 
     /// The role that the arguments name.
     pub(super) fn named_role(&self, tool: &ToolDef) -> Result<Option<String>, Refusal> {
+        let mut named = None;
         for RoleArgument { name, .. } in tool.role {
-            if let Some(Name(role)) = read_field(&self.arguments, name)? {
-                return Ok(Some(role));
-            }
+            let role = read_field(&self.arguments, name)?.map(|Name(role)| role);
+            named = named.or(role);
         }
-        Ok(None)
+        Ok(named)
     }
 }
 

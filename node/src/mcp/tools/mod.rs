@@ -17,6 +17,7 @@ pub(super) mod sanitizer;
 mod swarm;
 mod tool;
 mod turn_loop;
+mod view;
 mod waiting;
 
 use async_trait::async_trait;
@@ -25,7 +26,7 @@ use tasuki_proto::{id::RoleId, reason::Reason};
 
 use self::{arguments::UnknownFields, tool::ToolDef};
 use super::host::{Host, Scope};
-use crate::{config::ToolsetChoice, role::Refusal};
+use crate::{role::Refusal, toolset::ToolsetChoice};
 
 #[cfg(test)]
 pub(super) use self::swarm::tools_named_in;
@@ -33,17 +34,18 @@ pub(super) use self::{
     call::{Call, label, label_as},
     mail::{SET as MAIL, wait_result as mail_result},
     result::{refused, time},
-    swarm::{ACCEPTOR, FencingTokens, LEAD, LockGrants, WORKER, wait_result as swarm_result},
+    swarm::{FencingTokens, LockGrants, wait_result as swarm_result},
     turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, LoopView, SET as LOOP, turn_result},
 };
 
 /// Tools that a role is given together.
 #[async_trait]
 trait Toolset: Sync {
-    /// The sets that its tools belong to, as roles are given them.
-    fn names(&self) -> &'static [&'static str];
-
     fn tools(&self) -> &'static [ToolDef];
+
+    /// How a role with these sets is played, if it is with these tools. `order`: of the roles that
+    /// take turns.
+    fn part(&self, role: &RoleId, sets: &[&str], order: &[RoleId]) -> Option<&'static dyn Part>;
 
     /// Answers a call. `unknown` gets the arguments that the tool does not have.
     async fn call(
@@ -57,13 +59,43 @@ trait Toolset: Sync {
     }
 }
 
+/// How a role is played with a toolset.
+pub(super) trait Part: Sync {
+    /// For a person who chooses among prompts.
+    fn description(&self) -> &'static str;
+
+    /// Whether its user has to say what the work is for.
+    fn needs_goal(&self) -> bool {
+        false
+    }
+
+    /// For a first message or a file of rules.
+    fn prompt(&self, role: &RoleId, goal: &str) -> String;
+
+    /// For the server's instructions, with a sentence about `mail`. `None`: it is played by turns
+    /// or by mail.
+    fn instructions(&self, _role: &RoleId, _mail: &str) -> Option<String> {
+        None
+    }
+
+    /// What one does first who takes turns.
+    fn first_step(&self) -> &'static str {
+        ""
+    }
+}
+
+/// How a role with these toolsets is played: by the last of the registry that says so.
+pub(super) fn part(
+    role: &RoleId,
+    toolsets: &[ToolsetChoice],
+    order: &[RoleId],
+) -> Option<&'static dyn Part> {
+    let sets: Vec<&str> = toolsets.iter().map(|it| it.set).collect();
+    TOOLSETS.iter().rev().find_map(|it| it.part(role, &sets, order))
+}
+
 /// Every toolset.
 static TOOLSETS: [&dyn Toolset; 3] = [&turn_loop::TurnLoop, &mail::Mail, &swarm::Swarm];
-
-/// The names of the sets that a role can be given.
-pub(crate) fn set_names() -> impl Iterator<Item = &'static str> {
-    TOOLSETS.iter().flat_map(|it| it.names()).copied()
-}
 
 fn tools() -> impl Iterator<Item = &'static ToolDef> {
     TOOLSETS.iter().flat_map(|it| it.tools())
@@ -142,21 +174,20 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
-    /// No tool is in two toolsets, and none in a set that is not its toolset's.
+    /// No tool is in two toolsets, each is in a set, and each set that a role can be given has one.
     #[test]
     fn each_tool_is_of_one_toolset() {
         let mut names: Vec<&str> = tools().map(|it| it.name).collect();
         names.sort_unstable();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
-        for toolset in TOOLSETS {
-            for tool in toolset.tools() {
-                assert!(!tool.sets.is_empty(), "{}", tool.name);
-                for it in tool.sets {
-                    assert!(toolset.names().contains(&it.set), "{} {}", tool.name, it.set);
-                }
-            }
+        let sets: BTreeSet<&str> = tools().flat_map(|it| it.sets).map(|it| it.set).collect();
+        assert_eq!(sets, BTreeSet::from(crate::toolset::NAMES));
+        for tool in tools() {
+            assert!(!tool.sets.is_empty(), "{}", tool.name);
         }
     }
 
@@ -165,7 +196,7 @@ mod tests {
     fn who_works_on_issues_is_shown_few_tools() {
         for name in ["lead", "worker1", "acceptor"] {
             let role: RoleId = name.parse().expect("an id");
-            let choices = crate::config::usual_toolsets(&role);
+            let choices = crate::toolset::usual_toolsets(&role);
             let (shown, bytes) = (names(&choices), tools_bytes(&choices));
             assert!(shown.len() <= 16, "{name}: {}", shown.len());
             assert!(bytes <= 12 * 1024, "{name}: {bytes} bytes");

@@ -6,15 +6,15 @@ use futures::future::BoxFuture;
 use rmcp::model::{CallToolResponse, Tool as ToolListing, ToolAnnotations};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     Call,
     arguments::{self, UnknownFields},
 };
 use crate::{
-    config::{Shown, ToolsetChoice},
     role::Refusal,
+    toolset::{ToolVisibility, ToolsetChoice},
 };
 
 /// A tool. The struct is its arguments; the struct's doc comment is what clients are told of the
@@ -73,7 +73,7 @@ impl ToolInfo {
 pub(super) struct Membership {
     pub set: &'static str,
     /// Listed where at least so much of the set is asked for.
-    pub from: Shown,
+    pub from: ToolVisibility,
 }
 
 /// What a tool does to the world, for clients that ask their user before they call one.
@@ -169,10 +169,7 @@ impl ToolDef {
 
     /// As clients are told of it. `is_of_many`: the address does not name the role.
     pub(super) fn listing(&self, is_of_many: bool) -> ToolListing {
-        let mut schema = match (self.schema)() {
-            Value::Object(schema) => schema,
-            _ => Map::new(),
-        };
+        let mut schema = (self.schema)().as_object().cloned().unwrap_or_default();
         let description = schema.remove("description");
         let description =
             description.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -265,13 +262,13 @@ mod tests {
 
     #[test]
     fn a_set_in_full_shows_what_its_core_does_not() {
-        const READ: &[Membership] = &[Membership { set: "mail", from: Shown::Core }];
-        const SEND: &[Membership] = &[Membership { set: "mail", from: Shown::Quiet }];
-        const PURGE: &[Membership] = &[Membership { set: "mail", from: Shown::Full }];
-        const WAIT: &[Membership] = &[Membership { set: "loop", from: Shown::Core }];
+        const READ: &[Membership] = &[Membership { set: "mail", from: ToolVisibility::Core }];
+        const SEND: &[Membership] = &[Membership { set: "mail", from: ToolVisibility::Quiet }];
+        const PURGE: &[Membership] = &[Membership { set: "mail", from: ToolVisibility::Full }];
+        const WAIT: &[Membership] = &[Membership { set: "loop", from: ToolVisibility::Core }];
         const LOOK: &[Membership] = &[
-            Membership { set: "swarm-lead", from: Shown::Core },
-            Membership { set: "swarm-worker", from: Shown::Full },
+            Membership { set: "swarm-lead", from: ToolVisibility::Core },
+            Membership { set: "swarm-worker", from: ToolVisibility::Full },
         ];
         let any = TOOLSETS[0].tools().first().expect("a tool");
         let tools =

@@ -4,6 +4,7 @@
 //! prompts for; what was added are further fields.
 
 mod labels;
+mod prompt;
 mod views;
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use tasuki_proto::{
 pub(in crate::mcp) use self::views::LoopView;
 use self::views::TurnView;
 use super::{
-    Call, Toolset,
+    Call, Part, Toolset,
     arguments::invalid,
     check_set,
     field_types::{Id, Seconds, Text},
@@ -30,13 +31,13 @@ use super::{
     waiting::wait,
 };
 use crate::{
-    config::Shown,
     mcp::{
         instances::Playing,
         intent,
         question::{About, Asking},
     },
     role::{Actions, HandOver, Refusal},
+    toolset::ToolVisibility,
 };
 
 /// The toolset.
@@ -52,16 +53,16 @@ static TOOLS: [ToolDef; 3] =
     [ToolDef::new::<AwaitMyTurn>(), ToolDef::new::<HandoverWork>(), ToolDef::new::<LoopStatus>()];
 
 impl Toolset for TurnLoop {
-    fn names(&self) -> &'static [&'static str] {
-        &[SET]
-    }
-
     fn tools(&self) -> &'static [ToolDef] {
         &TOOLS
     }
+
+    fn part(&self, role: &RoleId, sets: &[&str], order: &[RoleId]) -> Option<&'static dyn Part> {
+        sets.contains(&SET).then(|| prompt::part(role, order) as &dyn Part)
+    }
 }
 
-const SETS: &[Membership] = &[Membership { set: SET, from: Shown::Core }];
+const SETS: &[Membership] = &[Membership { set: SET, from: ToolVisibility::Core }];
 
 const AGENT_ID: &[RoleArgument] = &[RoleArgument {
     name: "agent_id",

@@ -54,11 +54,11 @@ use crate::mcp::{
 use crate::{
     agent_tokens::AgentTokens,
     clock::Clock,
-    config::ToolsetChoice,
     hooks::Hooks,
     mail_directories::Directories,
     mirror::Mirror,
     role::{Actions, Overview},
+    toolset::ToolsetChoice,
 };
 
 /// A request's body, in bytes: two texts of a handover at their limit, escaped, with room.

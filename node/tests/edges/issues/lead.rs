@@ -77,7 +77,7 @@ async fn items_come_one_by_one_in_order_each_once_and_whole() {
     let mut odd = judgement(&issue, "task-1", "rejected");
     odd["completion_score"] = 3.into();
     let (_, words) = refusal(&lead, "reviewIssueTask", odd).await;
-    assert!(words.contains("invalid completion_score: 3"), "{words}");
+    assert!(words.contains("`completion_score` is 3"), "{words}");
 
     let reset = json!({ "issue_id": issue, "task_id": "task-1", "reason": "another way" });
     let reset = ask(&lead, "resetIssueTask", reset).await;

@@ -13,8 +13,8 @@ use super::*;
 use crate::rules::swarm::{
     self, Claimed, Closed, Delivered, DeliveryReviewed, Difficulty, DocPlace, DocWritten,
     IssueEvent, IssueEventKind, LeaseTarget, Locked, MessageKind, MessagePosted, NextStep,
-    NextStepMinted, Override, Reserved, Reviewed, Score, Settings, Submitted, TaskCreated,
-    Unlocked, Verdict, WhyUnlocked, Words,
+    NextStepMinted, Override, Reserved, Reviewed, Score, Settings, SnapshotItem, Submitted,
+    TaskCreated, Unlocked, Verdict, WhyUnlocked, Words,
     lock::LockKey,
     words::{
         Artifacts, AuditEntry, AuditKind, CommandResult, DeliveryWords, Dimension, DocPaths,
@@ -268,7 +268,7 @@ fn record() -> Record {
 fn the_bytes_of_a_record_about_issues_are_unchanged() {
     let stored = encode_record(&record(), &[3; 16]);
     assert_eq!(decode_record(stored.clone()).unwrap(), record());
-    assert_eq!(hex(&stored), include_str!("swarm_record.golden.txt"));
+    check_golden("tests/swarm_record.golden.txt", &hex(&stored));
 }
 
 #[test]
@@ -301,12 +301,9 @@ fn the_bytes_of_replies_about_issues_are_unchanged() {
     ];
     let mut bytes = String::new();
     for reply in replies {
-        let reply = Reply::Swarm(reply);
-        let stored = record::encode_reply(&reply);
-        bytes += &hex(&stored.encode_to_vec());
-        assert_eq!(record::decode_reply(Some(stored)).unwrap(), reply);
+        bytes += &pinned(&Reply::Swarm(reply));
     }
-    assert_eq!(bytes, include_str!("swarm_replies.golden.txt"));
+    check_golden("tests/swarm_replies.golden.txt", &bytes);
 }
 
 #[test]
@@ -315,7 +312,7 @@ fn the_bytes_of_issues_in_a_snapshot_are_unchanged() {
     state.apply(&record());
     let stored = encode_snapshot(&state);
     assert!(decode_snapshot(stored.clone()).unwrap() == state, "a snapshot holds all of it");
-    assert_eq!(hex(&stored), include_str!("swarm_snapshot.golden.txt"));
+    check_golden("tests/swarm_snapshot.golden.txt", &hex(&stored));
 }
 
 fn result() -> CommandResult {
@@ -509,12 +506,13 @@ fn the_bytes_of_what_is_said_are_unchanged() {
     for it in words() {
         let (key, stored) = encode_body(&Body::Swarm(it.clone())).remove(0);
         told += &format!("{}\n{}", key.0, hex(&stored));
-        assert_eq!(decode_words(it.clone(), stored).unwrap(), it);
+        assert_eq!(decode_words(&it, &stored).unwrap(), it);
     }
-    assert_eq!(told, include_str!("swarm_words.golden.txt"));
+    check_golden("tests/swarm_words.golden.txt", &told);
     let other = Words::Issue { issue: IssueId::default(), description: String::new() };
     let (_, stored) = encode_body(&Body::Swarm(words().remove(1))).remove(0);
-    assert!(decode_words(other, stored).is_err(), "words of another kind");
+    let refused = decode_words(&other, &stored);
+    assert!(matches!(refused, Err(CodecError::Misplaced { .. })), "words of another kind");
 }
 
 /// A snapshot whose parts do not fit together is damaged, and says so.
@@ -522,21 +520,53 @@ fn the_bytes_of_what_is_said_are_unchanged() {
 fn issues_that_do_not_fit_together_are_refused() {
     let mut state = Workspace::default();
     state.apply(&record());
-    let stored = stored::Snapshot::decode(encode_snapshot(&state)).unwrap();
-    type Change = fn(&mut stored::SwarmState);
-    let changes: [Change; 7] = [
-        |it| it.settings = None,
-        |it| it.issues[0].delivery = it.issues[0].id.slice(0..11),
-        |it| it.issues[0].tasks[2].blocked_by = vec![9],
-        |it| it.issues[0].tasks[2].blocked_by = vec![3],
-        |it| it.deliveries.clear(),
-        |it| it.issues[0].state = 9,
-        |it| it.locks[0].keys[0].path = "../x".to_owned(),
-    ];
-    for (number, change) in changes.iter().enumerate() {
-        let mut bad = stored.clone();
-        change(bad.swarm.as_mut().unwrap());
-        let decoded = decode_snapshot(bad.encode_to_vec().into());
-        assert!(decoded.is_err(), "change {number}");
+    let restored = |change: &dyn Fn(&mut SnapshotItem<'_>) -> bool| {
+        let mut restored = swarm::Swarm::default();
+        for item in state.swarm.items() {
+            let mut item: SnapshotItem<'_> = decode("item", &encode(&item)).unwrap();
+            if change(&mut item) {
+                restored.restore(item)?;
+            }
+        }
+        restored.settle().map(|()| restored)
+    };
+    assert!(restored(&|_| true).unwrap() == state.swarm, "it is whole");
+    let blocked_by = |number: u32| {
+        restored(&|item| {
+            if let SnapshotItem::Task(_, it) = item {
+                it.to_mut().blocked_by = vec![task(number)];
+            }
+            true
+        })
+    };
+    assert_eq!(blocked_by(9).unwrap_err(), "what a task is blocked by");
+    assert_eq!(blocked_by(3).unwrap_err(), "what a task is blocked by");
+    let numbered = restored(&|item| {
+        if let SnapshotItem::Task(_, it) = item {
+            it.to_mut().number = task(7);
+        }
+        true
+    });
+    assert_eq!(numbered.unwrap_err(), "the numbers of tasks");
+    let without = |is_gone: fn(&SnapshotItem<'_>) -> bool| restored(&|item| !is_gone(item));
+    let no_issues = without(|it| matches!(it, SnapshotItem::Issue(_)));
+    assert_eq!(no_issues.unwrap_err(), "a task's issue");
+    let no_deliveries = without(|it| matches!(it, SnapshotItem::Delivery(_)));
+    assert_eq!(no_deliveries.unwrap_err(), "an issue's delivery");
+    for keys in [Vec::new(), vec![key("a"), key("a")]] {
+        let locks = restored(&|item| {
+            if let SnapshotItem::Lock(it) = item {
+                it.to_mut().keys.clone_from(&keys);
+            }
+            true
+        });
+        assert_eq!(locks.unwrap_err(), "the files of a lock");
     }
+    let outside = encode(&("r", "../x", false));
+    let refused = decode::<LockKey>("path", &outside);
+    assert!(matches!(refused, Err(CodecError::Malformed { .. })), "{refused:?}");
+}
+
+fn key(path: &str) -> LockKey {
+    LockKey::new("r", path, false).unwrap()
 }

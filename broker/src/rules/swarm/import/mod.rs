@@ -8,6 +8,7 @@
 mod carry;
 mod state;
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     limits::{DELIVERIES_MAX, ISSUES_MAX, POINTS_MAX, TASKS_MAX, WORKERS_MAX},
@@ -60,10 +61,12 @@ pub struct ImportedIssue {
 }
 
 /// How it stands once all of it is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct ImportEnd {
+    #[n(0)]
     pub state: IssueState,
     /// A delivery was approved since it was opened or reopened.
+    #[n(1)]
     pub is_accepted: bool,
 }
 
@@ -149,44 +152,65 @@ pub struct ImportedVerdict {
 }
 
 /// Something that happened elsewhere, as it was told there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ImportedAuditEntry {
+    #[n(0)]
     pub kind: AuditKind,
+    #[n(1)]
     pub at: Timestamp,
     /// By the name that was used there.
+    #[n(2)]
     pub actor: String,
+    #[n(3)]
     pub task: Option<TaskNumber>,
+    #[n(4)]
     pub submission: Option<SubmissionId>,
+    #[n(5)]
     pub message: Option<TaskMessageId>,
+    #[n(6)]
     pub delivery: Option<DeliveryId>,
+    #[n(7)]
     pub detail: String,
+    #[n(8)]
     pub refs: String,
 }
 
 /// A part of an issue came in.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Imported {
+    #[n(0)]
     pub content: Hash,
+    #[n(1)]
     pub part: u32,
+    #[n(2)]
     pub parts: u32,
+    #[n(3)]
     pub begin: Option<ImportBegun>,
+    #[n(4)]
     pub end: Option<ImportEnd>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ImportBegun {
+    #[n(0)]
     pub subject: String,
+    #[n(1)]
     pub content: Hash,
+    #[n(2)]
     pub paths: Hash,
+    #[n(3)]
     pub created: Timestamp,
 }
 
 /// How much of an issue came in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Import {
+    #[n(0)]
     pub content: Hash,
+    #[n(1)]
     pub parts: u32,
     /// So many are there.
+    #[n(2)]
     pub done: u32,
 }
 

@@ -15,6 +15,7 @@ use std::{
     ops::Bound,
 };
 
+use minicbor::{Decode, Encode};
 use tasuki_proto::{
     echo::echo,
     id::{FencingToken, RoleId, Timestamp},
@@ -59,33 +60,45 @@ pub struct Locks {
 }
 
 /// One grant of locks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Lock {
+    #[n(0)]
     pub id: LockId,
+    #[n(1)]
     pub role: RoleId,
     /// At least one.
+    #[n(2)]
     pub keys: Vec<LockKey>,
     /// Its end unlocks them.
+    #[n(3)]
     pub task: Option<(IssueId, TaskNumber)>,
+    #[n(4)]
     pub token: FencingToken,
+    #[n(5)]
     pub lease: Lease,
+    #[n(6)]
     pub acquired: Timestamp,
+    #[n(7)]
     pub renewed: Timestamp,
 }
 
 /// A lock that its holder did not give back.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Ended {
+    #[n(0)]
     pub lock: LockId,
     /// `None`: its time or its task came to an end.
+    #[n(1)]
     pub forced: Option<Forced>,
 }
 
 /// Why somebody else unlocked it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Forced {
     /// A role or a person.
+    #[n(0)]
     pub by: String,
+    #[n(1)]
     pub reason: String,
 }
 
@@ -112,17 +125,25 @@ pub struct Place {
 
 impl Locks {
     /// From what a snapshot held.
-    pub(super) fn restored(
-        locks: Vec<Lock>,
-        ended: Vec<Ended>,
-        given_back: Vec<(LockId, RoleId)>,
-    ) -> Self {
-        let (ended, given_back) = (ended.into(), given_back.into());
-        let mut restored = Self { ended, given_back, ..Self::default() };
-        for lock in locks {
-            restored.insert(lock);
+    pub(super) fn restore(&mut self, lock: Lock) -> Result<(), &'static str> {
+        let mut keys: Vec<&LockKey> = lock.keys.iter().collect();
+        keys.sort_unstable();
+        if keys.is_empty() || keys.windows(2).any(|two| two[0] == two[1]) {
+            return Err("the files of a lock");
         }
-        restored
+        if self.by_id.contains_key(&lock.id) {
+            return Err("a lock's id");
+        }
+        self.insert(lock);
+        Ok(())
+    }
+
+    pub(super) fn restore_ended(&mut self, ended: Ended) {
+        self.ended.push_back(ended);
+    }
+
+    pub(super) fn restore_given_back(&mut self, lock: LockId, role: RoleId) {
+        self.given_back.push_back((lock, role));
     }
 
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Lock> {

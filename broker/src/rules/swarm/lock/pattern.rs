@@ -13,16 +13,27 @@
 
 use std::cell::Cell;
 
+use minicbor::{Decode, Decoder, Encode, decode};
 use tasuki_proto::limits::{LOCK_PATH_BYTES_MAX, REPOSITORY_BYTES_MAX};
 
 /// A file, or files, in a repository.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Encode)]
 pub struct LockKey {
+    #[n(0)]
     repository: String,
     /// Without `.`, `..` and empty segments; `**` where `/` at the end asked for everything below.
+    #[n(1)]
     path: String,
     /// The file system it is on takes `A` and `a` for the same.
+    #[n(2)]
     is_case_folded: bool,
+}
+
+impl<'b, C> Decode<'b, C> for LockKey {
+    fn decode(from: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        from.array()?;
+        Self::new(from.str()?, from.str()?, from.bool()?).map_err(decode::Error::message)
+    }
 }
 
 /// Wildcards in one pattern: what is compared with others stays quick to compare.

@@ -169,5 +169,5 @@ fn a_submission_of_many_files_keeps_little_of_them() {
         Ok(())
     };
     encode_snapshot(&story.workspace, count).unwrap();
-    assert!(bytes < 36 * 1024, "{bytes} bytes, of which names would take 256 KiB");
+    assert!(bytes < 37 * 1024, "{bytes} bytes, of which names would take 256 KiB");
 }

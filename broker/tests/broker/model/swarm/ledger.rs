@@ -157,7 +157,7 @@ impl Ledger {
             let is_new = self.bodies.insert(swarm_key(words).0);
             assert!(is_new, "I7: {words:?} is written twice");
             let (_, bytes) = encode_body(body).remove(0);
-            assert_eq!(decode_words(words.clone(), bytes).unwrap(), *words);
+            assert_eq!(decode_words(words, &bytes).unwrap(), *words);
         }
     }
 

@@ -1,6 +1,5 @@
 //! `tasuki delivery list`.
 
-use serde_json::json;
 use tasuki_proto::{
     id::RoleId,
     wire::{self, DeliveryStatus},
@@ -12,7 +11,6 @@ use crate::{
         labels::delivery_statuses,
         names::IssueName,
         pages::{self, Page, Wanted},
-        rows,
         who::Looker,
     },
     config::Config,
@@ -63,25 +61,13 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         let page = acting.broker.call(&request).await?;
         Ok(Page { things: page.deliveries, total: page.total, now_ms: page.now_ms })
     };
-    let mut is_first = true;
-    let shown = pages::all(
-        args.wanted,
-        ask,
-        |it: &wire::Delivery| &it.delivery_id,
-        |it, _| {
-            if std::mem::take(&mut is_first) {
-                output.guide(rows::delivery_head)?;
-            }
-            output.answer(|| json!(it), || rows::delivery(it))
-        },
-    )
-    .await?;
     let is_any = args.status.is_none()
         && args.issue.is_none()
         && args.delivered_by.is_none()
         && args.reviewed_by.is_none();
-    shown.tell(output, "deliveries", || match is_any {
-        true => "No deliveries. Create one with `tasuki delivery create`.\n".to_owned(),
-        false => "No matching deliveries.\n".to_owned(),
-    })
+    let nothing = match is_any {
+        true => "No deliveries. Create one with `tasuki delivery create`.",
+        false => "No matching deliveries.",
+    };
+    pages::print(args.wanted, ask, nothing, output).await
 }

@@ -1,6 +1,5 @@
 //! `tasuki issue list`.
 
-use serde_json::json;
 use tasuki_proto::wire::{self, IssueStatus};
 
 use crate::{
@@ -10,7 +9,6 @@ use crate::{
             Failure, Output,
             labels::issue_statuses,
             pages::{self, Page, Wanted},
-            rows,
             who::Acting,
         },
     },
@@ -45,21 +43,9 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         let page = acting.broker.call(&request).await?;
         Ok(Page { things: page.issues, total: page.total, now_ms: page.now_ms })
     };
-    let mut is_first = true;
-    let shown = pages::all(
-        args.wanted,
-        ask,
-        |it: &wire::Issue| &it.issue_id,
-        |it, _| {
-            if std::mem::take(&mut is_first) {
-                output.guide(rows::issue_head)?;
-            }
-            output.answer(|| json!(it), || rows::issue(it))
-        },
-    )
-    .await?;
-    shown.tell(output, "issues", || match (args.status, &args.contains) {
-        (None, None) => "No issues. Create one with `tasuki issue create SUBJECT`.\n".to_owned(),
-        (_, _) => "No matching issues.\n".to_owned(),
-    })
+    let nothing = match (args.status, &args.contains) {
+        (None, None) => "No issues. Create one with `tasuki issue create SUBJECT`.",
+        (_, _) => "No matching issues.",
+    };
+    pages::print(args.wanted, ask, nothing, output).await
 }

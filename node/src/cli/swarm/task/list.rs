@@ -1,6 +1,5 @@
 //! `tasuki task list`.
 
-use serde_json::json;
 use tasuki_proto::{
     id::RoleId,
     wire::{self, TaskStage, TaskStatus},
@@ -12,7 +11,6 @@ use crate::{
         labels::{task_stages, task_statuses},
         names::IssueName,
         pages::{self, Page, Wanted},
-        rows,
         who::{Acting, Looker},
     },
     config::Config,
@@ -63,30 +61,16 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         ..Default::default()
     };
     let ask = async |limit, offset| list_tasks(&acting, &wanted, limit, offset).await;
-    let mut is_first = true;
-    let shown = pages::all(
-        args.wanted,
-        ask,
-        |it: &wire::Task| &it.task_id,
-        |it, now_ms| {
-            if std::mem::take(&mut is_first) {
-                output.guide(rows::task_head)?;
-            }
-            output.answer(|| json!(it), || rows::task(it, now_ms))
-        },
-    )
-    .await?;
     let is_all = args.status.is_none()
         && args.stage.is_none()
         && args.contains.is_none()
         && args.claimed_by.is_none()
         && args.submitter.is_none();
-    shown.tell(output, "tasks", || match is_all {
-        true => {
-            "No tasks. Create them with `tasuki task create` or `tasuki task plan`.\n".to_owned()
-        }
-        false => "No matching tasks.\n".to_owned(),
-    })
+    let nothing = match is_all {
+        true => "No tasks. Create them with `tasuki task create` or `tasuki task plan`.",
+        false => "No matching tasks.",
+    };
+    pages::print(args.wanted, ask, nothing, output).await
 }
 
 /// One page of an issue's tasks, oldest first: later pages do not shift.

@@ -12,7 +12,7 @@ use crate::{
         swarm::{
             Failure, Output, again,
             names::IssueName,
-            rows,
+            pages::Listed as _,
             who::{Acting, Who},
         },
         text::line,
@@ -71,9 +71,9 @@ pub(super) async fn create_tasks(
                 1 => "1 task was".to_owned(),
                 many => format!("{many} tasks were"),
             };
-            let rows: String = done.tasks.iter().map(|it| rows::task(it, done.now_ms)).collect();
+            let rows: String = done.tasks.iter().map(|it| it.row(done.now_ms)).collect();
             let again = again(done.repeated);
-            format!("{count} added to {issue}.{again}\n{}{rows}", rows::task_head())
+            format!("{count} added to {issue}.{again}\n{}{rows}", wire::Task::head())
         },
     )
 }

@@ -19,10 +19,11 @@ use super::{
         field_types::{Id, Name},
         result::text_result,
         tool::{Tool, ToolInfo},
+        view::is_nothing,
     },
     FULL,
     caller::{Player, Reader},
-    views::{caution, is_false, millis},
+    views::{caution, millis},
 };
 use crate::{
     mail_directories::{Directories, RegisterError},
@@ -44,7 +45,7 @@ struct Agent {
     cancel: u64,
     unseen: u64,
     dead_letters: u64,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_nothing")]
     is_closed: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
     node: String,

@@ -13,10 +13,11 @@ use super::{
         result::{add_text, text_result},
         sanitizer::{FRAME, Sanitizer},
         tool::{Tool, ToolInfo},
+        view::is_nothing,
     },
     CORE,
     caller::Reader,
-    views::{ListedThread, caution, is_nothing, millis},
+    views::{ListedThread, caution, millis},
 };
 use crate::role::Refusal;
 

@@ -12,10 +12,11 @@ use super::{
         result::{json_result, text_result},
         sanitizer::{FRAME, Sanitizer},
         tool::{Tool, ToolInfo},
+        view::is_nothing,
     },
     FULL,
     caller::{Player, Reader, message_name, refused_as},
-    views::{ListedThread, is_nothing},
+    views::ListedThread,
 };
 use crate::role::Refusal;
 

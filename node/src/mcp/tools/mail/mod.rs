@@ -16,6 +16,7 @@ mod dead_letters;
 mod files;
 mod move_messages;
 mod outbox_failures;
+mod prompt;
 mod read;
 mod search;
 mod send;
@@ -24,23 +25,24 @@ mod wait;
 
 use async_trait::async_trait;
 use rmcp::model::CallToolResponse;
+use tasuki_proto::id::RoleId;
 
 pub(in crate::mcp) use self::wait::wait_result;
 use super::{
-    Call, Toolset,
+    Call, Part, Toolset,
     arguments::UnknownFields,
     refused,
     tool::{Membership, ToolDef},
 };
-use crate::config::Shown;
+use crate::toolset::ToolVisibility;
 
 /// The toolset.
 pub(in crate::mcp) const SET: &str = "mail";
 
-const CORE: &[Membership] = &[Membership { set: SET, from: Shown::Core }];
+const CORE: &[Membership] = &[Membership { set: SET, from: ToolVisibility::Core }];
 /// What a role needs that writes a letter now and then.
-const QUIET: &[Membership] = &[Membership { set: SET, from: Shown::Quiet }];
-const FULL: &[Membership] = &[Membership { set: SET, from: Shown::Full }];
+const QUIET: &[Membership] = &[Membership { set: SET, from: ToolVisibility::Quiet }];
+const FULL: &[Membership] = &[Membership { set: SET, from: ToolVisibility::Full }];
 
 static TOOLS: [ToolDef; 15] = [
     ToolDef::new::<send::SendMessage>(),
@@ -64,12 +66,14 @@ pub(super) struct Mail;
 
 #[async_trait]
 impl Toolset for Mail {
-    fn names(&self) -> &'static [&'static str] {
-        &[SET]
-    }
-
     fn tools(&self) -> &'static [ToolDef] {
         &TOOLS
+    }
+
+    /// Whoever has other tools as well uses mail beside them.
+    fn part(&self, _: &RoleId, sets: &[&str], _: &[RoleId]) -> Option<&'static dyn Part> {
+        let has_mail_alone = !sets.is_empty() && sets.iter().all(|it| *it == SET);
+        has_mail_alone.then_some(&prompt::Correspondent as &dyn Part)
     }
 
     async fn call(

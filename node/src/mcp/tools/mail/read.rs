@@ -23,11 +23,12 @@ use super::{
         result::{add_text, json_result, text_result},
         sanitizer::{FRAME, Sanitizer},
         tool::{Tool, ToolInfo},
+        view::is_nothing,
     },
     CORE,
     caller::{Mailbox, Reader, message_name, refused_as},
     outbox_failures,
-    views::{Entry, Thread, caution, is_nothing, millis},
+    views::{Entry, Thread, caution, millis},
 };
 use crate::{
     counted::counted,

@@ -18,11 +18,12 @@ use super::{
         result::{json_result, time},
         sanitizer::{FRAME, Sanitizer},
         tool::{Tool, ToolInfo},
+        view::{is_nothing, view},
     },
     CORE,
     boxes::limit,
     caller::Reader,
-    views::{is_nothing, place},
+    views::place,
 };
 use crate::{clock, mail_terms::moment_ms, role::Refusal};
 
@@ -39,38 +40,23 @@ struct Found {
     stripped: usize,
 }
 
-/// An entry that matches.
-#[derive(Debug, Serialize)]
-struct Hit {
-    file_name: String,
-    message_id: String,
-    entry: u32,
-    #[serde(rename = "box")]
-    place: &'static str,
-    subject: String,
-    from: String,
-    msg_type: String,
-    at: String,
-    excerpt: String,
-    /// What of the excerpt matched.
-    matched: Vec<String>,
-}
-
-impl Hit {
-    fn new(it: &wire::MailHit, others: &mut Sanitizer) -> Self {
+view! {
+    /// An entry that matches.
+    Hit(it: wire::MailHit, others) with {
         let thread = it.thread.clone().unwrap_or_default();
-        Self {
-            file_name: others.line(&thread.file_name),
-            message_id: thread.message_id.clone(),
-            entry: it.entry,
-            place: place(thread.r#box()),
-            subject: others.line(&thread.subject),
-            from: others.line(&it.sender),
-            msg_type: others.line(&it.r#type),
-            at: time(it.at_ms),
-            matched: matched(it),
-            excerpt: others.text(&it.excerpt),
-        }
+    } {
+        file_name: String = others.line(&thread.file_name),
+        message_id: String = thread.message_id.clone(),
+        entry: u32 = it.entry,
+        #[serde(rename = "box")]
+        place: &'static str = place(thread.r#box()),
+        subject: String = others.line(&thread.subject),
+        from: String = others.line(&it.sender),
+        msg_type: String = others.line(&it.r#type),
+        at: String = time(it.at_ms),
+        excerpt: String = others.text(&it.excerpt),
+        /// What of the excerpt matched.
+        matched: Vec<String> = matched(it),
     }
 }
 

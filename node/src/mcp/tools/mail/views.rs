@@ -9,43 +9,44 @@ use tasuki_proto::{
     wire::{self, MailEntry, MailReceipt, MailThread},
 };
 
-use super::super::{result::time, sanitizer::Sanitizer};
+use super::super::{
+    result::time,
+    sanitizer::Sanitizer,
+    view::{is_nothing, view},
+};
 
-/// A thread as one role has it, without its entries.
-#[derive(Debug, Serialize)]
-pub(super) struct Thread {
-    pub message_id: String,
-    pub file_name: String,
-    pub subject: String,
-    pub msg_type: String,
-    #[serde(rename = "box")]
-    pub place: &'static str,
-    pub entries_total: u32,
-    pub unseen: u32,
-    #[serde(skip_serializing_if = "is_false")]
-    pub is_urgent: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    pub is_dead_letter: bool,
-    pub original_sender: String,
-    pub participants: Vec<String>,
+view! {
+    /// A thread as one role has it, without its entries.
+    Thread(it: MailThread, others) {
+        message_id: String = it.message_id.clone(),
+        file_name: String = others.line(&it.file_name),
+        subject: String = others.line(&it.subject),
+        msg_type: String = others.line(&it.r#type),
+        #[serde(rename = "box")]
+        place: &'static str = place(it.r#box()),
+        entries_total: u32 = it.entries,
+        unseen: u32 = it.unseen,
+        is_urgent: bool = it.is_urgent => if_any,
+        is_dead_letter: bool = it.is_dead => if_any,
+        original_sender: String = others.line(&it.original_sender),
+        participants: Vec<String> = others.lines(&it.participants),
+    }
 }
 
-/// One line of a box.
-#[derive(Debug, Serialize)]
-pub(super) struct ListedThread {
-    pub file_name: String,
-    pub message_id: String,
-    pub subject: String,
-    pub msg_type: String,
-    pub from: String,
-    pub at: String,
-    pub entries: u32,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub unseen: u32,
-    #[serde(skip_serializing_if = "is_false")]
-    pub is_urgent: bool,
-    #[serde(skip_serializing_if = "is_false")]
-    pub is_dead_letter: bool,
+view! {
+    /// One line of a box.
+    ListedThread(it: MailThread, others) {
+        file_name: String = others.line(&it.file_name),
+        message_id: String = it.message_id.clone(),
+        subject: String = others.line(&it.subject),
+        msg_type: String = others.line(&it.latest_type),
+        from: String = others.line(&it.latest_sender),
+        at: String = time(it.latest_ms),
+        entries: u32 = it.entries,
+        unseen: u32 = it.unseen => if_any,
+        is_urgent: bool = it.is_urgent => if_any,
+        is_dead_letter: bool = it.is_dead => if_any,
+    }
 }
 
 /// A letter.
@@ -68,17 +69,18 @@ pub(super) struct Entry {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
     /// The words cannot be read here; the text says why.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_nothing")]
     pub is_sealed: bool,
     pub text: String,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Attachment {
-    pub name: String,
-    pub media_type: String,
-    pub size: u64,
-    pub hash: String,
+view! {
+    Attachment(it: wire::Attachment, others) {
+        name: String = others.line(&it.name),
+        media_type: String = others.line(&it.media_type),
+        size: u64 = it.size,
+        hash: String = it.hash.clone(),
+    }
 }
 
 /// How far a message got at one receiver.
@@ -86,43 +88,8 @@ pub(super) struct Attachment {
 pub(super) struct Receipt {
     pub role: String,
     pub receipt: &'static str,
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_nothing")]
     pub at_ms: u64,
-}
-
-impl Thread {
-    pub(super) fn new(it: &MailThread, others: &mut Sanitizer) -> Self {
-        Self {
-            message_id: it.message_id.clone(),
-            file_name: others.line(&it.file_name),
-            subject: others.line(&it.subject),
-            msg_type: others.line(&it.r#type),
-            place: place(it.r#box()),
-            entries_total: it.entries,
-            unseen: it.unseen,
-            is_urgent: it.is_urgent,
-            is_dead_letter: it.is_dead,
-            original_sender: others.line(&it.original_sender),
-            participants: others.lines(&it.participants),
-        }
-    }
-}
-
-impl ListedThread {
-    pub(super) fn new(it: &MailThread, others: &mut Sanitizer) -> Self {
-        Self {
-            file_name: others.line(&it.file_name),
-            message_id: it.message_id.clone(),
-            subject: others.line(&it.subject),
-            msg_type: others.line(&it.latest_type),
-            from: others.line(&it.latest_sender),
-            at: time(it.latest_ms),
-            entries: it.entries,
-            unseen: it.unseen,
-            is_urgent: it.is_urgent,
-            is_dead_letter: it.is_dead,
-        }
-    }
 }
 
 impl Entry {
@@ -169,17 +136,6 @@ impl Entry {
     }
 }
 
-impl Attachment {
-    fn new(it: &wire::Attachment, others: &mut Sanitizer) -> Self {
-        Self {
-            name: others.line(&it.name),
-            media_type: others.line(&it.media_type),
-            size: it.size,
-            hash: it.hash.clone(),
-        }
-    }
-}
-
 impl Receipt {
     pub(super) fn new(it: &MailReceipt) -> Self {
         let (receipt, at_ms) = word(it);
@@ -214,20 +170,4 @@ pub(super) fn caution(ago: Option<Duration>) -> Option<String> {
         let secs = ago.as_secs();
         format!("State as of {secs} s ago: the broker is unreachable. It may have changed since.")
     })
-}
-
-pub(super) fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
-pub(super) fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-fn is_none(number: &u64) -> bool {
-    *number == 0
-}
-
-pub(super) fn is_nothing(number: &usize) -> bool {
-    *number == 0
 }

@@ -15,11 +15,12 @@ use super::{
         result::json_result,
         sanitizer::{FRAME, Sanitizer},
         tool::{Tool, ToolInfo},
+        view::is_nothing,
         waiting::wait,
     },
     QUIET,
     caller::{Mailbox, Player, message_name},
-    views::{Entry, Thread, is_false, is_nothing},
+    views::{Entry, Thread},
 };
 use crate::{
     mcp::question::{About, Asking},
@@ -82,9 +83,9 @@ async fn mark_seen(mailbox: &Mailbox<'_>, name: &str) -> Result<(), Refusal> {
 #[derive(Debug, Serialize)]
 struct Arrived {
     has_mail: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_nothing")]
     still_waiting: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_nothing")]
     superseded: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,

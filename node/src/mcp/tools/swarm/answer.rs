@@ -3,12 +3,10 @@
 use rmcp::model::CallToolResult;
 use serde::Serialize;
 
-use super::{
-    super::{
-        result::json_result,
-        sanitizer::{FRAME, Sanitizer},
-    },
-    views::is_nothing,
+use super::super::{
+    result::json_result,
+    sanitizer::{FRAME, Sanitizer},
+    view::is_nothing,
 };
 
 #[derive(Debug, Serialize)]
@@ -30,7 +28,7 @@ pub(super) struct Made<T> {
     #[serde(flatten)]
     pub what: T,
     /// The same was said before: this is what is there since then.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_nothing")]
     pub repeated: bool,
 }
 

@@ -21,7 +21,6 @@ use super::{
     wait_results::unanswered,
 };
 use crate::{
-    config::ToolsetChoice,
     mcp::{
         instances::Playing,
         intent,
@@ -32,6 +31,7 @@ use crate::{
         Actions, Refusal,
         swarm::{self, Awaited, Swarm},
     },
+    toolset::ToolsetChoice,
 };
 
 /// A role, by whose agent a tool was called.

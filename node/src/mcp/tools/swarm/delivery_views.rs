@@ -9,130 +9,14 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::sanitizer::Sanitizer,
+    super::{sanitizer::Sanitizer, view::view},
     answer::answer,
     items::{status, superseded},
     views::{Rerun, Time},
 };
 
-#[derive(Debug, Serialize)]
-pub(super) struct Delivery {
-    pub id: String,
-    pub issue_id: String,
-    pub status: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub delivered_by: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub claimed_by: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reviewed_by: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<&'static str>,
-    /// Why no verdict came, nor will.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub ended_because: String,
-    pub delivered_at: Time,
-    pub claimed_at: Time,
-    pub reviewed_at: Time,
-    pub updated_at: Time,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub lease_expires_at_ms: u64,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub summary: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub refs: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub artifacts: Option<Artifacts>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub test_evidence: Option<TestEvidence>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verification: Option<Verification>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub feedback: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub review_refs: String,
-    /// Commands that were run again where an acceptor is.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub evidence: Vec<Evidence>,
-    /// A person approved what failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub overridden: Option<Override>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Artifacts {
-    pub test_result: &'static str,
-    pub test_cases: Vec<String>,
-    pub changed_files: Vec<String>,
-    pub reviewed_refs: Vec<String>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub test_output: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub known_risks: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct TestEvidence {
-    pub script_path: String,
-    pub script_cmd: String,
-    pub script_passed: bool,
-    pub script_result: String,
-    pub doc_path: String,
-    pub doc_commands: Vec<String>,
-    pub doc_results: Vec<CommandResult>,
-    pub doc_passed: bool,
-    #[serde(flatten)]
-    pub rerun: Option<Rerun>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Verification {
-    pub script_passed: bool,
-    pub script_result: String,
-    pub doc_passed: bool,
-    pub doc_results: Vec<CommandResult>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct CommandResult {
-    pub command: String,
-    pub passed: bool,
-    pub exit_code: i32,
-    pub output: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Evidence {
-    pub by: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub node: String,
-    pub at: Time,
-    pub commit: String,
-    pub passed: bool,
-    pub commands: Vec<Run>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Run {
-    pub command: String,
-    pub exit_code: i32,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_timed_out: bool,
-    pub duration_ms: u64,
-    pub output_bytes: u64,
-    /// Its end.
-    pub output_tail: String,
-    pub sandbox: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Override {
-    pub person: String,
-    pub reason: String,
-}
-
-impl Delivery {
-    pub(super) fn new(it: &wire::Delivery, others: &mut Sanitizer) -> Self {
+view! {
+    Delivery(it: wire::Delivery, others) with {
         let verdict = match it.status() {
             wire::DeliveryStatus::Approved => Some("approved"),
             wire::DeliveryStatus::Rejected if it.ended_because.is_empty() => Some("rejected"),
@@ -141,36 +25,118 @@ impl Delivery {
             | wire::DeliveryStatus::Open
             | wire::DeliveryStatus::InReview => None,
         };
-        let overridden = it.overridden.as_ref();
-        Self {
-            id: it.delivery_id.clone(),
-            issue_id: it.issue_id.clone(),
-            status: delivery_status(it.status()),
-            delivered_by: it.delivered_by.clone(),
-            claimed_by: it.claimed_by.clone(),
-            reviewed_by: it.reviewed_by.clone(),
-            verdict,
-            ended_because: others.text(&it.ended_because),
-            delivered_at: Time(it.delivered_ms),
-            claimed_at: Time(it.claimed_ms),
-            reviewed_at: Time(it.reviewed_ms),
-            updated_at: Time(it.updated_ms),
-            lease_expires_at_ms: it.lease_expires_ms,
-            summary: others.text(&it.summary),
-            refs: others.text(&it.refs),
-            artifacts: it.artifacts.as_ref().map(|it| Artifacts::new(it, others)),
-            test_evidence: it.test_evidence.as_ref().map(|it| TestEvidence::new(it, others)),
-            verification: it.verification.as_ref().map(|it| Verification::new(it, others)),
-            feedback: others.text(&it.feedback),
-            review_refs: others.text(&it.review_refs),
-            evidence: it.evidence.iter().map(|it| Evidence::new(it, others)).collect(),
-            overridden: overridden.map(|it| Override {
-                person: others.line(&it.person),
-                reason: others.text(&it.reason),
-            }),
-        }
+    } {
+        id: String = it.delivery_id.clone(),
+        issue_id: String = it.issue_id.clone(),
+        status: &'static str = delivery_status(it.status()),
+        delivered_by: String = it.delivered_by.clone() => if_any,
+        claimed_by: String = it.claimed_by.clone() => if_any,
+        reviewed_by: String = it.reviewed_by.clone() => if_any,
+        verdict: Option<&'static str> = verdict => if_any,
+        /// Why no verdict came, nor will.
+        ended_because: String = others.text(&it.ended_because) => if_any,
+        delivered_at: Time = Time(it.delivered_ms),
+        claimed_at: Time = Time(it.claimed_ms),
+        reviewed_at: Time = Time(it.reviewed_ms),
+        updated_at: Time = Time(it.updated_ms),
+        lease_expires_at_ms: u64 = it.lease_expires_ms => if_any,
+        summary: String = others.text(&it.summary) => if_any,
+        refs: String = others.text(&it.refs) => if_any,
+        artifacts: Option<Artifacts> =
+            it.artifacts.as_ref().map(|it| Artifacts::new(it, others)) => if_any,
+        test_evidence: Option<TestEvidence> =
+            it.test_evidence.as_ref().map(|it| TestEvidence::new(it, others)) => if_any,
+        verification: Option<Verification> =
+            it.verification.as_ref().map(|it| Verification::new(it, others)) => if_any,
+        feedback: String = others.text(&it.feedback) => if_any,
+        review_refs: String = others.text(&it.review_refs) => if_any,
+        /// Commands that were run again where an acceptor is.
+        evidence: Vec<Evidence> =
+            it.evidence.iter().map(|it| Evidence::new(it, others)).collect() => if_any,
+        /// A person approved what failed.
+        overridden: Option<Override> =
+            it.overridden.as_ref().map(|it| Override::new(it, others)) => if_any,
     }
+}
 
+view! {
+    Artifacts(it: wire::DeliveryArtifacts, others) {
+        test_result: &'static str = if it.has_passed { "passed" } else { "failed" },
+        test_cases: Vec<String> = others.lines(&it.test_cases),
+        changed_files: Vec<String> = others.lines(&it.changed_files),
+        reviewed_refs: Vec<String> = others.lines(&it.reviewed_refs),
+        test_output: String = others.text(&it.test_output) => if_any,
+        known_risks: String = others.text(&it.known_risks) => if_any,
+    }
+}
+
+view! {
+    TestEvidence(it: wire::TestEvidence, others) {
+        script_path: String = others.line(&it.script_path),
+        script_cmd: String = others.text(&it.script_cmd),
+        script_passed: bool = it.script_passed,
+        script_result: String = others.text(&it.script_result),
+        doc_path: String = others.line(&it.doc_path),
+        doc_commands: Vec<String> = it.doc_commands.iter().map(|it| others.text(it)).collect(),
+        doc_results: Vec<CommandResult> =
+            it.doc_results.iter().map(|it| CommandResult::new(it, others)).collect(),
+        doc_passed: bool = it.doc_passed,
+        #[serde(flatten)]
+        rerun: Option<Rerun> = it.rerun.as_ref().map(|it| Rerun::new(it, others)),
+    }
+}
+
+view! {
+    Verification(it: wire::Verification, others) {
+        script_passed: bool = it.script_passed,
+        script_result: String = others.text(&it.script_result),
+        doc_passed: bool = it.doc_passed,
+        doc_results: Vec<CommandResult> =
+            it.doc_results.iter().map(|it| CommandResult::new(it, others)).collect(),
+    }
+}
+
+view! {
+    CommandResult(it: wire::CommandResult, others) {
+        command: String = others.text(&it.command),
+        passed: bool = it.has_passed,
+        exit_code: i32 = it.exit_code,
+        output: String = others.text(&it.output),
+    }
+}
+
+view! {
+    Evidence(it: wire::Evidence, others) {
+        by: String = it.by.clone(),
+        node: String = it.node.clone() => if_any,
+        at: Time = Time(it.at_ms),
+        commit: String = others.line(&it.commit),
+        passed: bool = it.has_passed,
+        commands: Vec<Run> = it.commands.iter().map(|it| Run::new(it, others)).collect(),
+    }
+}
+
+view! {
+    Run(it: wire::CommandEvidence, others) {
+        command: String = others.text(&it.command),
+        exit_code: i32 = it.exit_code,
+        is_timed_out: bool = it.is_timed_out => if_any,
+        duration_ms: u64 = it.duration_ms,
+        output_bytes: u64 = it.output_bytes,
+        /// Its end.
+        output_tail: String = others.text(&it.output_tail),
+        sandbox: String = others.line(&it.sandbox),
+    }
+}
+
+view! {
+    Override(it: wire::Override, others) {
+        person: String = others.line(&it.person),
+        reason: String = others.text(&it.reason),
+    }
+}
+
+impl Delivery {
     /// What its lead did not say itself.
     pub(super) fn judged(it: &wire::Delivery, others: &mut Sanitizer) -> Self {
         let it = wire::Delivery {
@@ -181,79 +147,6 @@ impl Delivery {
             ..it.clone()
         };
         Self::new(&it, others)
-    }
-}
-
-impl Artifacts {
-    fn new(it: &wire::DeliveryArtifacts, others: &mut Sanitizer) -> Self {
-        Self {
-            test_result: if it.has_passed { "passed" } else { "failed" },
-            test_cases: others.lines(&it.test_cases),
-            changed_files: others.lines(&it.changed_files),
-            reviewed_refs: others.lines(&it.reviewed_refs),
-            test_output: others.text(&it.test_output),
-            known_risks: others.text(&it.known_risks),
-        }
-    }
-}
-
-impl TestEvidence {
-    fn new(it: &wire::TestEvidence, others: &mut Sanitizer) -> Self {
-        Self {
-            script_path: others.line(&it.script_path),
-            script_cmd: others.text(&it.script_cmd),
-            script_passed: it.script_passed,
-            script_result: others.text(&it.script_result),
-            doc_path: others.line(&it.doc_path),
-            doc_commands: it.doc_commands.iter().map(|it| others.text(it)).collect(),
-            doc_results: results(&it.doc_results, others),
-            doc_passed: it.doc_passed,
-            rerun: it.rerun.as_ref().map(|it| Rerun::new(it, others)),
-        }
-    }
-}
-
-impl Verification {
-    fn new(it: &wire::Verification, others: &mut Sanitizer) -> Self {
-        Self {
-            script_passed: it.script_passed,
-            script_result: others.text(&it.script_result),
-            doc_passed: it.doc_passed,
-            doc_results: results(&it.doc_results, others),
-        }
-    }
-}
-
-fn results(results: &[wire::CommandResult], others: &mut Sanitizer) -> Vec<CommandResult> {
-    let result = |it: &wire::CommandResult| CommandResult {
-        command: others.text(&it.command),
-        passed: it.has_passed,
-        exit_code: it.exit_code,
-        output: others.text(&it.output),
-    };
-    results.iter().map(result).collect()
-}
-
-impl Evidence {
-    fn new(it: &wire::Evidence, others: &mut Sanitizer) -> Self {
-        let run = |it: &wire::CommandEvidence| Run {
-            command: others.text(&it.command),
-            exit_code: it.exit_code,
-            is_timed_out: it.is_timed_out,
-            duration_ms: it.duration_ms,
-            output_bytes: it.output_bytes,
-            output_tail: others.text(&it.output_tail),
-            sandbox: others.line(&it.sandbox),
-        };
-        let commands = it.commands.iter().map(run).collect();
-        Self {
-            by: it.by.clone(),
-            node: it.node.clone(),
-            at: Time(it.at_ms),
-            commit: others.line(&it.commit),
-            passed: it.has_passed,
-            commands,
-        }
     }
 }
 
@@ -369,10 +262,6 @@ pub(super) fn verdict(role: &RoleId, delivery: DeliveryId, it: &SwarmAnswer) -> 
         Standing::There => after_verdict(found).to_owned(),
     };
     answer(shown, it.now_ms, &others, vec![next])
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 #[cfg(test)]

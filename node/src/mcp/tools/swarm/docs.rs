@@ -12,10 +12,11 @@ use super::{
         result::json_result,
         sanitizer::{FRAME, Sanitizer},
         tool::ToolInfo,
+        view::is_nothing,
     },
     ACCEPTOR_CORE, ACCEPTOR_FULL, LEAD_CORE, LEAD_FULL, SwarmTool, WORKER_CORE, WORKER_FULL,
     caller::Caller,
-    views::{Time, is_nothing},
+    views::Time,
 };
 use crate::role::Refusal;
 

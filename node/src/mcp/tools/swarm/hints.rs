@@ -7,7 +7,7 @@
 use tasuki_proto::reason::Reason;
 
 use super::super::{is_shown, tool::ToolDef};
-use crate::{config::ToolsetChoice, role::Refusal};
+use crate::{role::Refusal, toolset::ToolsetChoice};
 
 /// A tool, and a sentence in which it stands for `{}`.
 type Hint = (&'static str, &'static str);
@@ -143,4 +143,9 @@ pub(super) fn with_hint(refusal: Refusal, tool: &ToolDef, choices: &[ToolsetChoi
     };
     let said = refusal.message.trim_end_matches('.');
     Refusal { message: format!("{said}. {}.", text.replace("{}", helper)), ..refusal }
+}
+
+#[cfg(test)]
+pub(super) fn all() -> impl Iterator<Item = &'static Hint> {
+    HINTS.iter().flat_map(|(_, hints)| *hints).chain(LOCK_AGAIN)
 }

@@ -11,7 +11,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::sanitizer::Sanitizer,
+    super::{sanitizer::Sanitizer, view::view},
     answer::answer,
     delivery_views,
     views::{self, Time},
@@ -29,22 +29,21 @@ struct Shown {
     ended_because: String,
 }
 
-#[derive(Debug, Serialize)]
-struct Item {
-    /// Its number in the history.
-    number: u64,
-    r#type: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    task_id: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    sender_id: String,
-    at: Time,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    submission: Option<views::Submission>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<views::Message>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delivery: Option<delivery_views::Delivery>,
+view! {
+    Item(it: wire::Item, others) {
+        /// Its number in the history.
+        number: u64 = it.number,
+        r#type: String = it.kind.clone(),
+        task_id: String = it.task_id.clone() => if_any,
+        sender_id: String = it.sender.clone() => if_any,
+        at: Time = Time(it.at_ms),
+        submission: Option<views::Submission> =
+            it.submission.as_ref().map(|it| views::Submission::new(it, others)) => if_any,
+        message: Option<views::Message> =
+            it.message.as_ref().map(|it| views::Message::new(it, others)) => if_any,
+        delivery: Option<delivery_views::Delivery> =
+            it.delivery.as_ref().map(|it| delivery_views::Delivery::judged(it, others)) => if_any,
+    }
 }
 
 /// The answer to the wait of a lead for what it has to answer.
@@ -75,21 +74,6 @@ pub(super) const fn status(standing: Standing, is_something: bool) -> &'static s
 
 pub(super) fn superseded(role: &RoleId) -> String {
     format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
-}
-
-impl Item {
-    fn new(it: &wire::Item, others: &mut Sanitizer) -> Self {
-        Self {
-            number: it.number,
-            r#type: it.kind.clone(),
-            task_id: it.task_id.clone(),
-            sender_id: it.sender.clone(),
-            at: Time(it.at_ms),
-            submission: it.submission.as_ref().map(|it| views::Submission::new(it, others)),
-            message: it.message.as_ref().map(|it| views::Message::new(it, others)),
-            delivery: it.delivery.as_ref().map(|it| delivery_views::Delivery::judged(it, others)),
-        }
-    }
 }
 
 fn next(role: &RoleId, standing: Standing, item: Option<&wire::Item>) -> String {

@@ -17,6 +17,7 @@ use super::{
         field_types::{Name, Seconds, Text},
         sanitizer::Sanitizer,
         tool::ToolInfo,
+        view::{is_nothing, view},
         waiting::{Held, held, longest},
     },
     LEAD_FULL, SwarmTool, WORKER_CORE, WORKER_FULL,
@@ -44,39 +45,21 @@ const BRIEF: Duration = Duration::from_millis(100);
 /// Locks of one list.
 const SHOWN_MAX: u32 = 200;
 
-#[derive(Debug, Serialize)]
-pub(super) struct Lock {
-    lease_id: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    owner: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    repository: String,
-    files: Vec<String>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    issue_id: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    task_id: String,
-    acquired_at: Time,
-    last_heartbeat: Time,
-    expires_at: Time,
-    expires_at_ms: u64,
-}
-
-impl Lock {
-    pub(super) fn new(it: &wire::Lock, others: &mut Sanitizer) -> Self {
+view! {
+    Lock(it: wire::Lock, others) with {
         let files = it.files.clone().unwrap_or_default();
-        Self {
-            lease_id: it.lease_id.clone(),
-            owner: it.holder.clone(),
-            repository: others.line(&files.repository),
-            files: files.patterns.iter().map(|it| others.line(&repository::shown(it))).collect(),
-            issue_id: it.issue_id.clone(),
-            task_id: it.task_id.clone(),
-            acquired_at: Time(it.acquired_ms),
-            last_heartbeat: Time(it.renewed_ms),
-            expires_at: Time(it.expires_ms),
-            expires_at_ms: it.expires_ms,
-        }
+    } {
+        lease_id: String = it.lease_id.clone(),
+        owner: String = it.holder.clone() => if_any,
+        repository: String = others.line(&files.repository) => if_any,
+        files: Vec<String> =
+            files.patterns.iter().map(|it| others.line(&repository::shown(it))).collect(),
+        issue_id: String = it.issue_id.clone() => if_any,
+        task_id: String = it.task_id.clone() => if_any,
+        acquired_at: Time = Time(it.acquired_ms),
+        last_heartbeat: Time = Time(it.renewed_ms),
+        expires_at: Time = Time(it.expires_ms),
+        expires_at_ms: u64 = it.expires_ms,
     }
 }
 
@@ -265,7 +248,7 @@ impl SwarmTool for Heartbeat {
 struct Unlocked {
     unlocked: Lock,
     /// It had been given back before.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_nothing")]
     repeated: bool,
 }
 

@@ -9,7 +9,7 @@
 //!
 //! - [`caller`]: whose call it is. [`fencing_tokens`]: which tokens its agent was given.
 //! - [`profile`], [`issues`], [`plan`], [`work`], [`reviews`], [`deliveries`], [`bundle`], [`docs`],
-//!   [`locks`]: the tools, by what they are about. [`args`]: types of their arguments; [`graph`]:
+//!   [`locks`]: the tools, by what they are about; [`unfinished`]: what a worker is told first. [`args`]: types of their arguments; [`graph`]:
 //!   how tasks of a plan name each other; [`lock_grants`]: that no lock is kept for nobody.
 //! - [`views`], [`delivery_views`]: what they answer, field by field. [`wait_results`], [`items`]:
 //!   what waits end with. [`next`]: what an agent does about it, [`hints`]: and about a refusal.
@@ -32,9 +32,11 @@ mod locks;
 mod next;
 mod plan;
 mod profile;
+mod prompt;
 mod reviews;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 mod views;
 mod wait_results;
 mod work;
@@ -43,29 +45,30 @@ use async_trait::async_trait;
 use rmcp::model::{CallToolResponse, CallToolResult};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use tasuki_proto::id::RoleId;
 
 use self::caller::Caller;
 pub(in crate::mcp) use self::{
     fencing_tokens::FencingTokens, lock_grants::LockGrants, wait_results::wait_result,
 };
 use super::{
-    Call, Toolset,
+    Call, Part, Toolset,
     arguments::UnknownFields,
     refused,
     tool::{Caller as _, Membership, Tool, ToolDef, ToolInfo},
 };
-use crate::{config::Shown, role::Refusal};
+use crate::{role::Refusal, toolset::ToolVisibility};
 
-pub(in crate::mcp) const LEAD: &str = "swarm-lead";
-pub(in crate::mcp) const WORKER: &str = "swarm-worker";
-pub(in crate::mcp) const ACCEPTOR: &str = "swarm-acceptor";
+const LEAD: &str = "swarm-lead";
+const WORKER: &str = "swarm-worker";
+const ACCEPTOR: &str = "swarm-acceptor";
 
-const LEAD_FULL: Membership = Membership { set: LEAD, from: Shown::Full };
-const LEAD_CORE: Membership = Membership { set: LEAD, from: Shown::Core };
-const WORKER_FULL: Membership = Membership { set: WORKER, from: Shown::Full };
-const WORKER_CORE: Membership = Membership { set: WORKER, from: Shown::Core };
-const ACCEPTOR_FULL: Membership = Membership { set: ACCEPTOR, from: Shown::Full };
-const ACCEPTOR_CORE: Membership = Membership { set: ACCEPTOR, from: Shown::Core };
+const LEAD_FULL: Membership = Membership { set: LEAD, from: ToolVisibility::Full };
+const LEAD_CORE: Membership = Membership { set: LEAD, from: ToolVisibility::Core };
+const WORKER_FULL: Membership = Membership { set: WORKER, from: ToolVisibility::Full };
+const WORKER_CORE: Membership = Membership { set: WORKER, from: ToolVisibility::Core };
+const ACCEPTOR_FULL: Membership = Membership { set: ACCEPTOR, from: ToolVisibility::Full };
+const ACCEPTOR_CORE: Membership = Membership { set: ACCEPTOR, from: ToolVisibility::Core };
 
 static TOOLS: [ToolDef; 56] = [
     ToolDef::new::<profile::MyProfile>(),
@@ -150,12 +153,15 @@ pub(super) struct Swarm;
 
 #[async_trait]
 impl Toolset for Swarm {
-    fn names(&self) -> &'static [&'static str] {
-        &[LEAD, WORKER, ACCEPTOR]
-    }
-
     fn tools(&self) -> &'static [ToolDef] {
         &TOOLS
+    }
+
+    fn part(&self, _: &RoleId, sets: &[&str], _: &[RoleId]) -> Option<&'static dyn Part> {
+        let parts =
+            [(LEAD, &prompt::LEAD), (WORKER, &prompt::WORKER), (ACCEPTOR, &prompt::ACCEPTOR)];
+        let found = parts.into_iter().find(|(set, _)| sets.contains(set));
+        found.map(|(_, part)| part as &dyn Part)
     }
 
     async fn call(

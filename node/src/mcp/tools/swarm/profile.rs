@@ -14,6 +14,7 @@ use super::{
         result::{json_result, time},
         sanitizer::Sanitizer,
         tool::ToolInfo,
+        view::is_nothing,
     },
     ACCEPTOR, ACCEPTOR_FULL, LEAD, LEAD_FULL, SwarmTool, WORKER, WORKER_FULL,
     answer::answer,
@@ -177,7 +178,7 @@ struct Profile {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     deliveries: Vec<Delivery>,
     /// Issues that were not looked into.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     more_issues: u64,
 }
 
@@ -197,7 +198,7 @@ struct Waits {
     kind: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     task_id: String,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     more: u64,
 }
 
@@ -207,11 +208,6 @@ struct Delivery {
     delivery_id: String,
     issue_id: String,
     lease_left_ms: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// Returns your role, what you hold and what is waiting for you. Call it after a restart.

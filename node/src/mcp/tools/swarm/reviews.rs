@@ -11,6 +11,7 @@ use super::{
         result::json_result,
         sanitizer::Sanitizer,
         tool::ToolInfo,
+        view::is_nothing,
     },
     LEAD_CORE, LEAD_FULL, SwarmTool,
     answer::answer,
@@ -100,7 +101,7 @@ struct NextStepOffer {
     #[serde(flatten)]
     next: views::Next,
     /// It is the one that was made before.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_nothing")]
     repeated: bool,
     next_actions: [&'static str; 1],
 }
@@ -111,7 +112,7 @@ struct Reviewed {
     #[serde(flatten)]
     task: views::Task,
     /// It had been given before.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_nothing")]
     repeated: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     issue: Option<views::Issue>,
@@ -283,7 +284,7 @@ struct Replied {
     message: views::Message,
     /// As its task stands.
     task_status: &'static str,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_nothing")]
     repeated: bool,
 }
 

@@ -12,11 +12,11 @@ use super::{
     tools_named_in, wait_results,
 };
 use crate::{
-    config::ToolsetChoice,
     role::{
         Refusal,
         swarm::{Awaited, IssuesIn},
     },
+    toolset::ToolsetChoice,
 };
 
 /// What roles may have: each set lean and in full, and two together.
@@ -60,6 +60,13 @@ fn refusals_name_tools_of_whoever_is_refused() {
                 check(&refused(tool.name, *reason, choices), choices, tool.name);
             }
         }
+    }
+}
+
+#[test]
+fn hints_are_about_tools_that_there_are() {
+    for (name, text) in hints::all() {
+        assert!(text.contains("{}") && TOOLS.iter().any(|it| it.name == *name), "{name}: {text}");
     }
 }
 

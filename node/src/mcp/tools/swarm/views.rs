@@ -7,300 +7,100 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 use tasuki_proto::wire;
 
-use super::super::{result::time, sanitizer::Sanitizer};
+use super::super::{
+    result::time,
+    sanitizer::Sanitizer,
+    view::{is_nothing, view},
+};
 
 /// Which task or message or file something is about, and when, in each of these.
 type Texts = Vec<String>;
 
-#[derive(Debug, Serialize)]
-pub(super) struct Issue {
-    pub id: String,
-    pub subject: String,
-    pub status: &'static str,
-    pub lead: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub description: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub summary: String,
-    #[serde(skip_serializing_if = "is_false")]
-    pub is_unaccepted: bool,
-    pub docs: Texts,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub shared_doc_paths: Texts,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub project_doc_paths: Texts,
-    /// How many are in each state.
-    pub tasks: BTreeMap<&'static str, u64>,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub lease_expires_at_ms: u64,
-    pub created_at: Time,
-    pub updated_at: Time,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Task {
-    pub id: String,
-    pub issue_id: String,
-    pub subject: String,
-    pub status: &'static str,
-    /// Finer than the status, derived.
-    pub stage: &'static str,
-    pub difficulty: &'static str,
-    pub points: u32,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub blocked_by: Texts,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub claimed_by: String,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub lease_expires_at_ms: u64,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reserved_for: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reserved_token: String,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub reserved_until_ms: u64,
-    #[serde(flatten)]
-    pub words: Option<Words>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub submission: Option<Submission>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub messages: Vec<Message>,
-    pub created_at: Time,
-    pub updated_at: Time,
-}
-
-/// What a task is about.
-#[derive(Debug, Serialize)]
-pub(super) struct Words {
-    pub description: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spec: Option<Spec>,
-    pub context_task_ids: Texts,
-    pub suggested_files: Texts,
-    pub labels: Texts,
-    pub doc_paths: Texts,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub required_issue_docs: Texts,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub required_task_docs: Texts,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Spec {
-    pub name: String,
-    pub split_from: String,
-    pub split_reason: String,
-    pub impact_scope: String,
-    pub context_task_ids: Texts,
-    pub goal: String,
-    pub rules: String,
-    pub constraints: String,
-    pub conventions: String,
-    pub acceptance: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Submission {
-    pub id: String,
-    pub worker_id: String,
-    pub status: &'static str,
-    pub submitted_at: Time,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reviewed_by: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<&'static str>,
-    #[serde(skip_serializing_if = "is_zero_32")]
-    pub completion_score: u32,
-    /// Before what may be long: clients cut long results.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<Next>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub artifacts: Option<Artifacts>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub review: Option<Review>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Artifacts {
-    pub summary: String,
-    pub changed_files: Texts,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub diff: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub links: Texts,
-    pub test_cases: Texts,
-    pub test_result: String,
-    pub test_output: String,
-    #[serde(flatten)]
-    pub rerun: Option<Rerun>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Rerun {
-    pub commit: String,
-    pub commands: Texts,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Review {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub feedback: String,
-    pub review_summary: String,
-    pub reviewed_refs: Texts,
-    pub feedback_details: Vec<Detail>,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Detail {
-    pub dimension: String,
-    pub severity: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub file_path: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub line_range: String,
-    pub content: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub suggestion: String,
-}
-
-/// What a worker does after a submission.
-#[derive(Debug, Serialize)]
-pub(super) struct Next {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub next_step_token: String,
-    pub next_step: Step,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub difficulty: &'static str,
-    #[serde(skip_serializing_if = "is_zero")]
-    pub reserved_until_ms: u64,
-    pub worker_total_points: u64,
-    pub consecutive_low_scores: u32,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Step {
-    pub r#type: &'static str,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub task_id: String,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Message {
-    pub id: String,
-    pub task_id: String,
-    pub sender_id: String,
-    pub kind: String,
-    pub status: &'static str,
-    pub content: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub refs: String,
-    pub created_at: Time,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reply_by: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reply_content: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reply_refs: String,
-}
-
-/// Left out where it is not.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Time(pub u64);
-
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            0 => to.serialize_none(),
-            ms => to.serialize_str(&time(ms)),
-        }
-    }
-}
-
-impl Issue {
-    pub(super) fn new(it: &wire::Issue, others: &mut Sanitizer) -> Self {
+view! {
+    Issue(it: wire::Issue, others) with {
         let tasks = it.tasks.unwrap_or_default();
         let counted = |status: wire::TaskStatus| {
             let count = tasks.of(status);
             (count != 0).then(|| (task_status(status), count))
         };
-        Self {
-            id: it.issue_id.clone(),
-            subject: others.line(&it.subject),
-            status: issue_status(it.status()),
-            lead: it.lead.clone(),
-            description: others.text(&it.description),
-            summary: others.text(&it.summary),
-            is_unaccepted: it.is_unaccepted,
-            docs: others.lines(&it.docs),
-            shared_doc_paths: others.lines(&it.shared_doc_paths),
-            project_doc_paths: others.lines(&it.project_doc_paths),
-            tasks: TASK_STATUSES.into_iter().filter_map(counted).collect(),
-            lease_expires_at_ms: it.lease_expires_ms,
-            created_at: Time(it.created_ms),
-            updated_at: Time(it.updated_ms),
-        }
+    } {
+        id: String = it.issue_id.clone(),
+        subject: String = others.line(&it.subject),
+        status: &'static str = issue_status(it.status()),
+        lead: String = it.lead.clone(),
+        description: String = others.text(&it.description) => if_any,
+        summary: String = others.text(&it.summary) => if_any,
+        is_unaccepted: bool = it.is_unaccepted => if_any,
+        docs: Texts = others.lines(&it.docs),
+        shared_doc_paths: Texts = others.lines(&it.shared_doc_paths) => if_any,
+        project_doc_paths: Texts = others.lines(&it.project_doc_paths) => if_any,
+        /// How many are in each state.
+        tasks: BTreeMap<&'static str, u64> =
+            TASK_STATUSES.into_iter().filter_map(counted).collect(),
+        lease_expires_at_ms: u64 = it.lease_expires_ms => if_any,
+        created_at: Time = Time(it.created_ms),
+        updated_at: Time = Time(it.updated_ms),
     }
 }
 
-impl Task {
-    pub(super) fn new(it: &wire::Task, others: &mut Sanitizer) -> Self {
-        Self {
-            id: it.task_id.clone(),
-            issue_id: it.issue_id.clone(),
-            subject: others.line(&it.subject),
-            status: task_status(it.status()),
-            stage: stage(it.stage()),
-            difficulty: difficulty(it.difficulty()),
-            points: it.points,
-            blocked_by: it.blocked_by.clone(),
-            claimed_by: it.claimed_by.clone(),
-            lease_expires_at_ms: it.lease_expires_ms,
-            reserved_for: it.reserved_for.clone(),
-            reserved_token: it.reserved_token.clone(),
-            reserved_until_ms: it.reserved_until_ms,
-            words: it.words.as_ref().map(|it| Words::new(it, others)),
-            submission: it.submission.as_ref().map(|it| Submission::new(it, others)),
-            messages: it.messages.iter().map(|it| Message::new(it, others)).collect(),
-            created_at: Time(it.created_ms),
-            updated_at: Time(it.updated_ms),
-        }
+view! {
+    Task(it: wire::Task, others) {
+        id: String = it.task_id.clone(),
+        issue_id: String = it.issue_id.clone(),
+        subject: String = others.line(&it.subject),
+        status: &'static str = task_status(it.status()),
+        /// Finer than the status, derived.
+        stage: &'static str = stage(it.stage()),
+        difficulty: &'static str = difficulty(it.difficulty()),
+        points: u32 = it.points,
+        blocked_by: Texts = it.blocked_by.clone() => if_any,
+        claimed_by: String = it.claimed_by.clone() => if_any,
+        lease_expires_at_ms: u64 = it.lease_expires_ms => if_any,
+        reserved_for: String = it.reserved_for.clone() => if_any,
+        reserved_token: String = it.reserved_token.clone() => if_any,
+        reserved_until_ms: u64 = it.reserved_until_ms => if_any,
+        #[serde(flatten)]
+        words: Option<Words> = it.words.as_ref().map(|it| Words::new(it, others)),
+        submission: Option<Submission> =
+            it.submission.as_ref().map(|it| Submission::new(it, others)) => if_any,
+        messages: Vec<Message> =
+            it.messages.iter().map(|it| Message::new(it, others)).collect() => if_any,
+        created_at: Time = Time(it.created_ms),
+        updated_at: Time = Time(it.updated_ms),
     }
 }
 
-impl Words {
-    pub(super) fn new(it: &wire::TaskWords, others: &mut Sanitizer) -> Self {
-        Self {
-            description: others.text(&it.description),
-            spec: it.spec.as_ref().map(|it| Spec::new(it, others)),
-            context_task_ids: others.lines(&it.context_task_ids),
-            suggested_files: others.lines(&it.suggested_files),
-            labels: others.lines(&it.labels),
-            doc_paths: others.lines(&it.doc_paths),
-            required_issue_docs: others.lines(&it.required_issue_docs),
-            required_task_docs: others.lines(&it.required_task_docs),
-        }
+view! {
+    /// What a task is about.
+    Words(it: wire::TaskWords, others) {
+        description: String = others.text(&it.description),
+        spec: Option<Spec> = it.spec.as_ref().map(|it| Spec::new(it, others)) => if_any,
+        context_task_ids: Texts = others.lines(&it.context_task_ids),
+        suggested_files: Texts = others.lines(&it.suggested_files),
+        labels: Texts = others.lines(&it.labels),
+        doc_paths: Texts = others.lines(&it.doc_paths),
+        required_issue_docs: Texts = others.lines(&it.required_issue_docs) => if_any,
+        required_task_docs: Texts = others.lines(&it.required_task_docs) => if_any,
     }
 }
 
-impl Spec {
-    fn new(it: &wire::TaskSpec, others: &mut Sanitizer) -> Self {
-        Self {
-            name: others.text(&it.name),
-            split_from: others.text(&it.split_from),
-            split_reason: others.text(&it.split_reason),
-            impact_scope: others.text(&it.impact_scope),
-            context_task_ids: others.lines(&it.context_task_ids),
-            goal: others.text(&it.goal),
-            rules: others.text(&it.rules),
-            constraints: others.text(&it.constraints),
-            conventions: others.text(&it.conventions),
-            acceptance: others.text(&it.acceptance),
-        }
+view! {
+    Spec(it: wire::TaskSpec, others) {
+        name: String = others.text(&it.name),
+        split_from: String = others.text(&it.split_from),
+        split_reason: String = others.text(&it.split_reason),
+        impact_scope: String = others.text(&it.impact_scope),
+        context_task_ids: Texts = others.lines(&it.context_task_ids),
+        goal: String = others.text(&it.goal),
+        rules: String = others.text(&it.rules),
+        constraints: String = others.text(&it.constraints),
+        conventions: String = others.text(&it.conventions),
+        acceptance: String = others.text(&it.acceptance),
     }
 }
 
-impl Submission {
-    pub(super) fn new(it: &wire::Submission, others: &mut Sanitizer) -> Self {
+view! {
+    Submission(it: wire::Submission, others) with {
         let verdict = match it.status() {
             wire::SubmissionStatus::Approved => Some("approved"),
             wire::SubmissionStatus::Rejected => Some("rejected"),
@@ -309,62 +109,117 @@ impl Submission {
             | wire::SubmissionStatus::Superseded
             | wire::SubmissionStatus::Reset => None,
         };
-        Self {
-            id: it.submission_id.clone(),
-            worker_id: it.worker.clone(),
-            status: submission_status(it.status()),
-            submitted_at: Time(it.submitted_ms),
-            reviewed_by: it.reviewed_by.clone(),
-            verdict,
-            completion_score: it.completion_score,
-            next: it.next_step.as_ref().map(Next::new),
-            artifacts: it.words.as_ref().map(|it| Artifacts::new(it, others)),
-            review: it.review.as_ref().map(|it| Review::new(it, others)),
-        }
+    } {
+        id: String = it.submission_id.clone(),
+        worker_id: String = it.worker.clone(),
+        status: &'static str = submission_status(it.status()),
+        submitted_at: Time = Time(it.submitted_ms),
+        reviewed_by: String = it.reviewed_by.clone() => if_any,
+        verdict: Option<&'static str> = verdict => if_any,
+        completion_score: u32 = it.completion_score => if_any,
+        /// Before what may be long: clients cut long results.
+        next: Option<Next> = it.next_step.as_ref().map(Next::new) => if_any,
+        artifacts: Option<Artifacts> =
+            it.words.as_ref().map(|it| Artifacts::new(it, others)) => if_any,
+        review: Option<Review> = it.review.as_ref().map(|it| Review::new(it, others)) => if_any,
     }
 }
 
-impl Artifacts {
-    fn new(it: &wire::SubmissionWords, others: &mut Sanitizer) -> Self {
-        Self {
-            summary: others.text(&it.summary),
-            changed_files: others.lines(&it.changed_files),
-            diff: others.text(&it.diff),
-            links: others.lines(&it.links),
-            test_cases: others.lines(&it.test_cases),
-            test_result: others.text(&it.test_result),
-            test_output: others.text(&it.test_output),
-            rerun: it.rerun.as_ref().map(|it| Rerun::new(it, others)),
-        }
+view! {
+    Artifacts(it: wire::SubmissionWords, others) {
+        summary: String = others.text(&it.summary),
+        changed_files: Texts = others.lines(&it.changed_files),
+        diff: String = others.text(&it.diff) => if_any,
+        links: Texts = others.lines(&it.links) => if_any,
+        test_cases: Texts = others.lines(&it.test_cases),
+        test_result: String = others.text(&it.test_result),
+        test_output: String = others.text(&it.test_output),
+        #[serde(flatten)]
+        rerun: Option<Rerun> = it.rerun.as_ref().map(|it| Rerun::new(it, others)),
     }
 }
 
-impl Rerun {
-    pub(super) fn new(it: &wire::Rerun, others: &mut Sanitizer) -> Self {
-        Self { commit: others.line(&it.commit), commands: others.lines(&it.commands) }
+view! {
+    Rerun(it: wire::Rerun, others) {
+        commit: String = others.line(&it.commit),
+        commands: Texts = others.lines(&it.commands),
     }
 }
 
-impl Review {
-    fn new(it: &wire::Review, others: &mut Sanitizer) -> Self {
-        Self {
-            feedback: others.text(&it.feedback),
-            review_summary: others.text(&it.review_summary),
-            reviewed_refs: others.lines(&it.reviewed_refs),
-            feedback_details: it.details.iter().map(|it| Detail::new(it, others)).collect(),
-        }
+view! {
+    Review(it: wire::Review, others) {
+        feedback: String = others.text(&it.feedback) => if_any,
+        review_summary: String = others.text(&it.review_summary),
+        reviewed_refs: Texts = others.lines(&it.reviewed_refs),
+        feedback_details: Vec<Detail> =
+            it.details.iter().map(|it| Detail::new(it, others)).collect(),
     }
 }
 
-impl Detail {
-    fn new(it: &wire::FeedbackDetail, others: &mut Sanitizer) -> Self {
-        Self {
-            dimension: others.line(&it.dimension),
-            severity: others.line(&it.severity),
-            file_path: others.line(&it.file_path),
-            line_range: others.line(&it.line_range),
-            content: others.text(&it.content),
-            suggestion: others.text(&it.suggestion),
+view! {
+    Detail(it: wire::FeedbackDetail, others) {
+        dimension: String = others.line(&it.dimension),
+        severity: String = others.line(&it.severity),
+        file_path: String = others.line(&it.file_path) => if_any,
+        line_range: String = others.line(&it.line_range) => if_any,
+        content: String = others.text(&it.content),
+        suggestion: String = others.text(&it.suggestion) => if_any,
+    }
+}
+
+/// What a worker does after a submission.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Next {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub next_step_token: String,
+    pub next_step: Step,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub difficulty: &'static str,
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub reserved_until_ms: u64,
+    pub worker_total_points: u64,
+    pub consecutive_low_scores: u32,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Step {
+    pub r#type: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub task_id: String,
+}
+
+view! {
+    Message(it: wire::TaskMessage, others) with {
+        let status = match it.status() {
+            wire::MessageStatus::Unspecified => "",
+            wire::MessageStatus::Open => "open",
+            wire::MessageStatus::Replied => "replied",
+            wire::MessageStatus::Resolved => "resolved",
+        };
+    } {
+        id: String = it.message_id.clone(),
+        task_id: String = it.task_id.clone(),
+        sender_id: String = it.sender.clone(),
+        kind: String = it.kind.clone(),
+        status: &'static str = status,
+        content: String = others.text(&it.content),
+        refs: String = others.text(&it.refs) => if_any,
+        created_at: Time = Time(it.created_ms),
+        reply_by: String = it.replied_by.clone() => if_any,
+        reply_content: String = others.text(&it.reply) => if_any,
+        reply_refs: String = others.text(&it.reply_refs) => if_any,
+    }
+}
+
+/// Left out where it is not.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Time(pub u64);
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            0 => to.serialize_none(),
+            ms => to.serialize_str(&time(ms)),
         }
     }
 }
@@ -382,30 +237,6 @@ impl Next {
             reserved_until_ms: it.reserved_until_ms,
             worker_total_points: it.worker_total_points,
             consecutive_low_scores: it.consecutive_low_scores,
-        }
-    }
-}
-
-impl Message {
-    pub(super) fn new(it: &wire::TaskMessage, others: &mut Sanitizer) -> Self {
-        let status = match it.status() {
-            wire::MessageStatus::Unspecified => "",
-            wire::MessageStatus::Open => "open",
-            wire::MessageStatus::Replied => "replied",
-            wire::MessageStatus::Resolved => "resolved",
-        };
-        Self {
-            id: it.message_id.clone(),
-            task_id: it.task_id.clone(),
-            sender_id: it.sender.clone(),
-            kind: it.kind.clone(),
-            status,
-            content: others.text(&it.content),
-            refs: others.text(&it.refs),
-            created_at: Time(it.created_ms),
-            reply_by: it.replied_by.clone(),
-            reply_content: others.text(&it.reply),
-            reply_refs: others.text(&it.reply_refs),
         }
     }
 }
@@ -472,20 +303,4 @@ const fn submission_status(it: wire::SubmissionStatus) -> &'static str {
         wire::SubmissionStatus::Superseded => "superseded",
         wire::SubmissionStatus::Reset => "reset",
     }
-}
-
-pub(super) fn is_nothing(number: &usize) -> bool {
-    *number == 0
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-fn is_zero_32(number: &u32) -> bool {
-    *number == 0
 }

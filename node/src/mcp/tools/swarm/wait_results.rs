@@ -14,10 +14,10 @@ use super::{
     super::{
         result::{add_field, json_result},
         sanitizer::{FRAME, Sanitizer},
+        view::is_nothing,
     },
     answer::known,
-    delivery_views, items,
-    views::{self, is_nothing},
+    delivery_views, items, views,
 };
 use crate::role::{Refusal, swarm::Awaited};
 

@@ -1,24 +1,20 @@
 //! What a worker does: registers, waits for a task, claims it, asks about it, submits it.
 //!
 //! An agent that began anew knows nothing of what its role has claimed, and its waits keep that: it
-//! is told of it first ([`Unfinished`]).
+//! is told of it first ([`unfinished`](super::unfinished)).
 //!
 //! A question and a result are said first and waited for then; said again, by a call that comes
 //! after `still_waiting` or after its node was started anew, they are the same at the broker.
 
-use std::time::Duration;
-
-use rmcp::model::{CallToolResponse, CallToolResult};
+use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tasuki_proto::{
     limits::REFS_BYTES_MAX,
     reason::Reason,
     swarm::{CommitHash, IssueId, SubmissionId, TaskMessageId},
     wire,
 };
-use tokio::time::timeout;
 
 use super::{
     super::{
@@ -27,12 +23,14 @@ use super::{
         result::json_result,
         sanitizer::{FRAME, Sanitizer},
         tool::ToolInfo,
+        view::is_nothing,
     },
     SwarmTool, WORKER_CORE, WORKER_FULL,
     answer::answer,
     args::{self, Lease, Timeout},
     caller::Caller,
-    views::{self, is_nothing},
+    unfinished::{Before, Unfinished, with_unfinished},
+    views,
 };
 use crate::role::{
     Refusal,
@@ -41,12 +39,6 @@ use crate::role::{
 
 /// Issues that one wait tells unless it is told otherwise, and at most.
 const ISSUES_MAX: u32 = 50;
-
-/// How long a wait looks for what its worker has claimed, in milliseconds.
-const KNOWN_MS_MAX: u64 = 500;
-
-/// Tasks that are named in one sentence.
-const BEFORE_MAX: usize = 8;
 
 /// Entries of an issue's history that are looked through for why a claim ended.
 const HISTORY_LOOK: u32 = 64;
@@ -84,81 +76,6 @@ impl SwarmTool for RegisterWorker {
             claimed_before: unfinished.0,
         })
         .into())
-    }
-}
-
-/// Tasks that the worker has claimed and that wait for nobody but it. Of a role that several agents
-/// play at once, none: they may be another's.
-struct Unfinished(Vec<Before>);
-
-#[derive(Debug, Clone, Serialize)]
-struct Before {
-    issue_id: String,
-    task_id: String,
-}
-
-impl Unfinished {
-    fn of(caller: &Caller<'_>, worker: &wire::Worker) -> Self {
-        let is_shared = caller.call.host.instances.is_shared(caller.role());
-        let claims = worker.claims.iter().filter(|_| !is_shared);
-        let is_unfinished = |it: &&wire::ClaimedTask| it.stage() == wire::TaskStage::Working;
-        let before = |it: &wire::ClaimedTask| Before {
-            issue_id: it.issue_id.clone(),
-            task_id: it.task_id.clone(),
-        };
-        Self(claims.filter(is_unfinished).map(before).collect())
-    }
-
-    /// `None` where the broker does not say so soon: a wait is held for as long as its client
-    /// allows, and has no time left for it.
-    async fn known(caller: &Caller<'_>) -> Option<Self> {
-        let worker = caller.role().to_string();
-        let own = wire::ListWorkersRequest { worker, ..wire::ListWorkersRequest::default() };
-        let asked = timeout(Duration::from_millis(KNOWN_MS_MAX), caller.query(own)).await;
-        let found = asked.ok()?.ok()?.workers.pop();
-        Some(Self::of(caller, &found.unwrap_or_default()))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether one of them was claimed by another agent of the role, or by this one before it
-    /// began anew.
-    fn is_news(&self, caller: &Caller<'_>) -> bool {
-        self.0.iter().any(|it| caller.token(&claim_key(&it.issue_id, &it.task_id)) == 0)
-    }
-
-    fn next(&self) -> String {
-        let told = |it: &Before| format!("{} of {}", it.task_id, it.issue_id);
-        let all: Vec<String> = self.0.iter().take(BEFORE_MAX).map(told).collect();
-        format!(
-            "You have claimed {} and not submitted it. Call claimIssueTask for it again, which \
-             returns its details, and continue.",
-            all.join(", ")
-        )
-    }
-
-    /// Says so beside what else is answered, and before it.
-    fn add_to(&self, result: &mut CallToolResult) {
-        let Some(Value::Object(facts)) = &mut result.structured_content else { return };
-        if self.is_empty() {
-            return;
-        }
-        let mut next = vec![Value::from(self.next())];
-        let is_it =
-            |own: &Before, it: &Value| own.task_id == it["id"] && own.issue_id == it["issue_id"];
-        let is_other = |it: &Value| !self.0.iter().any(|own| is_it(own, it));
-        let has_other = facts.get("status").is_none_or(|it| it != "still_waiting")
-            && facts.get("tasks").and_then(|it| it.get(0)).is_none_or(is_other);
-        if let Some(Value::Array(others)) = facts.remove("next_actions")
-            && has_other
-        {
-            next.extend(others);
-        }
-        facts.insert("claimed_before".to_owned(), json!(self.0));
-        facts.insert("next_actions".to_owned(), next.into());
-        *result = json_result(&facts);
     }
 }
 
@@ -253,16 +170,6 @@ impl SwarmTool for WaitIssues {
         let waited = caller.wait(Awaited::Issues { state, limit }, self.timeout_sec).await?;
         Ok(with_unfinished(caller, waited).await)
     }
-}
-
-/// The end of a wait, with what the worker has claimed by then.
-async fn with_unfinished(caller: &Caller<'_>, mut waited: CallToolResponse) -> CallToolResponse {
-    if let CallToolResponse::Complete(result) = &mut waited
-        && let Some(unfinished) = Unfinished::known(caller).await
-    {
-        unfinished.add_to(result);
-    }
-    waited
 }
 
 /// Waits until you can claim a task of the issue. Returns the task.

@@ -170,7 +170,7 @@ fn cost(word: &str, label: &str) -> usize {
     if word.chars().count().abs_diff(label.len()) * WRONG > COST_MAX {
         return usize::MAX;
     }
-    // ToolDef by row: what it costs to make so much of the word so much of the label.
+    // Row by row: what it costs to make so much of the word so much of the label.
     let mut row: Vec<usize> = (0..=label.len()).map(|it| it * WRONG).collect();
     for (number, letter) in word.chars().enumerate() {
         let mut diagonal = number * WRONG;

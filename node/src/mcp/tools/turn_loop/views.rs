@@ -12,7 +12,10 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::sanitizer::{FRAME, Sanitizer},
+    super::{
+        sanitizer::{FRAME, Sanitizer},
+        view::is_nothing,
+    },
     labels::unlabelled,
 };
 use crate::role::Seen;
@@ -23,15 +26,15 @@ pub(super) struct TurnView<'a> {
     can_start: bool,
     previous_context: String,
     is_finished: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_nothing")]
     still_waiting: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_nothing")]
     superseded: bool,
     #[serde(rename = "loop")]
     loop_id: &'a str,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     round: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     turn: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
     holder: &'a str,
@@ -153,7 +156,7 @@ pub(in crate::mcp) struct LoopView<'a> {
     waiting: &'a [String],
     turn_began_ms: u64,
     lease_lapses_ms: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     quiet_since_ms: u64,
     entries: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -185,17 +188,17 @@ struct Latest<'a> {
 /// The times at which the latest entry got this far.
 #[derive(Debug, Default, Serialize)]
 struct Receipts {
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     stored_ms: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     handed_ms: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     seen_ms: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     acted_ms: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     failed_ms: u64,
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(skip_serializing_if = "is_nothing")]
     lapsed_ms: u64,
 }
 
@@ -279,18 +282,6 @@ fn caution(ago: Duration) -> String {
          await_my_turn to learn whether you may start.",
         ago.as_secs()
     )
-}
-
-fn is_nothing(count: &usize) -> bool {
-    *count == 0
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
-}
-
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 #[cfg(test)]

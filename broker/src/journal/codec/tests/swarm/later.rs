@@ -142,23 +142,7 @@ fn the_bytes_of_what_came_later_are_unchanged() {
         assert!(decode_snapshot(snapshot.clone()).unwrap() == state, "a snapshot holds all of it");
         told += &format!("{}\n{}\n", hex(&stored), hex(&snapshot));
     }
-    assert_eq!(told, include_str!("../swarm_later.golden.txt"));
-}
-
-fn unhex(digits: &[u8]) -> Bytes {
-    let digits: Vec<u8> = digits
-        .iter()
-        .filter_map(|digit| char::from(*digit).to_digit(16))
-        .map(|digit| u8::try_from(digit).unwrap())
-        .collect();
-    digits.chunks(2).map(|it| it[0] << 4 | it[1]).collect()
-}
-
-/// Its submissions have the names of files, and not the hashes of those.
-#[test]
-fn an_older_record_is_read() {
-    let older = include_bytes!("../swarm_record_older.golden.txt");
-    assert_eq!(decode_record(unhex(older)).unwrap(), record());
+    check_golden("tests/swarm_later.golden.txt", &told);
 }
 
 /// An issue may have more tasks, and a workspace more issues, than fit into a piece.
@@ -184,36 +168,4 @@ fn a_large_state_is_kept_in_small_pieces() {
     let short = pieces.iter().skip(1).cloned().map(Ok);
     let short = crate::journal::codec::decode_snapshot::<CodecError>(short);
     assert!(short.is_err(), "{short:?}");
-}
-
-/// Its tasks do not say who made them, its reviews and next steps not what their workers had earned
-/// then, its leases not how long they were granted for.
-#[test]
-fn an_older_snapshot_is_read() {
-    let older = include_bytes!("../swarm_snapshot_older.golden.txt");
-    let older = decode_snapshot(unhex(older)).unwrap();
-    let mut present = Workspace::default();
-    present.apply(&record());
-    let mut earned = Vec::new();
-    for (older, present) in older.swarm.issues().values().zip(present.swarm.issues().values()) {
-        for (older, mut present) in older.tasks.iter().zip(present.tasks.clone()) {
-            assert_eq!(present.by.take(), Some(role("L")));
-            let reviews = present.submissions.iter_mut().filter_map(|it| it.reviewed.as_mut());
-            earned.extend(reviews.filter_map(|it| it.total.take()));
-            present.submissions.iter_mut().filter_map(|it| it.minted.as_mut()).for_each(|it| {
-                assert!(it.total.take().is_some());
-            });
-            if let Some(claim) = &mut present.claim {
-                assert_ne!(std::mem::take(&mut claim.lease.length_ms), 0);
-            }
-            assert_eq!(*older, present);
-        }
-    }
-    assert!(!earned.is_empty(), "there is an approval in it");
-    // Of a delivery's commands it has a hash each.
-    let commands = |it: &Workspace| -> Vec<_> {
-        it.swarm.deliveries().values().map(|it| it.commands).collect()
-    };
-    assert_eq!(commands(&older), commands(&present));
-    assert!(commands(&present).iter().any(Option::is_some));
 }

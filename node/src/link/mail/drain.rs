@@ -21,7 +21,7 @@ const FORGOTTEN: &str = "the answer to it was lost, and the broker no longer kno
 
 /// Roles whose outbox is being emptied.
 #[derive(Debug, Clone, Default)]
-pub(in crate::link) struct Carriers(Arc<Mutex<BTreeSet<RoleId>>>);
+pub(in crate::link) struct Drains(Arc<Mutex<BTreeSet<RoleId>>>);
 
 /// As the receipt of a letter whose time was over at the broker.
 const LAPSED: &str = "lapsed";
@@ -68,30 +68,30 @@ impl Link {
     /// A person decides about something in the outbox.
     pub async fn settle_mail(&self, number: u64, how: Settling) -> Result<bool, Refusal> {
         let is_settled = settle(&self.outbox, number, how).await?;
-        self.carry_what_waits();
+        self.drain_outbox();
         Ok(is_settled)
     }
 
     /// Begins to empty what earlier lives of the node left.
-    pub(in crate::link) fn carry_what_waits(&self) {
+    pub(in crate::link) fn drain_outbox(&self) {
         for role in self.outbox.roles(&self.shared.settings.workspace) {
-            self.carry(&role);
+            self.drain(&role);
         }
     }
 
     /// Sees to it that what waits of `role` goes out.
-    pub(super) fn carry(&self, role: &RoleId) {
-        let mut carried = self.carriers.0.lock();
-        if carried.insert(role.clone()) {
+    pub(super) fn drain(&self, role: &RoleId) {
+        let mut draining = self.drains.0.lock();
+        if draining.insert(role.clone()) {
             let (link, role) = (self.clone(), role.clone());
-            self.spawn(async move { link.carry_all(&role).await });
+            self.spawn(async move { link.drain_role(&role).await });
         }
     }
 
-    async fn carry_all(&self, role: &RoleId) {
+    async fn drain_role(&self, role: &RoleId) {
         let mut backoff = Backoff::default();
         let closing = self.shared.closing.clone();
-        while let Some(number) = self.next_to_carry(role) {
+        while let Some(number) = self.next_entry(role) {
             let mut state = self.shared.state.subscribe();
             tokio::select! {
                 () = closing.cancelled() => return,
@@ -99,7 +99,7 @@ impl Link {
                     return;
                 }
             }
-            match self.carry_one(number).await {
+            match self.send_entry(number).await {
                 Ok(Next::Further) => {
                     backoff.reset();
                     continue;
@@ -115,16 +115,16 @@ impl Link {
     }
 
     /// What goes out next. When there is nothing, whatever comes later begins anew.
-    fn next_to_carry(&self, role: &RoleId) -> Option<u64> {
-        let mut carried = self.carriers.0.lock();
+    fn next_entry(&self, role: &RoleId) -> Option<u64> {
+        let mut draining = self.drains.0.lock();
         let next = self.outbox.next(&self.shared.settings.workspace, role);
         if next.is_none() {
-            carried.remove(role);
+            draining.remove(role);
         }
         next
     }
 
-    async fn carry_one(&self, number: u64) -> std::io::Result<Next> {
+    async fn send_entry(&self, number: u64) -> std::io::Result<Next> {
         let Some(mut entry) = self.outbox.get(number).await? else { return Ok(Next::Further) };
         let before = entry.clone();
         let was_kept_back = !entry.may_have_reached;
@@ -145,15 +145,8 @@ impl Link {
         if entry != before {
             self.outbox.update(&entry).await?;
         }
-        let mut answer = self.deliver(&entry.key, &sealed).await;
-        if let Err(given_up) = answer {
-            answer = match self.sealed_again(&sealed, given_up).await {
-                Ok(sealed) => self.deliver(&entry.key, &sealed).await,
-                Err(given_up) => Err(given_up),
-            };
-        }
-        let refusal = match answer {
-            Ok(done) => return self.carried(entry, done).await,
+        let refusal = match self.deliver(&entry.key, &sealed).await {
+            Ok(done) => return self.entry_answered(entry, done).await,
             Err(GivenUp { refusal, .. }) => refusal,
         };
         // A key of ours names one letter: the broker has it, in the clear from before mail was
@@ -191,7 +184,7 @@ impl Link {
     }
 
     /// The broker has answered.
-    async fn carried(&self, mut entry: Entry, done: Done) -> std::io::Result<Next> {
+    async fn entry_answered(&self, mut entry: Entry, done: Done) -> std::io::Result<Next> {
         if let (Done::Moved(response), What::Move(request)) = (done, &mut entry.what) {
             let refused = response.moved.iter().filter_map(|it| Some((it, it.refusal.as_ref()?)));
             let (names, refusals): (Vec<_>, Vec<_>) =

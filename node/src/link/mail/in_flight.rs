@@ -16,19 +16,19 @@ use crate::clock;
 const SAID_AGAIN_WITHIN_MS: u64 = 600_000;
 
 #[derive(Debug, Clone)]
-pub(in crate::link) struct Sending {
+pub(in crate::link) struct InFlight {
     under_way: Arc<Mutex<BTreeMap<RoleId, usize>>>,
     started_ms: u64,
 }
 
 /// One letter that is under way until this is dropped.
 #[derive(Debug)]
-pub(super) struct UnderWay {
-    sending: Sending,
+pub(super) struct InFlightGuard {
+    all: InFlight,
     role: RoleId,
 }
 
-impl Sending {
+impl InFlight {
     pub(in crate::link) fn new() -> Self {
         Self { under_way: Arc::default(), started_ms: clock::steady_ms() }
     }
@@ -38,11 +38,11 @@ impl Sending {
     }
 
     /// One more letter of `role`, and what is known of those before it.
-    pub(super) fn begin(&self, role: &RoleId) -> (UnderWay, EarlierAnswers) {
+    pub(super) fn begin(&self, role: &RoleId) -> (InFlightGuard, EarlierAnswers) {
         self.begin_at(role, clock::steady_ms())
     }
 
-    fn begin_at(&self, role: &RoleId, now_ms: u64) -> (UnderWay, EarlierAnswers) {
+    fn begin_at(&self, role: &RoleId, now_ms: u64) -> (InFlightGuard, EarlierAnswers) {
         let mut under_way = self.lock();
         let count = under_way.entry(role.clone()).or_default();
         let earlier = if 0 < *count {
@@ -54,13 +54,13 @@ impl Sending {
         };
         *count += 1;
         drop(under_way);
-        (UnderWay { sending: self.clone(), role: role.clone() }, earlier)
+        (InFlightGuard { all: self.clone(), role: role.clone() }, earlier)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        let mut under_way = self.sending.lock();
+        let mut under_way = self.all.lock();
         if let Some(count) = under_way.get_mut(&self.role) {
             *count -= 1;
             if *count == 0 {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_letter_says_what_is_known_of_those_before_it() {
-        let sending = Sending::new();
+        let sending = InFlight::new();
         let begin = |role, after_ms| sending.begin_at(role, sending.started_ms + after_ms);
         let later = SAID_AGAIN_WITHIN_MS;
         let (a, b) = ("A".parse().expect("an id"), "B".parse().expect("an id"));

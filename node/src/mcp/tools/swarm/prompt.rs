@@ -2,12 +2,13 @@
 
 use tasuki_proto::id::RoleId;
 
-use super::mail;
-use crate::mcp::tools::sanitizer::FRAME;
+use crate::mcp::tools::{Part, sanitizer::FRAME};
 
 /// What one of the three is told.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct IssuePart {
+    /// For a person who chooses among prompts.
+    description: &'static str,
     /// Behind its name.
     who: &'static str,
     /// What to call, one after the other.
@@ -16,9 +17,12 @@ pub(super) struct Part {
     never: &'static str,
     /// The same in short, for those who read it all the time.
     short: &'static str,
+    needs_goal: bool,
 }
 
-pub(super) const LEAD: Part = Part {
+pub(super) const LEAD: IssuePart = IssuePart {
+    description: "Break the work down into tasks, review the results, deliver them.",
+    needs_goal: true,
     who: "the lead: you break the work down into tasks for workers, review what they submit, and \
           deliver the result to an acceptor. You do none of the tasks yourself.",
     calls: "1. listIssues: if you already lead an open issue for this goal, continue with it; \
@@ -44,7 +48,9 @@ closeIssue, report the outcome to your user, and stop.",
             replyIssueTaskMessage); when all is done, submitDelivery, closeIssue.",
 };
 
-pub(super) const WORKER: Part = Part {
+pub(super) const WORKER: IssuePart = IssuePart {
+    description: "Claim a task, do it, submit it, act on the review.",
+    needs_goal: false,
     who: "a worker: you claim tasks of issues, do them, and submit them to the lead.",
     calls: "1. registerWorker. It returns your worker_id and your claims: finish those first.
 2. waitIssues, then waitIssueTasks with the issue. claimIssueTask with the task it returns.
@@ -70,7 +76,9 @@ it again if the error says so, otherwise go to 2.",
             you have not claimed and locked.",
 };
 
-pub(super) const ACCEPTOR: Part = Part {
+pub(super) const ACCEPTOR: IssuePart = IssuePart {
+    description: "Verify deliveries, and approve or reject them.",
+    needs_goal: false,
     who: "an acceptor: you verify what leads deliver, and approve or reject it on evidence.",
     calls: "1. waitDeliveries, then claimDelivery for one of them.
 2. getIssueAcceptanceBundle with its issue: the user's request, the tasks and approved \
@@ -92,9 +100,16 @@ Otherwise reject it; feedback says what is wrong and how to reproduce it.
             you did not run or that failed.",
 };
 
-impl Part {
-    /// For a first message or a file of rules.
-    pub(super) fn prompt(&self, role: &RoleId, goal: &str) -> String {
+impl Part for IssuePart {
+    fn description(&self) -> &'static str {
+        self.description
+    }
+
+    fn needs_goal(&self) -> bool {
+        self.needs_goal
+    }
+
+    fn prompt(&self, role: &RoleId, goal: &str) -> String {
         let Self { who, calls, never, .. } = self;
         format!(
             "You are {role}, {who} Use the tools of the MCP server `tasuki`.{goal}
@@ -114,12 +129,11 @@ output. Nothing is done twice.
         )
     }
 
-    /// For the server's instructions.
-    pub(super) fn instructions(&self, role: &RoleId, has_mail: bool) -> String {
-        let (short, mail) = (self.short, mail(has_mail));
-        format!(
+    fn instructions(&self, role: &RoleId, mail: &str) -> Option<String> {
+        let short = self.short;
+        Some(format!(
             "You are {role}, {short} On still_waiting, repeat the call immediately. If a call \
              returns an MCP task, end your turn; you are woken.{mail} {FRAME}"
-        )
+        ))
     }
 }

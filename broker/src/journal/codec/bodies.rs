@@ -1,0 +1,149 @@
+//! What is kept beside records, each under a key of its own.
+//!
+//! A body says what it belongs to, so that none is taken for another's.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use minicbor::{Decode, Encode};
+use tasuki_proto::{id::LoopId, mail::MessageId};
+
+use super::{super::BodyKey, CodecError, decode, encode};
+use crate::rules::{
+    Body, mailbox,
+    mailbox::ContentHash,
+    swarm::{DocPlace, Words},
+    turn::EntryBody,
+};
+
+/// The longest text that is kept with the facts of its entry, in bytes: what lists boxes reads
+/// those, and not the words.
+const TEXT_BESIDE_BYTES_MAX: usize = 4096;
+
+/// An entry of a thread.
+#[derive(Encode, Decode)]
+struct StoredMail<'a> {
+    #[n(0)]
+    entry: Cow<'a, mailbox::EntryBody>,
+    #[n(1)]
+    text: MailText,
+}
+
+/// Whether an entry's text came with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum MailText {
+    #[n(0)]
+    Here,
+    /// Under [`mail_text_key`].
+    #[n(1)]
+    Apart,
+}
+
+/// Where the body of a history entry is.
+pub fn entry_key(loop_id: &LoopId, number: u64) -> BodyKey {
+    BodyKey(format!("loop/{loop_id}/{number}"))
+}
+
+/// Where an entry of a thread is.
+pub fn mail_key(thread: MessageId, number: u32) -> BodyKey {
+    BodyKey(format!("mail/{thread}/{number}"))
+}
+
+/// Where its text is, if it is long.
+pub fn mail_text_key(thread: MessageId, number: u32) -> BodyKey {
+    BodyKey(format!("mail/{thread}/{number}/text"))
+}
+
+/// Where an attached file is.
+pub fn file_key(file: &ContentHash) -> BodyKey {
+    BodyKey(format!("file/{}", blake3::Hash::from_bytes(*file).to_hex()))
+}
+
+/// Where words are. What is said in `words` does not count, only what they belong to.
+pub fn swarm_key(words: &Words) -> BodyKey {
+    BodyKey(match words {
+        Words::Issue { issue, .. } => format!("swarm/{issue}/issue"),
+        Words::Paths { issue, version, .. } => format!("swarm/{issue}/paths/{version}"),
+        Words::Task { issue, task, .. } => format!("swarm/{issue}/{task}"),
+        Words::Submission { issue, submission, .. } => format!("swarm/{issue}/{submission}"),
+        Words::Review { issue, submission, .. } => format!("swarm/{issue}/{submission}/review"),
+        Words::Message { issue, message, .. } => format!("swarm/{issue}/{message}"),
+        Words::Reply { issue, message, .. } => format!("swarm/{issue}/{message}/reply"),
+        Words::Delivery { issue, delivery, .. } => format!("swarm/{issue}/{delivery}"),
+        Words::Evidence { issue, delivery, number, .. } => {
+            format!("swarm/{issue}/{delivery}/evidence/{number}")
+        }
+        Words::Verdict { issue, delivery, .. } => format!("swarm/{issue}/{delivery}/verdict"),
+        Words::Doc { place: DocPlace::Shared, name, version, .. } => {
+            format!("swarm/shared/{name}/{version}")
+        }
+        Words::Doc { place: DocPlace::Issue(issue), name, version, .. } => {
+            format!("swarm/{issue}/doc/{name}/{version}")
+        }
+        Words::Doc { place: DocPlace::Task(issue, task), name, version, .. } => {
+            format!("swarm/{issue}/{task}/doc/{name}/{version}")
+        }
+        Words::Audit(it) => format!("swarm/{}/audit/{}", it.issue, it.number),
+    })
+}
+
+/// A body in its parts, each with the key it is kept under.
+pub fn encode_body(body: &Body) -> Vec<(BodyKey, Bytes)> {
+    match body {
+        Body::Entry(it) => vec![(entry_key(&it.loop_id, it.number), encode(it).into())],
+        Body::Mail(it) => encode_mail(it),
+        Body::File(it) => vec![(file_key(&it.hash), it.content.clone())],
+        Body::Swarm(it) => vec![(swarm_key(it), encode(it).into())],
+    }
+}
+
+fn encode_mail(it: &mailbox::EntryBody) -> Vec<(BodyKey, Bytes)> {
+    let key = mail_key(it.thread, it.number);
+    if it.text.len() <= TEXT_BESIDE_BYTES_MAX {
+        let stored = StoredMail { entry: Cow::Borrowed(it), text: MailText::Here };
+        return vec![(key, encode(&stored).into())];
+    }
+    let mut entry = it.clone();
+    let text = std::mem::take(&mut entry.text);
+    let stored = StoredMail { entry: Cow::Owned(entry), text: MailText::Apart };
+    vec![(key, encode(&stored).into()), (mail_text_key(it.thread, it.number), text.into())]
+}
+
+/// The body of entry `number` of a history.
+///
+/// # Errors
+/// When the bytes are something else.
+pub fn decode_entry(loop_id: &LoopId, number: u64, bytes: &[u8]) -> Result<EntryBody, CodecError> {
+    let it: EntryBody = decode("entry", bytes)?;
+    let found = entry_key(&it.loop_id, it.number);
+    check_place("entry", &entry_key(loop_id, number), found).map(|()| it)
+}
+
+/// The body of entry `number`; where its text is apart, without it.
+///
+/// # Errors
+/// When the bytes are something else.
+pub fn decode_mail(
+    thread: MessageId,
+    number: u32,
+    bytes: &[u8],
+) -> Result<(mailbox::EntryBody, MailText), CodecError> {
+    let StoredMail { entry, text } = decode("mail", bytes)?;
+    let found = mail_key(entry.thread, entry.number);
+    check_place("mail", &mail_key(thread, number), found)?;
+    Ok((entry.into_owned(), text))
+}
+
+/// The words that are kept where `place` is: the same with what is said.
+///
+/// # Errors
+/// When the bytes are something else.
+pub fn decode_words(place: &Words, bytes: &[u8]) -> Result<Words, CodecError> {
+    let it: Words = decode("words", bytes)?;
+    check_place("words", &swarm_key(place), swarm_key(&it)).map(|()| it)
+}
+
+fn check_place(what: &'static str, asked: &BodyKey, found: BodyKey) -> Result<(), CodecError> {
+    if *asked == found { Ok(()) } else { Err(CodecError::Misplaced { what, found: found.0 }) }
+}
