@@ -258,7 +258,7 @@ impl wire::TaskCounts {
             wire::TaskStatus::Unspecified => 0,
             wire::TaskStatus::Open => self.open,
             wire::TaskStatus::InProgress => self.in_progress,
-            wire::TaskStatus::Blocked => self.blocked,
+            wire::TaskStatus::WaitingForAnswer => self.waiting_for_answer,
             wire::TaskStatus::Done => self.done,
             wire::TaskStatus::Canceled => self.canceled,
         }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     journal::JournalError,
     rules::{
-        Mark, Reply,
+        ReceiptKind, Reply,
         turn::{self, EntryBody, EntryKind, EntryMeta, Loop, Receipts, TurnStatus},
     },
     workspace::{Question, View},
@@ -105,8 +105,8 @@ impl Endpoint for wire::MarkTurnRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         use wire::mark_turn_request::Mark as Wire;
         let mark = match self.mark() {
-            Wire::Handed => Mark::Handed,
-            Wire::Seen => Mark::Seen,
+            Wire::Handed => ReceiptKind::Handed,
+            Wire::Seen => ReceiptKind::Seen,
             Wire::Unspecified => return Err(status::invalid("mark", &"is missing")),
         };
         let (loop_id, role) = (parse::loop_id(&self.r#loop)?, session.role()?);

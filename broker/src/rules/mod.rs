@@ -52,7 +52,7 @@ use self::{
 };
 pub use self::{
     noun::{Acting, Asked, Command, Event, Kept, Reply, SnapshotItem},
-    record::{Caller, Mark, Principal, Record, Request},
+    record::{Caller, Principal, ReceiptKind, Record, Request},
     rejection::Rejection,
 };
 

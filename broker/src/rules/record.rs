@@ -61,9 +61,9 @@ pub struct Principal {
     pub token: Option<TokenId>,
 }
 
-/// How far a caller says that something got.
+/// How far a caller reports that something got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
+pub enum ReceiptKind {
     Handed,
     Seen,
 }

@@ -115,7 +115,7 @@ fn command(line: &str) -> Request {
             loop_id(),
             role(who),
             turn.unwrap(),
-            if mark == "handed" { Mark::Handed } else { Mark::Seen },
+            if mark == "handed" { ReceiptKind::Handed } else { ReceiptKind::Seen },
         ))),
         ref other => panic!("no such command: {other:?}"),
     };

@@ -21,7 +21,7 @@ use crate::{
     journal::memory::MemoryJournal,
     rules::{
         Caller, Command, Request,
-        mailbox::{self, Place, Subject},
+        mailbox::{self, Subject, ThreadTarget},
     },
     workspace::Settings,
 };
@@ -96,7 +96,7 @@ impl Mail {
             (Some(thread), 0..=1) => {
                 let readers: Vec<_> = self.threads[&thread].0.iter().copied().collect();
                 let from = readers[self.dice(readers.len())];
-                self.send(from, to, Place::Answer(thread), &words).await;
+                self.send(from, to, ThreadTarget::Answer(thread), &words).await;
                 let (readers, entries) = self.threads.get_mut(&thread).unwrap();
                 readers.insert(to);
                 entries.push(words);
@@ -126,18 +126,18 @@ impl Mail {
                 let from = ROLES[self.dice(ROLES.len())];
                 let thread = MessageId::from_bits(u128::from(self.numbers) << 64);
                 let subject = Subject { thread, subject: "subject".to_owned(), utc_offset_s: 0 };
-                self.send(from, to, Place::Begin(subject), &words).await;
+                self.send(from, to, ThreadTarget::Begin(subject), &words).await;
                 self.threads.insert(thread, (BTreeSet::from([from, to]), vec![words]));
             }
         }
     }
 
-    async fn send(&mut self, from: &str, to: &str, place: Place, text: &str) {
+    async fn send(&mut self, from: &str, to: &str, target: ThreadTarget, text: &str) {
         self.execute(mailbox::Command::Send(mailbox::Send {
             role: role(from),
             to: vec![role(to)],
             kind: MessageType::Info,
-            place,
+            target,
             text: text.to_owned(),
             sealed: bytes::Bytes::new(),
             same: bytes::Bytes::new(),

@@ -11,7 +11,7 @@
 //! | 6 | a lock that fails takes the caller's earlier one with it | `rules: locks_are_all_or_none_and_ones_own_stay`, model I2 |
 //! | 7 | a lock that was taken over is renewed; ends of locks free others' files | `rules: whoever_lost_a_lock_is_told_so`, model I2 |
 //! | 8 | notes are events without a type, absent ids are `<nil>` | [`a_note_is_told_with_its_kind_and_its_words`] |
-//! | 9 | a reply goes to the oldest message, and the asker stays blocked | [`a_reply_goes_to_the_question_and_not_to_an_older_note`] |
+//! | 9 | a reply goes to the oldest message, and the asker gets no answer | [`a_reply_goes_to_the_question_and_not_to_an_older_note`] |
 //! | 10 | a reset leaves callers waiting and takes events out of the log | `edges: what_ends_otherwise_is_told_to_whoever_waits_for_it`, model I6 and I7 |
 //! | 11 | waiting for deliveries claims them, for everybody alike | [`waiting_for_a_delivery_claims_nothing`] |
 //! | 12 | what failed is approved, nothing is delivered, nothing approved is closed | `rules: a_delivery_is_accepted_on_evidence`, `what_was_canceled_whole_is_nothing_to_deliver` |
@@ -250,7 +250,7 @@ async fn a_reply_goes_to_the_question_and_not_to_an_older_note() {
     it.post("progress", "going").await;
     let question = it.post("question", "which way?").await;
     it.post("message", "meanwhile").await;
-    assert_eq!(it.status().await, TaskStatus::Blocked);
+    assert_eq!(it.status().await, TaskStatus::WaitingForAnswer);
     let reply = wire::ReplyMessageRequest {
         key: it.key(),
         role: "lead".to_owned(),

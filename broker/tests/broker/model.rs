@@ -16,7 +16,7 @@ use tasuki_broker::{
     hash::Hash,
     journal::codec::{self, CodecError, decode_record, encode_record},
     rules::{
-        Caller, Command, Context, Event, Mark, Principal, Record, Rejection, Reply, Request,
+        Caller, Command, Context, Event, Principal, ReceiptKind, Record, Rejection, Reply, Request,
         Workspace,
         directory::{self, Register, RoleSpec},
         presence::Presence,
@@ -306,7 +306,7 @@ impl World {
                 )
             }
             Step::Mark { call, loop_id, role: index, turn, handed } => {
-                let mark = if *handed { Mark::Handed } else { Mark::Seen };
+                let mark = if *handed { ReceiptKind::Handed } else { ReceiptKind::Seen };
                 let (loop_id, role) = (loop_of(*loop_id), role(*index));
                 (
                     Some(call),

@@ -48,7 +48,7 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki board 00af --once",
         "tasuki issue list --status in-progress --contains x --limit 3 --json",
         "tasuki task list 00af --stage in-review --as lead",
-        "tasuki task list issue_1700000000000_00af --status blocked --claimed-by w1",
+        "tasuki task list issue_1700000000000_00af --status waiting-for-answer --claimed-by w1",
         "tasuki task show 00af/3",
         "tasuki delivery show delivery_1700000000000_00b2",
         "tasuki issue create Subject --doc spec.md=spec.md --description - --as lead",

@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     hold::Learning,
+    in_flight_acks::InFlightAcks,
     instances::{Instances, Playing},
-    shown::Shown,
     tasks::Tasks,
     tools::{FencingTokens, LockGrants, label, label_as},
     transport::server::Settings,
@@ -35,8 +35,8 @@ const CALLS_MAX: usize = 4096;
 
 pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
-    /// Mail on its way to the agent of each.
-    pub shown: BTreeMap<RoleId, Shown>,
+    /// Answers on their way to the agent of each role.
+    pub in_flight_acks: BTreeMap<RoleId, InFlightAcks>,
     /// Names that stand for several receivers.
     pub groups: BTreeMap<String, Vec<RoleId>>,
     /// Where the mailboxes of roles belong on disk.
@@ -124,7 +124,10 @@ impl Host {
             claims: FencingTokens::default(),
             grants: LockGrants::default(),
             tasks: Arc::new(Tasks::new(task_key)),
-            shown: roles.keys().map(|role| (role.clone(), Shown::default())).collect(),
+            in_flight_acks: roles
+                .keys()
+                .map(|role| (role.clone(), InFlightAcks::default()))
+                .collect(),
             roles,
             calls,
             stopping,

@@ -15,7 +15,7 @@ use tasuki_proto::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    shown::Shown,
+    in_flight_acks::InFlightAcks,
     tools::{mail_result, swarm_result, turn_result},
     transport::write_ack::{Mark, WriteAck},
 };
@@ -47,8 +47,8 @@ pub(super) struct Asking {
 #[derive(Debug, Clone)]
 pub(super) enum About {
     Turn(LoopId),
-    Mail { filter: MailFilter, shown: Shown },
-    Swarm { awaited: Awaited, shown: Shown },
+    Mail { filter: MailFilter, acks: InFlightAcks },
+    Swarm { awaited: Awaited, acks: InFlightAcks },
 }
 
 /// What was found out without waiting.
@@ -149,15 +149,15 @@ impl Asking {
                 let (actions, loop_id) = (Arc::clone(&self.actions), loop_id.clone());
                 Some(Mark::Turn { actions, loop_id, turn: Turn::from(answer.turn) })
             }
-            (About::Mail { shown, .. }, Answer::Mail(answer)) => {
+            (About::Mail { acks, .. }, Answer::Mail(answer)) => {
                 let message: MessageId = answer.thread.as_ref()?.message_id.parse().ok()?;
                 let through = answer.entries.last()?.number;
                 let (actions, mark) = (Arc::clone(&self.actions), MailMark::Handed);
-                Some(Mark::Mail { actions, message, through, mark, on_its_way: shown.begin() })
+                Some(Mark::Mail { actions, message, through, mark, on_its_way: acks.begin() })
             }
-            (About::Swarm { awaited: Awaited::Items(issue), shown }, Answer::Swarm(answer)) => {
+            (About::Swarm { awaited: Awaited::Items(issue), acks }, Answer::Swarm(answer)) => {
                 let number = answer.item.as_ref()?.number;
-                let (actions, on_its_way) = (Arc::clone(&self.actions), shown.begin());
+                let (actions, on_its_way) = (Arc::clone(&self.actions), acks.begin());
                 Some(Mark::Item { actions, issue: *issue, number, on_its_way })
             }
             (About::Turn(_) | About::Mail { .. } | About::Swarm { .. }, _) => None,

@@ -137,7 +137,8 @@ async fn all_of(swarm: &mut SwarmClient<Channel>, workspace: &str) -> String {
         (issue.updated_ms, issue.lease_expires_ms) = (0, 0);
         assert_eq!(issue.imported_parts_left, 0, "{issue_id}");
         let tasks = issue.tasks.unwrap_or_default();
-        let count = tasks.open + tasks.in_progress + tasks.blocked + tasks.done + tasks.canceled;
+        let count =
+            tasks.open + tasks.in_progress + tasks.waiting_for_answer + tasks.done + tasks.canceled;
         writeln!(all, "{issue:?}").unwrap();
         for number in 1..=count {
             let request = wire::GetTaskRequest {

@@ -232,14 +232,14 @@ async fn an_issue_is_planned_done_reviewed_delivered_accepted_and_closed() {
         "2 tasks were added to ISSUE.
 TASK STAGE LEVEL PTS WHO LEFT SUBJECT
 task-1 ready easy 3 Parse the format
-task-2 waiting easy 1 after task-1 Show it in the list
+task-2 blocked easy 1 after task-1 Show it in the list
 "
     );
     assert_eq!(
         shop.says(&["task", "show", &format!("{short}/2")]).await,
         "Show it in the list
   task ISSUE/task-2
-  stage waiting
+  stage blocked
   level easy, 1 point
   after task-1 (ready)
   made WHEN
@@ -359,15 +359,15 @@ Next for w1: task-2, reserved until WHEN (LEN left); the worker has 3 points.
 }
 
 #[tokio::test]
-async fn a_question_blocks_a_task_until_it_is_answered() {
+async fn a_task_waits_for_an_answer_until_its_question_has_one() {
     let shop = Shop::open().await;
     let issue = shop.issue_with(1).await;
     let task = format!("{issue}/1");
     shop.says(&["task", "claim", &task, "--as", "w1"]).await;
     let asked = shop.says(&["task", "ask", &task, "Which of them?", "--as", "w1"]).await;
     assert_eq!(asked, "MSG, a question about task-1, was sent to the lead.\n");
-    let list = shop.says(&["task", "list", &issue, "--stage", "asking"]).await;
-    assert!(list.contains("task-1 asking easy 1 w1 LEN Do 0\n"), "{list}");
+    let list = shop.says(&["task", "list", &issue, "--stage", "waiting-for-answer"]).await;
+    assert!(list.contains("task-1 waiting for an answer easy 1 w1 LEN Do 0\n"), "{list}");
     let answered = shop.says(&["task", "answer", &task, "Both.", "--as", "lead"]).await;
     assert_eq!(answered, "MSG, a question about task-1, is answered.\n");
     let whole = shop.says(&["task", "show", &task]).await;

@@ -367,6 +367,26 @@ async fn what_a_tool_does_not_have_is_said_beside_its_answer() {
 }
 
 #[tokio::test]
+async fn tasks_are_listed_by_one_word_for_each_state() {
+    let world = world("swarm-lead").await;
+    let client = Client::new(world.addr, "/mcp/A").await;
+    let words = |status| json!({ "issue_id": "issue_1_0001", "status": status });
+    for status in ["blocked", "waiting_for_answer"] {
+        let (code, said) = refusal(&client.call("listIssueTasks", words(status)).await).unwrap();
+        assert_eq!(code, "unavailable", "{status}: {said}");
+    }
+    for status in ["waiting", "asking"] {
+        let (code, said) = refusal(&client.call("listIssueTasks", words(status)).await).unwrap();
+        assert_eq!(code, "invalid_argument", "{status}: {said}");
+        let (_, offered) = said.split_once("use one of").unwrap();
+        assert!(
+            offered.contains("blocked, ") && offered.contains("waiting_for_answer, "),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_list_is_sorted_by_what_its_description_names() {
     let world = world("swarm-lead:full").await;
     let client = Client::new(world.addr, "/mcp/A").await;

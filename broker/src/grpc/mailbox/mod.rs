@@ -38,7 +38,7 @@ use super::{
 use crate::{
     access::Grant,
     rules::{
-        Mark, Reply,
+        ReceiptKind, Reply,
         mailbox::{self, Event, MoveOutcome, ThreadSummary},
     },
     workspace::{Executed, View},
@@ -67,9 +67,9 @@ impl Endpoint for wire::SendRequest {
         };
         let send = parse::send(self, role, answered.as_ref().map(|it| it.thread))?;
         let (to, kind) = (send.to.clone(), send.kind);
-        let begun = match &send.place {
-            mailbox::Place::Begin(subject) => Some(subject.clone()),
-            mailbox::Place::Answer(_) => None,
+        let begun = match &send.target {
+            mailbox::ThreadTarget::Begin(subject) => Some(subject.clone()),
+            mailbox::ThreadTarget::Answer(_) => None,
         };
         let render = move |view: &View<'_>, done: Executed| {
             let Reply::Mail(mailbox::Reply::Sent { thread, entry, kind: place }) = done.reply
@@ -180,7 +180,7 @@ impl Endpoint for wire::ReadThreadRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let role = session.role()?;
         let wanted = BoxKind::of_wire(self.r#box());
-        let mark = session.mark_of(self.mark(), Mark::Seen)?;
+        let mark = session.mark_of(self.mark(), ReceiptKind::Seen)?;
         let (asker, from, newest) = (role.clone(), self.from, self.last);
         let looked = session.query_named(&role, "message", &self.message, move |view, thread| {
             let mail = &view.workspace.mail;
@@ -223,7 +223,7 @@ impl Endpoint for wire::AwaitMailRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let question = question(&self)?;
         let role = question.role().clone();
-        let mark = session.mark_of(self.mark(), Mark::Handed)?;
+        let mark = session.mark_of(self.mark(), ReceiptKind::Handed)?;
         let Outcome::Mail(answer) = session.wait(question, self.hold_ms).await? else {
             unreachable!("a question about mail is answered with some")
         };
@@ -240,8 +240,8 @@ impl Endpoint for wire::AwaitMailRequest {
 impl Endpoint for wire::MarkMailRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let mark = match self.mark() {
-            wire::MailMark::Handed => Mark::Handed,
-            wire::MailMark::Seen => Mark::Seen,
+            wire::MailMark::Handed => ReceiptKind::Handed,
+            wire::MailMark::Seen => ReceiptKind::Seen,
             wire::MailMark::Unspecified | wire::MailMark::None => {
                 return Err(status::invalid("mark", &"is missing; say handed or seen"));
             }
@@ -327,15 +327,21 @@ impl Endpoint for wire::ImportThreadRequest {
 impl WorkspaceSession {
     /// What a read or a wait marks: a node tells by itself what its agent got, and who may only
     /// read tells nothing (as `MarkMail`).
-    fn mark_of(&self, asked: wire::MailMark, natural: Mark) -> Result<Option<Mark>, Status> {
+    fn mark_of(
+        &self,
+        asked: wire::MailMark,
+        natural: ReceiptKind,
+    ) -> Result<Option<ReceiptKind>, Status> {
         let may_tell = self.has_right(Right::Send);
         match asked {
             wire::MailMark::None => Ok(None),
             wire::MailMark::Unspecified => {
                 Ok((may_tell && self.node().is_none()).then_some(natural))
             }
-            wire::MailMark::Handed => self.check_right(Right::Send).map(|()| Some(Mark::Handed)),
-            wire::MailMark::Seen => self.check_right(Right::Send).map(|()| Some(Mark::Seen)),
+            wire::MailMark::Handed => {
+                self.check_right(Right::Send).map(|()| Some(ReceiptKind::Handed))
+            }
+            wire::MailMark::Seen => self.check_right(Right::Send).map(|()| Some(ReceiptKind::Seen)),
         }
     }
 
@@ -344,7 +350,7 @@ impl WorkspaceSession {
         role: &RoleId,
         thread: MessageId,
         through: u32,
-        mark: Mark,
+        mark: ReceiptKind,
     ) -> Result<wire::MarkMailResponse, Status> {
         let mark = mailbox::MarkThread { role: role.clone(), thread, through, mark };
         let mark = mailbox::Command::Mark(mark);

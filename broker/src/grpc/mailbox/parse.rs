@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     rules::mailbox::{
-        Attachment, ContentHash, Earlier, Filter, Import, ImportedEntry, Place, Send, Subject,
-        ThreadSummary,
+        Attachment, ContentHash, Earlier, Filter, Import, ImportedEntry, Send, Subject,
+        ThreadSummary, ThreadTarget,
     },
     workspace::Question,
 };
@@ -61,9 +61,9 @@ pub(super) fn send(
         return Err(status::invalid("utc_offset_s", &"is more than a day"));
     }
     let text = text("text", it.text)?;
-    let place = match answered {
-        Some(thread) => Place::Answer(thread),
-        None => Place::Begin(Subject {
+    let target = match answered {
+        Some(thread) => ThreadTarget::Answer(thread),
+        None => ThreadTarget::Begin(Subject {
             thread: match it.message_id.as_str() {
                 "" => MessageId::from_bits(uuid::Uuid::new_v4().as_u128()),
                 given => given.parse().map_err(|e| status::invalid("message_id", &e))?,
@@ -87,7 +87,7 @@ pub(super) fn send(
         role,
         to,
         kind,
-        place,
+        target,
         text,
         sealed: sealed.into(),
         same: same.into(),

@@ -113,7 +113,7 @@ fn task(it: wire::Task) -> Result<ImportedTask, Status> {
         wire::TaskStatus::Canceled => TaskState::Canceled,
         wire::TaskStatus::Unspecified
         | wire::TaskStatus::InProgress
-        | wire::TaskStatus::Blocked => {
+        | wire::TaskStatus::WaitingForAnswer => {
             return Err(invalid("tasks.status", &"is open, done or canceled"));
         }
     };

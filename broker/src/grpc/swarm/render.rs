@@ -24,8 +24,9 @@ pub(super) fn issue(it: &Issue) -> wire::Issue {
         IssueState::Canceled => wire::IssueStatus::Canceled,
     };
     // By number of state.
-    let [open, in_progress, blocked, done, canceled] = it.counts().tasks.map(|count| count as u64);
-    let tasks = wire::TaskCounts { open, in_progress, blocked, done, canceled };
+    let [open, in_progress, waiting_for_answer, done, canceled] =
+        it.counts().tasks.map(|count| count as u64);
+    let tasks = wire::TaskCounts { open, in_progress, waiting_for_answer, done, canceled };
     wire::Issue {
         issue_id: it.id.to_string(),
         subject: it.subject.clone(),

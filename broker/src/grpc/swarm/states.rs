@@ -41,11 +41,13 @@ macro_rules! names {
 names! {
     Difficulty is Difficulty { Easy: Easy, Medium: Medium, Focus: Focus }
     TaskState is TaskStatus {
-        Open: Open, InProgress: InProgress, Blocked: Blocked, Done: Done, Canceled: Canceled
+        Open: Open, InProgress: InProgress, WaitingForAnswer: WaitingForAnswer, Done: Done,
+        Canceled: Canceled
     }
     TaskStage is TaskStage {
-        Waiting: Waiting, Ready: Ready, Reserved: Reserved, InProgress: Working, Blocked: Asking,
-        Submitted: Submitted, InReview: InReview, Done: Done, Canceled: Canceled
+        Blocked: Blocked, Ready: Ready, Reserved: Reserved, InProgress: Working,
+        WaitingForAnswer: WaitingForAnswer, Submitted: Submitted, InReview: InReview, Done: Done,
+        Canceled: Canceled
     }
     SubmissionState is SubmissionStatus {
         Open: Open, Approved: Approved, Rejected: Rejected, Superseded: Superseded, Reset: Reset

@@ -176,13 +176,13 @@ pub(super) fn of(issue: &str, task: &str) -> Result<(IssueId, TaskNumber), Statu
 fn state_of_stage(stage: wire::TaskStage) -> Option<TaskState> {
     match stage {
         wire::TaskStage::Unspecified => None,
-        wire::TaskStage::Ready | wire::TaskStage::Waiting | wire::TaskStage::Reserved => {
+        wire::TaskStage::Ready | wire::TaskStage::Blocked | wire::TaskStage::Reserved => {
             Some(TaskState::Open)
         }
         wire::TaskStage::Working | wire::TaskStage::Submitted | wire::TaskStage::InReview => {
             Some(TaskState::InProgress)
         }
-        wire::TaskStage::Asking => Some(TaskState::Blocked),
+        wire::TaskStage::WaitingForAnswer => Some(TaskState::WaitingForAnswer),
         wire::TaskStage::Done => Some(TaskState::Done),
         wire::TaskStage::Canceled => Some(TaskState::Canceled),
     }

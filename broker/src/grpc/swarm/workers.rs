@@ -54,8 +54,8 @@ impl WorkspaceSession {
         let part = move |view: &View<'_>, before: Option<IssueId>| {
             let open = view.workspace.swarm.list_issues(Some(IssueState::Open), before);
             let weight = |it: &Issue| {
-                let [open, in_progress, blocked, ..] = it.counts().tasks;
-                it.totals.len() + open + in_progress + blocked
+                let [open, in_progress, waiting_for_answer, ..] = it.counts().tasks;
+                it.totals.len() + open + in_progress + waiting_for_answer
             };
             let has = |it: &Issue| Some(has(it, only.as_ref(), asker.as_ref()));
             Ok(Part::of(open, usize::MAX, |it| (it.id, weight(it)), has))
@@ -127,7 +127,7 @@ fn has(issue: &Issue, only: Option<&RoleId>, asker: Option<&RoleId>) -> Vec<(Rol
             (worker.clone(), Has::Reserved(reserved))
         }));
     }
-    for state in [TaskState::InProgress, TaskState::Blocked] {
+    for state in [TaskState::InProgress, TaskState::WaitingForAnswer] {
         let filter = ListFilter { task_state: Some(state), ..ListFilter::default() };
         for task in issue.list(&filter) {
             let Some(claim) = task.live_claim().filter(|it| is_meant(&it.worker)) else { continue };

@@ -12,7 +12,7 @@ use super::ContentHash;
 use crate::{
     canonical::{canonical, write_item},
     hash::Hash,
-    rules::{Acting, Mark},
+    rules::{Acting, ReceiptKind},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct Send {
     /// At least one, each once.
     pub to: Vec<RoleId>,
     pub kind: MessageType,
-    pub place: Place,
+    pub target: ThreadTarget,
     pub text: String,
     /// Instead of subject and text.
     pub sealed: Bytes,
@@ -68,9 +68,9 @@ pub enum Earlier {
     UnderWay,
 }
 
-/// Where an entry goes.
+/// The thread that an entry begins or answers in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ThreadTarget {
     Begin(Subject),
     Answer(MessageId),
 }
@@ -112,7 +112,7 @@ pub struct MarkThread {
     pub thread: MessageId,
     /// Entries up to this one.
     pub through: u32,
-    pub mark: Mark,
+    pub mark: ReceiptKind,
 }
 
 /// Take over entries that were written elsewhere.
@@ -170,13 +170,13 @@ canonical! { Attachment { 1 name, 2 media_type, 3 size, 4 hash, } }
 impl Send {
     /// What is said to whom, to recognise it when it is said again.
     pub(super) fn content(&self) -> Hash {
-        let subject = match &self.place {
-            Place::Begin(it) => it.subject.as_str(),
-            Place::Answer(_) => "",
+        let subject = match &self.target {
+            ThreadTarget::Begin(it) => it.subject.as_str(),
+            ThreadTarget::Answer(_) => "",
         };
-        let thread = match &self.place {
-            Place::Begin(_) => String::new(),
-            Place::Answer(thread) => thread.to_string(),
+        let thread = match &self.target {
+            ThreadTarget::Begin(_) => String::new(),
+            ThreadTarget::Answer(thread) => thread.to_string(),
         };
         let mut to: Vec<&str> = self.to.iter().map(RoleId::as_str).collect();
         to.sort_unstable();

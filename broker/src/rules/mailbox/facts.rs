@@ -6,7 +6,7 @@ use tasuki_proto::{
 };
 
 use super::{Filter, Mailboxes, Order, Rejection, kind_code, kind_name, thread::ThreadNumber};
-use crate::rules::Mark;
+use crate::rules::ReceiptKind;
 
 /// A thread as one role has it, without its words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,11 +36,13 @@ pub struct ThreadSummary {
 impl ThreadSummary {
     /// Whether nothing that was neither seen nor handed before lies in front of entry `first`: what
     /// is shown from there on may be marked through its last one.
-    pub const fn is_known_before(&self, first: u32, mark: Mark) -> bool {
+    pub const fn is_known_before(&self, first: u32, mark: ReceiptKind) -> bool {
         let known = match mark {
-            Mark::Seen => self.first_unseen,
-            Mark::Handed if self.first_unseen <= self.handed_through => self.handed_through + 1,
-            Mark::Handed => self.first_unseen,
+            ReceiptKind::Seen => self.first_unseen,
+            ReceiptKind::Handed if self.first_unseen <= self.handed_through => {
+                self.handed_through + 1
+            }
+            ReceiptKind::Handed => self.first_unseen,
         };
         first <= known
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tasuki_proto::{id::RoleId, limits::HANDED_MAX};
 
 use super::{Event, Mailboxes, MarkThread, ThreadHanded, ThreadSeen, thread::ThreadNumber};
-use crate::rules::{Decision, Mark, Rejection, Reply};
+use crate::rules::{Decision, ReceiptKind, Rejection, Reply};
 
 impl Mailboxes {
     pub(super) fn decide_mark(&self, it: &MarkThread) -> Result<Decision, Rejection> {
@@ -19,10 +19,10 @@ impl Mailboxes {
         }
         let (id, role, through) = (it.thread, it.role.clone(), it.through);
         let happened = match it.mark {
-            Mark::Seen if own.seen < through => {
+            ReceiptKind::Seen if own.seen < through => {
                 Some(Event::Seen(ThreadSeen { thread: id, role, through }))
             }
-            Mark::Handed if own.seen < through => {
+            ReceiptKind::Handed if own.seen < through => {
                 let is_unseen = thread.unseen(copy).next().is_some_and(|first| first <= through);
                 let is_too_often = HANDED_MAX <= u32::from(own.tries) + 1;
                 let is_dead = is_unseen && is_too_often && !own.state.is_dead;
@@ -32,7 +32,7 @@ impl Mailboxes {
                 let handed = ThreadHanded { thread: id, role, through, is_dead, unseen };
                 (counts || own.handed < through).then_some(Event::Handed(handed))
             }
-            Mark::Seen | Mark::Handed => None,
+            ReceiptKind::Seen | ReceiptKind::Handed => None,
         };
         Ok(Decision::new(happened, Reply::Done))
     }

@@ -44,8 +44,8 @@ use tasuki_proto::{
 
 pub use self::{
     command::{
-        Attachment, Command, Earlier, Filter, Import, ImportedEntry, MarkThread, Move, Place, Send,
-        StoreAttachment, Subject,
+        Attachment, Command, Earlier, Filter, Import, ImportedEntry, MarkThread, Move, Send,
+        StoreAttachment, Subject, ThreadTarget,
     },
     event::{
         AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event, Reply,
@@ -170,12 +170,12 @@ impl Mailbox {
 
 /// What decisions about mail need to know of the rest of the workspace.
 #[derive(Debug, Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct RoleContext<'a> {
     pub directory: &'a Directory,
     pub loops: &'a Loops,
 }
 
-impl Surroundings<'_> {
+impl RoleContext<'_> {
     /// Whether there is such a role, mailbox or not.
     fn knows(&self, role: &RoleId) -> bool {
         let takes_part = || self.loops.by_id.values().any(|it| it.participants.contains(role));
@@ -263,7 +263,7 @@ impl Mailboxes {
         Asked { now, caller, workspace, .. }: Asked<'_>,
         command: &Command,
     ) -> Result<Decision, Rejection> {
-        let around = Surroundings { directory: &workspace.directory, loops: &workspace.loops };
+        let around = RoleContext { directory: &workspace.directory, loops: &workspace.loops };
         let privacy = &workspace.privacy;
         match command {
             Command::Send(it) => {
@@ -352,7 +352,7 @@ impl Mailboxes {
     }
 
     /// Every role that mail can be sent to and that is not closed, for a sentence.
-    fn known(&self, around: Surroundings<'_>) -> String {
+    fn known(&self, around: RoleContext<'_>) -> String {
         let mut roles = around.roles();
         roles.extend(self.mailboxes.iter().map(|it| &it.role));
         let open =

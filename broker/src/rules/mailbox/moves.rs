@@ -6,7 +6,7 @@ use tasuki_proto::{
     mail::{BoxKind, MessageId},
 };
 
-use super::{CopyMoved, Event, MAILBOXES_MAX, Mailboxes, Move, Surroundings, ThreadRevived};
+use super::{CopyMoved, Event, MAILBOXES_MAX, Mailboxes, Move, RoleContext, ThreadRevived};
 use crate::rules::{Decision, Rejection, Reply};
 
 /// What became of one thread that was to be moved.
@@ -90,7 +90,7 @@ impl Mailboxes {
 
     pub(super) fn decide_close(
         &self,
-        around: Surroundings<'_>,
+        around: RoleContext<'_>,
         role: &RoleId,
     ) -> Result<Decision, Rejection> {
         match self.mailbox(role) {

@@ -7,7 +7,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    EntryBody, EntrySent, Event, MAILBOXES_MAX, Mailboxes, Place, Reply, Send, Surroundings,
+    EntryBody, EntrySent, Event, MAILBOXES_MAX, Mailboxes, Reply, RoleContext, Send, ThreadTarget,
     event::Title, kind_code, thread::Thread,
 };
 use crate::{
@@ -20,7 +20,7 @@ impl Mailboxes {
         &self,
         now: Timestamp,
         caller: &Caller,
-        around: Surroundings<'_>,
+        around: RoleContext<'_>,
         it: &Send,
     ) -> Result<Decision, Rejection> {
         let content = it.content();
@@ -42,8 +42,8 @@ impl Mailboxes {
             earlier: it.earlier,
         };
         let mut title = None;
-        match &it.place {
-            Place::Begin(subject) => {
+        match &it.target {
+            ThreadTarget::Begin(subject) => {
                 self.may_begin(subject.thread)?;
                 sent.thread = subject.thread;
                 if it.to.contains(&it.role) {
@@ -55,7 +55,7 @@ impl Mailboxes {
                 });
                 self.may_take_part(&Thread::empty(), [&it.role].into_iter().chain(&it.to))?;
             }
-            Place::Answer(id) => {
+            ThreadTarget::Answer(id) => {
                 let (number, copy) = self.find(&it.role, *id)?;
                 let thread = self.threads.get(number);
                 if THREAD_ENTRIES_MAX <= thread.heads.len() {
@@ -145,7 +145,7 @@ impl Mailboxes {
         Ok(())
     }
 
-    fn may_receive(&self, around: Surroundings<'_>, role: &RoleId) -> Result<(), Rejection> {
+    fn may_receive(&self, around: RoleContext<'_>, role: &RoleId) -> Result<(), Rejection> {
         match self.mailbox(role) {
             Some(mailbox) if mailbox.is_closed => {
                 Err(Rejection::MailboxClosed { role: role.clone(), known: self.known(around) })

@@ -10,7 +10,7 @@ use tasuki_proto::{
 
 use super::*;
 use crate::rules::{
-    Caller, Command as AnyCommand, Context, Decision, Mark as MarkOf, Principal, Record, Request,
+    Caller, Command as AnyCommand, Context, Decision, Principal, ReceiptKind, Record, Request,
     Workspace, presence::Presence,
 };
 
@@ -56,12 +56,12 @@ fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
         }
     }
     let option = |name: &str| options.iter().find_map(|it| it.strip_prefix(name));
-    let send = |from: &str, to: &str, place: Place| {
+    let send = |from: &str, to: &str, target: ThreadTarget| {
         Command::Send(Send {
             role: role(from),
             to: to.split(',').map(role).collect(),
             kind: if options.contains(&"urgent") { MessageType::Urgent } else { MessageType::Br },
-            place,
+            target,
             text: text.to_owned(),
             sealed: bytes::Bytes::new(),
             same: bytes::Bytes::new(),
@@ -87,19 +87,20 @@ fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
     Some(match words[..] {
         [who, "writes", number, "to", to] => {
             let subject = "s".to_owned();
-            let place = Place::Begin(Subject { thread: thread(number), subject, utc_offset_s: 0 });
-            send(who, to, place)
+            let target =
+                ThreadTarget::Begin(Subject { thread: thread(number), subject, utc_offset_s: 0 });
+            send(who, to, target)
         }
-        [who, "answers", number, "to", to] => send(who, to, Place::Answer(thread(number))),
+        [who, "answers", number, "to", to] => send(who, to, ThreadTarget::Answer(thread(number))),
         [who, "waits"] => {
             let shown = mail.answer(&role(who), &Filter::default()).mail?;
-            let (thread, through, mark) = (shown.id, shown.entries, MarkOf::Handed);
+            let (thread, through, mark) = (shown.id, shown.entries, ReceiptKind::Handed);
             Command::Mark(MarkThread { role: role(who), thread, through, mark })
         }
         [who, "is", "handed", number, "again"] => {
             Command::HandAgain { role: role(who), thread: thread(number) }
         }
-        [who, "sees", number, "to", through] => mark(who, number, through, MarkOf::Seen),
+        [who, "sees", number, "to", through] => mark(who, number, through, ReceiptKind::Seen),
         [who, "resolves", numbers] => moving(who, numbers, BoxKind::Done),
         [who, "rejects", numbers] => moving(who, numbers, BoxKind::Cancel),
         [who, "stores", content] => Command::StoreAttachment(keep(who, content)),

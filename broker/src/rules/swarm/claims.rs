@@ -132,7 +132,7 @@ impl Swarm {
                 return Ok(());
             }
             TaskState::Done => return Err(Rejection::TaskDone { task: number }),
-            TaskState::Open | TaskState::InProgress | TaskState::Blocked => {}
+            TaskState::Open | TaskState::InProgress | TaskState::WaitingForAnswer => {}
         }
         let is_waiting = |it: &TaskNumber| issue.tasks[it.index()].state.is_undone();
         let unblocked = task.blocks().iter().copied().filter(is_waiting).collect();

@@ -246,7 +246,7 @@ impl Issue {
                 let was_accepted = |it: &Submission| it.state == SubmissionState::Approved;
                 delivery.at < task.updated && task.submissions.iter().any(was_accepted)
             }
-            TaskState::Open | TaskState::InProgress | TaskState::Blocked => false,
+            TaskState::Open | TaskState::InProgress | TaskState::WaitingForAnswer => false,
         };
         self.tasks.iter().filter(is_changed).map(|it| it.number).collect()
     }

@@ -15,12 +15,13 @@ use super::{
 named!(
     /// How a task stands, beside the state that is stored.
     TaskStage {
-        /// Others have to be done first.
-        Waiting "waiting",
+        /// Other tasks have to be done or canceled first.
+        Blocked "blocked",
         Ready "ready",
         Reserved "reserved",
         InProgress "in_progress",
-        Blocked "blocked",
+        /// Its worker asked a question, or said what keeps it from going on.
+        WaitingForAnswer "waiting_for_answer",
         /// A submission waits for its verdict.
         Submitted "submitted",
         /// And the lead was given it.
@@ -78,10 +79,10 @@ impl Issue {
         match task.state {
             TaskState::Done => TaskStage::Done,
             TaskState::Canceled => TaskStage::Canceled,
-            TaskState::Open if task.undone_blockers != 0 => TaskStage::Waiting,
+            TaskState::Open if task.undone_blockers != 0 => TaskStage::Blocked,
             TaskState::Open if task.reservation.is_some() => TaskStage::Reserved,
             TaskState::Open => TaskStage::Ready,
-            TaskState::Blocked => TaskStage::Blocked,
+            TaskState::WaitingForAnswer => TaskStage::WaitingForAnswer,
             TaskState::InProgress => match task.open_submission() {
                 None => TaskStage::InProgress,
                 Some(open) => match self.items.get(&open.item).map(|item| item.state) {

@@ -224,7 +224,7 @@ impl Task {
     /// I1, I5.
     fn check(&self, issue: IssueId) {
         use super::TaskState;
-        let is_claimed = matches!(self.state, TaskState::InProgress | TaskState::Blocked);
+        let is_claimed = matches!(self.state, TaskState::InProgress | TaskState::WaitingForAnswer);
         let number = self.number;
         assert!(
             is_claimed <= self.claim.is_some(),

@@ -292,8 +292,8 @@ impl Issue {
     /// Whether somebody has something of it in hand, so that time does not end it. Its delivery
     /// may too.
     pub(super) fn is_worked_on(&self) -> bool {
-        let [_, in_progress, blocked, ..] = &self.by_state;
-        !in_progress.is_empty() || !blocked.is_empty() || !self.reserved.is_empty()
+        let [_, in_progress, waiting_for_answer, ..] = &self.by_state;
+        !in_progress.is_empty() || !waiting_for_answer.is_empty() || !self.reserved.is_empty()
     }
 
     pub(super) fn choice(&self, difficulty: Difficulty) -> &OrderStatisticSet<Choice> {

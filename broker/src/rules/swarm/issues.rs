@@ -137,8 +137,8 @@ impl Issue {
         what: &'static str,
         next: &'static str,
     ) -> Result<(), Rejection> {
-        let [open, in_progress, blocked, ..] = &self.by_state;
-        let undone = open.iter().chain(in_progress).chain(blocked);
+        let [open, in_progress, waiting_for_answer, ..] = &self.by_state;
+        let undone = open.iter().chain(in_progress).chain(waiting_for_answer);
         let told = |number: &TaskNumber| {
             let task: &Task = &self.tasks[number.index()];
             format!("{number}:{}", task.state)

@@ -9,7 +9,8 @@
 //! Everything that time can end hangs on a [`Lease`]. A grant has a fencing token, and what is
 //! written under it names that token.
 //!
-//! - **I1** A task has at most one live claim, and only while it is in progress or blocked.
+//! - **I1** A task has at most one live claim, and only while it is in progress or
+//!   waiting for an answer.
 //! - **I2** No two locks of different holders are on the same file.
 //! - **I3** Fencing tokens strictly increase: each grant has a higher one than all before.
 //! - **I4** A submission adds points once: when it is approved.

@@ -76,7 +76,7 @@ pub enum Rejection {
         left = seconds(*left_ms)
     )]
     TaskReserved { task: TaskNumber, left_ms: u64 },
-    #[error("task '{task}' waits for others to be done first: {blockers}; take another one")]
+    #[error("task '{task}' is blocked by {blockers}; take another one")]
     TaskBlocked { task: TaskNumber, blockers: String },
     #[error("invalid next_step_token: {why}")]
     InvalidNextStepToken { why: String },

@@ -50,7 +50,7 @@ impl Swarm {
                     kept.filter(|kept| draft.now < kept.lease.lapses)
                         .ok_or_else(|| invalid("its task is not reserved any more"))?;
                     if !issue.tasks[number.index()].is_free_after(it.task) {
-                        let why = "its task waits for others again, which were reset";
+                        let why = "its task is blocked again: others were reset";
                         return Err(invalid(why));
                     }
                     lapses = Some(draft.now.plus_millis(self.settings.reservation_ms));

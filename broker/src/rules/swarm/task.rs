@@ -70,7 +70,8 @@ named!(
     TaskState {
         Open "open",
         InProgress "in_progress",
-        Blocked "blocked",
+        /// Its worker asked a question, or said what keeps it from going on.
+        WaitingForAnswer "waiting_for_answer",
         Done "done",
         Canceled "canceled",
     }
@@ -79,7 +80,7 @@ named!(
 impl TaskState {
     /// Neither done nor canceled.
     pub const fn is_undone(self) -> bool {
-        matches!(self, Self::Open | Self::InProgress | Self::Blocked)
+        matches!(self, Self::Open | Self::InProgress | Self::WaitingForAnswer)
     }
 }
 
@@ -294,7 +295,7 @@ impl Task {
 
     /// The live claim (I1).
     pub fn live_claim(&self) -> Option<&Claim> {
-        let is_live = matches!(self.state, TaskState::InProgress | TaskState::Blocked);
+        let is_live = matches!(self.state, TaskState::InProgress | TaskState::WaitingForAnswer);
         self.claim.as_ref().filter(|_| is_live)
     }
 

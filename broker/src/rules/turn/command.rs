@@ -4,7 +4,7 @@ use tasuki_proto::id::{LoopId, PersonId, RoleId, Turn};
 
 use crate::{
     hash::Hash,
-    rules::{Acting, Mark},
+    rules::{Acting, ReceiptKind},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,11 +110,11 @@ pub struct MarkTurn {
     pub loop_id: LoopId,
     pub role: RoleId,
     pub turn: Turn,
-    pub mark: Mark,
+    pub mark: ReceiptKind,
 }
 
 impl MarkTurn {
-    pub fn new(loop_id: LoopId, role: RoleId, turn: Turn, mark: Mark) -> Self {
+    pub fn new(loop_id: LoopId, role: RoleId, turn: Turn, mark: ReceiptKind) -> Self {
         Self { loop_id, role, turn, mark }
     }
 }

@@ -9,7 +9,7 @@
 use tasuki_proto::id::{LoopId, RoleId, Timestamp};
 
 use super::{Event, LeaseRenewed, Loop, Loops, MarkTurn, TurnMoment};
-use crate::rules::{Context, Decision, Mark, Rejection, Reply, presence::Presence};
+use crate::rules::{Context, Decision, ReceiptKind, Rejection, Reply, presence::Presence};
 
 impl Loops {
     /// Tells how far a handover got. Marks of turns that are over have no effect.
@@ -26,11 +26,13 @@ impl Loops {
             let moment = TurnMoment { loop_id: it.loop_id.clone(), turn: it.turn };
             let receipts = state.latest.as_ref().map(|latest| latest.receipts);
             match (it.mark, receipts) {
-                (Mark::Handed, Some(r)) if r.handed.is_none() => {
+                (ReceiptKind::Handed, Some(r)) if r.handed.is_none() => {
                     events.push(Event::TurnHanded(moment));
                 }
-                (Mark::Seen, Some(r)) if r.seen.is_none() => events.push(Event::TurnSeen(moment)),
-                (Mark::Handed | Mark::Seen, _) => {}
+                (ReceiptKind::Seen, Some(r)) if r.seen.is_none() => {
+                    events.push(Event::TurnSeen(moment));
+                }
+                (ReceiptKind::Handed | ReceiptKind::Seen, _) => {}
             }
             if state.running_lease().is_none() {
                 events.push(state.renewal(&it.loop_id, now.plus_millis(context.lease_ms), false));

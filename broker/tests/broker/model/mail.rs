@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use tasuki_broker::rules::{
-    Event, Mark, Workspace,
+    Event, ReceiptKind, Workspace,
     mailbox::{
         self, Command, Earlier, EntryReceipts, Filter, Import, ImportedEntry, MarkThread, Move,
-        Place, Send, Subject,
+        Send, Subject, ThreadTarget,
     },
 };
 use tasuki_proto::{
@@ -127,9 +127,9 @@ pub(super) fn command<'a>(
             fold,
             expires_in_ms,
         } => {
-            let place = match answers {
-                true => Place::Answer(thread(*number)),
-                false => Place::Begin(Subject {
+            let target = match answers {
+                true => ThreadTarget::Answer(thread(*number)),
+                false => ThreadTarget::Begin(Subject {
                     thread: thread(*number),
                     subject: "s".to_owned(),
                     utc_offset_s: 0,
@@ -139,7 +139,7 @@ pub(super) fn command<'a>(
                 role: role(*from),
                 to: super::roles(*to),
                 kind: if *urgent { MessageType::Urgent } else { MessageType::Info },
-                place,
+                target,
                 text: format!("t{text}"),
                 sealed: bytes::Bytes::new(),
                 same: bytes::Bytes::new(),
@@ -158,14 +158,14 @@ pub(super) fn command<'a>(
             (Some(call), Command::Move(Move { role: role(*who), threads, to }))
         }
         Step::Mark { role: who, thread: number, through, handed } => {
-            let mark = if *handed { Mark::Handed } else { Mark::Seen };
+            let mark = if *handed { ReceiptKind::Handed } else { ReceiptKind::Seen };
             let (role, thread, through) = (role(*who), thread(*number), *through);
             (None, Command::Mark(MarkThread { role, thread, through, mark }))
         }
         Step::Wait { role: who } => {
             let role = role(*who);
             let shown = workspace.mail.answer(&role, &Filter::default()).mail?;
-            let (thread, through, mark) = (shown.id, shown.entries, Mark::Handed);
+            let (thread, through, mark) = (shown.id, shown.entries, ReceiptKind::Handed);
             (None, Command::Mark(MarkThread { role, thread, through, mark }))
         }
         Step::HandAgain { call, role: who, thread: number } => {

@@ -46,7 +46,7 @@ async fn a_worker_does_a_task_and_is_given_the_next() {
     let request = wire::CreateTasksRequest { issue_id: id.clone(), tasks, ..Default::default() };
     let made = lead.create_tasks(request).await.unwrap().tasks;
     let stages: Vec<TaskStage> = made.iter().map(wire::Task::stage).collect();
-    assert_eq!(stages, [TaskStage::Ready, TaskStage::Ready, TaskStage::Waiting]);
+    assert_eq!(stages, [TaskStage::Ready, TaskStage::Ready, TaskStage::Blocked]);
     assert_eq!(made[2].blocked_by, ["task-1", "task-2"]);
 
     let offered = soon("a task", waiting).await.unwrap().tasks;
@@ -160,7 +160,7 @@ async fn a_question_blocks_its_task_until_its_asker_is_answered() {
     };
     worker.post_message(post("progress", "half of it")).await.unwrap();
     let asked = worker.post_message(post("question", "which way?")).await.unwrap();
-    assert_eq!(asked.task.unwrap().status(), TaskStatus::Blocked);
+    assert_eq!(asked.task.unwrap().status(), TaskStatus::WaitingForAnswer);
     let message = asked.message.unwrap().message_id;
     let again = worker.post_message(post("question", "which way?")).await.unwrap();
     assert!(again.repeated && again.message.unwrap().message_id == message);

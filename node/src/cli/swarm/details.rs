@@ -5,7 +5,7 @@ use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, Task
 
 use super::labels::{
     count, delivery_status, difficulty, has_left, issue_status, message_status, spaced,
-    submission_status, task_stage, tasks_of,
+    submission_status, task_stage_text, tasks_of,
 };
 use crate::{
     cli::text::{indented, line, time, width},
@@ -68,7 +68,7 @@ pub(super) fn issue(of: &wire::Issue, now_ms: u64) -> String {
     let counts = [
         (TaskStatus::Done, "done"),
         (TaskStatus::InProgress, "in progress"),
-        (TaskStatus::Blocked, "waiting for an answer"),
+        (TaskStatus::WaitingForAnswer, "waiting for an answer"),
         (TaskStatus::Open, "open"),
         (TaskStatus::Canceled, "canceled"),
     ];
@@ -98,7 +98,7 @@ pub(super) fn issue(of: &wire::Issue, now_ms: u64) -> String {
 pub(super) fn task(of: &wire::Task, blockers: &[(String, TaskStage)], now_ms: u64) -> String {
     let mut out = Sheet::title(&of.subject);
     out.row("task", &format!("{}/{}", line(&of.issue_id), line(&of.task_id)));
-    out.row("stage", &spaced(&task_stage(of.stage()), " "));
+    out.row("stage", &task_stage_text(of.stage()));
     let points = counted(of.points, "point");
     out.row("level", &format!("{}, {points}", difficulty(of.difficulty())));
     if !of.claimed_by.is_empty() {
@@ -118,7 +118,7 @@ pub(super) fn task(of: &wire::Task, blockers: &[(String, TaskStage)], now_ms: u6
     out.row("next step", &line(&of.reserved_token));
     let blockers = blockers
         .iter()
-        .map(|(task, stage)| format!("{} ({})", line(task), spaced(&task_stage(*stage), " ")));
+        .map(|(task, stage)| format!("{} ({})", line(task), task_stage_text(*stage)));
     out.row("after", &blockers.collect::<Vec<_>>().join(", "));
     out.row("made", &time(of.created_ms));
     out.row("changed", &time(of.updated_ms));

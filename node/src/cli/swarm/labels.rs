@@ -19,6 +19,14 @@ pub(super) fn task_stage(of: TaskStage) -> String {
     bare(of.as_str_name(), "TASK_STAGE_")
 }
 
+/// A task's stage as people read it.
+pub(super) fn task_stage_text(of: TaskStage) -> String {
+    match of {
+        TaskStage::WaitingForAnswer => "waiting for an answer".to_owned(),
+        other => spaced(&task_stage(other), " "),
+    }
+}
+
 pub(super) fn difficulty(of: Difficulty) -> String {
     bare(of.as_str_name(), "DIFFICULTY_")
 }
@@ -47,7 +55,8 @@ pub(super) fn count(of: &wire::Issue, status: TaskStatus) -> u64 {
 
 /// How many tasks an issue has, those that were canceled aside.
 pub(super) fn tasks_of(of: &wire::Issue) -> u64 {
-    let kept = [TaskStatus::Open, TaskStatus::InProgress, TaskStatus::Blocked, TaskStatus::Done];
+    let kept =
+        [TaskStatus::Open, TaskStatus::InProgress, TaskStatus::WaitingForAnswer, TaskStatus::Done];
     kept.into_iter().map(|it| count(of, it)).sum()
 }
 
@@ -99,13 +108,13 @@ fn one_of<T: Clone + Send + Sync + 'static>(
 }
 
 const ISSUE_STATUSES: &[&str] = &["open", "in-progress", "done", "canceled"];
-const TASK_STATUSES: &[&str] = &["open", "in-progress", "blocked", "done", "canceled"];
+const TASK_STATUSES: &[&str] = &["open", "in-progress", "waiting-for-answer", "done", "canceled"];
 const TASK_STAGES: &[&str] = &[
     "ready",
-    "waiting",
+    "blocked",
     "reserved",
     "working",
-    "asking",
+    "waiting-for-answer",
     "submitted",
     "in-review",
     "done",

@@ -4,14 +4,17 @@ use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, DeliveryStatus, IssueStatus, TaskStage, TaskStatus};
 
 use super::labels::{
-    claimed_for, count, delivery_status, difficulty, issue_status, left, long, spaced, task_stage,
-    tasks_of,
+    claimed_for, count, delivery_status, difficulty, issue_status, left, long, spaced,
+    task_stage_text, tasks_of,
 };
 use super::pages::Listed;
 use crate::{
     cli::text::{column, ended, fitted, line, time},
     repository::shown,
 };
+
+/// The longest stage of a task, "waiting for an answer".
+const STAGE_CHARS: usize = 21;
 
 /// Of who has something.
 const WHO_CHARS_MAX: usize = 16;
@@ -60,7 +63,7 @@ impl Listed for wire::Task {
 
     fn head() -> String {
         headed(&format!(
-            "{:<9} {:<10} {:<6} {:>3} {:<WHO_CHARS_MAX$} {:>8} SUBJECT",
+            "{:<9} {:<STAGE_CHARS$} {:<6} {:>3} {:<WHO_CHARS_MAX$} {:>8} SUBJECT",
             "TASK", "STAGE", "LEVEL", "PTS", "WHO", "LEFT"
         ))
     }
@@ -71,7 +74,7 @@ impl Listed for wire::Task {
         let head = format!(
             "{} {} {:<6} {:>3} {} {until:>8} ",
             format!("{:<9}", line(&self.task_id)).bold(),
-            coloured(self.stage(), &format!("{:<10}", spaced(&task_stage(self.stage()), " "))),
+            coloured(self.stage(), &format!("{:<STAGE_CHARS$}", task_stage_text(self.stage()))),
             difficulty(self.difficulty()),
             self.points,
             column(&who, WHO_CHARS_MAX),
@@ -83,9 +86,11 @@ impl Listed for wire::Task {
 /// Whom a task waits for or is with, and until when.
 pub(super) fn who(of: &wire::Task) -> (String, u64) {
     match of.stage() {
-        TaskStage::Waiting => (format!("after {}", line(&of.blocked_by.join(", "))), 0),
+        TaskStage::Blocked => (format!("after {}", line(&of.blocked_by.join(", "))), 0),
         TaskStage::Reserved => (format!("for {}", line(&of.reserved_for)), of.reserved_until_ms),
-        TaskStage::Working | TaskStage::Asking => (line(&of.claimed_by), of.lease_expires_ms),
+        TaskStage::Working | TaskStage::WaitingForAnswer => {
+            (line(&of.claimed_by), of.lease_expires_ms)
+        }
         TaskStage::Submitted | TaskStage::InReview | TaskStage::Done => {
             let worker = of.submission.as_ref().map_or(&of.claimed_by, |it| &it.worker);
             (line(worker), 0)
@@ -98,9 +103,11 @@ fn coloured(stage: TaskStage, text: &str) -> String {
     match stage {
         TaskStage::Ready => text.cyan().to_string(),
         TaskStage::Working => text.green().to_string(),
-        TaskStage::Asking | TaskStage::Submitted | TaskStage::InReview => text.yellow().to_string(),
+        TaskStage::WaitingForAnswer | TaskStage::Submitted | TaskStage::InReview => {
+            text.yellow().to_string()
+        }
         TaskStage::Canceled => text.red().to_string(),
-        TaskStage::Waiting | TaskStage::Reserved | TaskStage::Done | TaskStage::Unspecified => {
+        TaskStage::Blocked | TaskStage::Reserved | TaskStage::Done | TaskStage::Unspecified => {
             text.dimmed().to_string()
         }
     }

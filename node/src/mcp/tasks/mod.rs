@@ -83,12 +83,12 @@ impl Asker<'_> {
         let about = match what {
             What::Turn(loop_id) => About::Turn(loop_id.clone()),
             What::Mail(filter) => {
-                let shown = self.host.shown.get(role)?.clone();
-                About::Mail { filter: filter.clone(), shown }
+                let acks = self.host.in_flight_acks.get(role)?.clone();
+                About::Mail { filter: filter.clone(), acks }
             }
             What::Swarm(awaited) => {
-                let shown = self.host.shown.get(role)?.clone();
-                About::Swarm { awaited: awaited.clone(), shown }
+                let acks = self.host.in_flight_acks.get(role)?.clone();
+                About::Swarm { awaited: awaited.clone(), acks }
             }
         };
         Some(Asking { actions: Arc::clone(actions), about })

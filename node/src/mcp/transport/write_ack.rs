@@ -38,7 +38,7 @@ use tokio_util::{
 
 use super::errors::with_event_cut;
 use crate::{
-    mcp::{hold::Held, shown::OnItsWay},
+    mcp::{hold::Held, in_flight_acks::InFlightAck},
     outbox::Untold,
     role::Actions,
 };
@@ -60,14 +60,14 @@ pub(in crate::mcp) enum Mark {
         message: MessageId,
         through: u32,
         mark: MailMark,
-        on_its_way: OnItsWay,
+        on_its_way: InFlightAck,
     },
     /// Something that the lead of an issue is to know of.
     Item {
         actions: Arc<dyn Actions>,
         issue: IssueId,
         number: u64,
-        on_its_way: OnItsWay,
+        on_its_way: InFlightAck,
     },
     /// What of the outbox was refused late.
     Told {

@@ -28,7 +28,7 @@ async fn an_issue_goes_from_its_plan_to_its_approved_delivery() {
     assert_eq!(planned["tasks"][1]["blocked_by"], json!(["task-1"]), "{planned}");
     assert_eq!(
         (&planned["tasks"][0]["stage"], &planned["tasks"][1]["stage"]),
-        (&"ready".into(), &"waiting".into())
+        (&"ready".into(), &"blocked".into())
     );
 
     let of = json!({ "issue_id": issue });

@@ -62,7 +62,10 @@ async fn items_come_one_by_one_in_order_each_once_and_whole() {
     assert_eq!((&none["status"], none.get("item")), (&"still_waiting".into(), None), "{none}");
 
     let shown = ask(&lead, "getIssueTask", json!({ "issue_id": issue, "task_id": "task-2" })).await;
-    assert_eq!((&shown["status"], &shown["stage"]), (&"blocked".into(), &"asking".into()));
+    assert_eq!(
+        (&shown["status"], &shown["stage"]),
+        (&"waiting_for_answer".into(), &"waiting_for_answer".into())
+    );
     assert!(name(&shown["next_actions"][0]).contains("replyIssueTaskMessage"));
     let reply = json!({ "issue_id": issue, "task_id": "task-2", "content": "the first",
         "message_id": question["item"]["message"]["id"] });

@@ -170,7 +170,10 @@ async fn the_reply_to_a_question_reaches_exactly_who_asked() {
         );
         let stands =
             ok(&mut leads, "getIssueTask", json!({ "issue_id": id, "task_id": task })).await;
-        assert_eq!((&stands["status"], &stands["stage"]), (&json!("blocked"), &json!("asking")));
+        assert_eq!(
+            (&stands["status"], &stands["stage"]),
+            (&json!("waiting_for_answer"), &json!("waiting_for_answer"))
+        );
         asking.push((asked, shown["message"]["id"].clone(), question));
     }
     let reply = async |lead: &mut Agent, task: &str, message: &Value, content: &str| {
@@ -188,7 +191,7 @@ async fn the_reply_to_a_question_reaches_exactly_who_asked() {
     let (first, message, question) = asking.remove(0);
     assert!(!first.is_done(), "the other one's question is still open");
     until(&mut leads, &id, "task-2", "status", "in_progress").await;
-    until(&mut leads, &id, "task-1", "status", "blocked").await;
+    until(&mut leads, &id, "task-1", "status", "waiting_for_answer").await;
     reply(&mut leads, "task-1", &message, "the first").await;
     let (mut worker, told) = first.done().await;
     assert_eq!((&told["status"], &told["message"]["reply_by"]), (&json!("there"), &json!("lead")));

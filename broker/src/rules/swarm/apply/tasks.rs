@@ -243,7 +243,7 @@ impl Task {
     pub(super) fn stand(&mut self) {
         if self.live_claim().is_some() {
             let is_asked = self.open_questions().next().is_some();
-            self.state = if is_asked { TaskState::Blocked } else { TaskState::InProgress };
+            self.state = if is_asked { TaskState::WaitingForAnswer } else { TaskState::InProgress };
         }
     }
 

@@ -318,7 +318,7 @@ impl ImportIssue {
             return invalid(&format!("points are at most {POINTS_MAX}"));
         }
         let is_held = |it: &ImportedTask| {
-            matches!(it.state, TaskState::InProgress | TaskState::Blocked)
+            matches!(it.state, TaskState::InProgress | TaskState::WaitingForAnswer)
                 || (it.state != TaskState::Done && it.worker.is_some())
         };
         if self.tasks.iter().any(is_held) {

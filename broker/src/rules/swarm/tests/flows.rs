@@ -62,13 +62,13 @@ fn a_worker_that_says_the_same_again_is_told_what_came_of_it() {
            2 L plans easy 3: 1 from task-1 | 1 ready
            3 W registers: done | 1 ready
            4 W claims 1: token 1 until 3600004 | 1 in_progress:W
-           5 W asks 1: which?: said | 1 blocked:W
+           5 W asks 1: which?: said | 1 waiting_for_answer:W
            6 L replies 1: this: said | 1 in_progress:W
            7 W asks 1: which?: said (as before) | 1 in_progress:W
            8 W tells 1: half way: said | 1 in_progress:W
            9 W tells 1: half way: said (as before) | 1 in_progress:W
-          10 W asks 1: why?: said | 1 blocked:W
-          11 W tells 1: half way: said | 1 blocked:W
+          10 W asks 1: why?: said | 1 waiting_for_answer:W
+          11 W tells 1: half way: said | 1 waiting_for_answer:W
           12 L replies 1: so: said | 1 in_progress:W
           13 W submits 1: done: submitted | 1 submitted:W
           14 L rejects 1 1: reviewed | 1 in_progress:W
@@ -101,11 +101,11 @@ fn a_question_blocks_and_its_reply_goes_on() {
            4 W claims 1: token 1 until 3600004 | 1 in_progress:W
            5 W tells 1: half way: said | 1 in_progress:W
            6 L replies 1: fine: no: unknown_message | 1 in_progress:W
-           7 W asks 1: which one?: said | 1 blocked:W
-           8 W asks 1: which one?: said (as before) | 1 blocked:W
-           9 W asks 1: and where?: said | 1 blocked:W
-          10 W asks 1: which one?: said (as before) | 1 blocked:W
-          11 L replies 1: this: no: ambiguous_message | 1 blocked:W
+           7 W asks 1: which one?: said | 1 waiting_for_answer:W
+           8 W asks 1: which one?: said (as before) | 1 waiting_for_answer:W
+           9 W asks 1: and where?: said | 1 waiting_for_answer:W
+          10 W asks 1: which one?: said (as before) | 1 waiting_for_answer:W
+          11 L replies 1: this: no: ambiguous_message | 1 waiting_for_answer:W
           12 L resets 1: never mind: done | 1 ready
           13 L replies 1: this: no: unknown_message | 1 ready",
     );
@@ -273,11 +273,11 @@ fn a_claim_that_lapses_is_open_again_and_its_worker_is_told() {
            3 W registers: done | 1 ready
            4 V registers: done | 1 ready
            5 W claims 1: token 1 until 3600005 | 1 in_progress:W
-           6 W asks 1: who?: said | 1 blocked:W
-         100000 W is there: so | 1 blocked:W
-         3600005 time: done | 1 blocked:W
-         3699990 W locks a b +for=1: locked, token 2 until 3819990 | 1 blocked:W
-         3699999 V locks a: no: file_is_locked | 1 blocked:W
+           6 W asks 1: who?: said | 1 waiting_for_answer:W
+         100000 W is there: so | 1 waiting_for_answer:W
+         3600005 time: done | 1 waiting_for_answer:W
+         3699990 W locks a b +for=1: locked, token 2 until 3819990 | 1 waiting_for_answer:W
+         3699999 V locks a: no: file_is_locked | 1 waiting_for_answer:W
          3700000 time: done | 1 ready
          3700001 W submits 1: too late: no: lease_lost | 1 ready
          3700002 V claims 1: token 3 until 7300002 | 1 in_progress:V
@@ -343,17 +343,17 @@ fn tasks_wait_for_those_they_are_blocked_by() {
            2 L plans easy 1 <#1; easy 1 <#2; easy 1 <#0: no: blocked_in_a_circle
            3 L plans easy 1 <#0: no: blocked_in_a_circle
            4 L plans easy 1 <7: no: unknown_task
-           5 L plans easy 1 <#1; easy 1: 2 from task-1 | 1 waiting 2 ready
-           6 L plans easy 1 <1: 1 from task-3 | 1 waiting 2 ready 3 waiting
-           7 W registers: done | 1 waiting 2 ready 3 waiting
-           8 W claims 1: no: task_blocked | 1 waiting 2 ready 3 waiting
-           9 W claims 2: token 1 until 3600009 | 1 waiting 2 in_progress:W 3 waiting
-          10 W submits 2: done: submitted | 1 waiting 2 submitted:W 3 waiting
-          11 L mints 2 for W 5: easy → task-1, 1 points, 0 low | 1 waiting:W 2 submitted:W 3 waiting
-          12 L approves 2 5: reviewed | 1 reserved:W 2 done 3 waiting
-          13 W claims 1: token 3 until 3600013 | 1 in_progress:W 2 done 3 waiting
-          14 L resets 2: not so: done | 1 in_progress:W 2 ready 3 waiting
-          15 W claims 3: no: task_blocked | 1 in_progress:W 2 ready 3 waiting",
+           5 L plans easy 1 <#1; easy 1: 2 from task-1 | 1 blocked 2 ready
+           6 L plans easy 1 <1: 1 from task-3 | 1 blocked 2 ready 3 blocked
+           7 W registers: done | 1 blocked 2 ready 3 blocked
+           8 W claims 1: no: task_blocked | 1 blocked 2 ready 3 blocked
+           9 W claims 2: token 1 until 3600009 | 1 blocked 2 in_progress:W 3 blocked
+          10 W submits 2: done: submitted | 1 blocked 2 submitted:W 3 blocked
+          11 L mints 2 for W 5: easy → task-1, 1 points, 0 low | 1 blocked:W 2 submitted:W 3 blocked
+          12 L approves 2 5: reviewed | 1 reserved:W 2 done 3 blocked
+          13 W claims 1: token 3 until 3600013 | 1 in_progress:W 2 done 3 blocked
+          14 L resets 2: not so: done | 1 in_progress:W 2 ready 3 blocked
+          15 W claims 3: no: task_blocked | 1 in_progress:W 2 ready 3 blocked",
     );
 }
 

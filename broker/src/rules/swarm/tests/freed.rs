@@ -22,19 +22,19 @@ fn a_task_that_an_approval_sets_free_is_the_next_step() {
             (14, "W claims 2 +step"),
         ],
         "  1 L opens s: an issue
-           2 L plans easy 1; easy 1 <#0; easy 1 <#1: 3 from task-1 | 1 ready 2 waiting 3 waiting
-           3 W registers: done | 1 ready 2 waiting 3 waiting
-           4 V registers: done | 1 ready 2 waiting 3 waiting
-           5 W claims 1: token 1 until 3600005 | 1 in_progress:W 2 waiting 3 waiting
-           6 W submits 1: one: submitted | 1 submitted:W 2 waiting 3 waiting
-           7 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 waiting:W 3 waiting
-           8 L mints 1 for W 5: easy → task-2, 1 points, 0 low (as before) | 1 submitted:W 2 waiting:W 3 waiting
-           9 V claims 2: no: task_reserved | 1 submitted:W 2 waiting:W 3 waiting
-          10 W claims 2 +step: no: invalid_next_step_token | 1 submitted:W 2 waiting:W 3 waiting
-          11 restart: so | 1 submitted:W 2 waiting:W 3 waiting
-          12 L approves 1 5: reviewed | 1 done 2 reserved:W 3 waiting
-          13 V claims 2: no: task_reserved | 1 done 2 reserved:W 3 waiting
-          14 W claims 2 +step: token 3 until 3600014 | 1 done 2 in_progress:W 3 waiting",
+           2 L plans easy 1; easy 1 <#0; easy 1 <#1: 3 from task-1 | 1 ready 2 blocked 3 blocked
+           3 W registers: done | 1 ready 2 blocked 3 blocked
+           4 V registers: done | 1 ready 2 blocked 3 blocked
+           5 W claims 1: token 1 until 3600005 | 1 in_progress:W 2 blocked 3 blocked
+           6 W submits 1: one: submitted | 1 submitted:W 2 blocked 3 blocked
+           7 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 blocked:W 3 blocked
+           8 L mints 1 for W 5: easy → task-2, 1 points, 0 low (as before) | 1 submitted:W 2 blocked:W 3 blocked
+           9 V claims 2: no: task_reserved | 1 submitted:W 2 blocked:W 3 blocked
+          10 W claims 2 +step: no: invalid_next_step_token | 1 submitted:W 2 blocked:W 3 blocked
+          11 restart: so | 1 submitted:W 2 blocked:W 3 blocked
+          12 L approves 1 5: reviewed | 1 done 2 reserved:W 3 blocked
+          13 V claims 2: no: task_reserved | 1 done 2 reserved:W 3 blocked
+          14 W claims 2 +step: token 3 until 3600014 | 1 done 2 in_progress:W 3 blocked",
     );
 }
 
@@ -65,24 +65,24 @@ fn without_the_approval_it_goes_back() {
             (120_020, "W claims 2"),
         ],
         "  1 L opens s: an issue
-           2 L plans easy 1; easy 1 <#0: 2 from task-1 | 1 ready 2 waiting
-           3 W registers: done | 1 ready 2 waiting
-           4 W claims 1: token 1 until 3600004 | 1 in_progress:W 2 waiting
-           5 W submits 1: one: submitted | 1 submitted:W 2 waiting
-           6 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 waiting:W
-           7 L rejects 1 5: reviewed | 1 in_progress:W 2 waiting
-           8 W submits 1: two: submitted | 1 submitted:W 2 waiting
-           9 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 waiting:W
-          10 W submits 1: three: submitted | 1 submitted:W 2 waiting
-          11 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 waiting:W
-          12 L mints 1 for W 1: easy → task-2, 1 points, 1 low | 1 submitted:W 2 waiting:W
-         120012 time: done | 1 submitted:W 2 waiting
-         120013 L approves 1 1: no: invalid_next_step_token | 1 submitted:W 2 waiting
-         120014 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 waiting:W
-         120015 L resets 1: over: done | 1 ready 2 waiting
-         120016 W claims 1: token 7 until 3720016 | 1 in_progress:W 2 waiting
-         120017 W submits 1: four: submitted | 1 submitted:W 2 waiting
-         120018 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 waiting:W
+           2 L plans easy 1; easy 1 <#0: 2 from task-1 | 1 ready 2 blocked
+           3 W registers: done | 1 ready 2 blocked
+           4 W claims 1: token 1 until 3600004 | 1 in_progress:W 2 blocked
+           5 W submits 1: one: submitted | 1 submitted:W 2 blocked
+           6 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 blocked:W
+           7 L rejects 1 5: reviewed | 1 in_progress:W 2 blocked
+           8 W submits 1: two: submitted | 1 submitted:W 2 blocked
+           9 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 blocked:W
+          10 W submits 1: three: submitted | 1 submitted:W 2 blocked
+          11 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 blocked:W
+          12 L mints 1 for W 1: easy → task-2, 1 points, 1 low | 1 submitted:W 2 blocked:W
+         120012 time: done | 1 submitted:W 2 blocked
+         120013 L approves 1 1: no: invalid_next_step_token | 1 submitted:W 2 blocked
+         120014 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 blocked:W
+         120015 L resets 1: over: done | 1 ready 2 blocked
+         120016 W claims 1: token 7 until 3720016 | 1 in_progress:W 2 blocked
+         120017 W submits 1: four: submitted | 1 submitted:W 2 blocked
+         120018 L mints 1 for W 5: easy → task-2, 1 points, 0 low | 1 submitted:W 2 blocked:W
          120019 L cancels 1: not wanted: done | 1 canceled 2 ready
          120020 W claims 2: token 9 until 3720020 | 1 canceled 2 in_progress:W",
     );
@@ -107,13 +107,13 @@ fn a_blocker_that_is_reset_meanwhile_leaves_nothing_stuck() {
         story.step(2, it);
     }
     let told = line(&mut story, 3, "L mints 1 for W 5");
-    assert_eq!(told, "easy → task-3, 2 points, 0 low | 1 submitted:W 2 done 3 waiting:W");
+    assert_eq!(told, "easy → task-3, 2 points, 0 low | 1 submitted:W 2 done 3 blocked:W");
     story.step(4, "L resets 2: wrong");
     let told = line(&mut story, 5, "L approves 1 5");
-    assert_eq!(told, "no: invalid_next_step_token | 1 submitted:W 2 ready 3 waiting:W");
+    assert_eq!(told, "no: invalid_next_step_token | 1 submitted:W 2 ready 3 blocked:W");
     // The other way round it is kept for nothing, until it lapses or is chosen anew.
     let told = line(&mut story, 6, "L mints 1 for W 5");
-    assert_eq!(told, "easy → task-2, 2 points, 0 low | 1 submitted:W 2 reserved:W 3 waiting");
+    assert_eq!(told, "easy → task-2, 2 points, 0 low | 1 submitted:W 2 reserved:W 3 blocked");
     story.step(7, "L mints 1 for W 1");
     story.step(8, "L rejects 1 5");
     for it in finish {
@@ -123,7 +123,7 @@ fn a_blocker_that_is_reset_meanwhile_leaves_nothing_stuck() {
         story.step(10, it);
     }
     let told = line(&mut story, 11, "W claims 3 +step");
-    assert_eq!(told, "no: task_blocked | 1 done 2 ready 3 waiting:W");
+    assert_eq!(told, "no: task_blocked | 1 done 2 ready 3 blocked:W");
     let ask = Question::Tasks(story.issue_id());
     let told = story.swarm().answer(Timestamp::from_millis(11), &role("W"), &ask, |_| true);
     let Ok(Answer::Tasks(told)) = told else { panic!("{told:?}") };

@@ -212,16 +212,16 @@ fn a_canceled_task_is_in_nobodys_way() {
             (32, "L closes: over"),
         ],
         "  1 L opens s: an issue
-           2 L plans easy 1; easy 1 <#0; easy 1; easy 1: 4 from task-1 | 1 ready 2 waiting 3 ready 4 ready
-           3 W registers: done | 1 ready 2 waiting 3 ready 4 ready
-           4 V registers: done | 1 ready 2 waiting 3 ready 4 ready
-           5 W claims 1: token 1 until 3600005 | 1 in_progress:W 2 waiting 3 ready 4 ready
-           6 W locks a +for=1: locked, token 2 until 120006 | 1 in_progress:W 2 waiting 3 ready 4 ready
-           7 W asks 1: which way?: said | 1 blocked:W 2 waiting 3 ready 4 ready
-           8 W submits 1: half: submitted | 1 blocked:W 2 waiting 3 ready 4 ready
-           9 L mints 1 for W 5: easy → task-3, 1 points, 0 low | 1 blocked:W 2 waiting 3 reserved:W 4 ready
-          10 V claims 2: no: task_blocked | 1 blocked:W 2 waiting 3 reserved:W 4 ready
-          11 L cancels 1:  : no: say why task-1 is not to be done; nothing changed | 1 blocked:W 2 waiting 3 reserved:W 4 ready
+           2 L plans easy 1; easy 1 <#0; easy 1; easy 1: 4 from task-1 | 1 ready 2 blocked 3 ready 4 ready
+           3 W registers: done | 1 ready 2 blocked 3 ready 4 ready
+           4 V registers: done | 1 ready 2 blocked 3 ready 4 ready
+           5 W claims 1: token 1 until 3600005 | 1 in_progress:W 2 blocked 3 ready 4 ready
+           6 W locks a +for=1: locked, token 2 until 120006 | 1 in_progress:W 2 blocked 3 ready 4 ready
+           7 W asks 1: which way?: said | 1 waiting_for_answer:W 2 blocked 3 ready 4 ready
+           8 W submits 1: half: submitted | 1 waiting_for_answer:W 2 blocked 3 ready 4 ready
+           9 L mints 1 for W 5: easy → task-3, 1 points, 0 low | 1 waiting_for_answer:W 2 blocked 3 reserved:W 4 ready
+          10 V claims 2: no: task_blocked | 1 waiting_for_answer:W 2 blocked 3 reserved:W 4 ready
+          11 L cancels 1:  : no: say why task-1 is not to be done; nothing changed | 1 waiting_for_answer:W 2 blocked 3 reserved:W 4 ready
           12 L cancels 1: not wanted: done | 1 canceled 2 ready 3 ready 4 ready
           13 L cancels 1: not wanted: done (as before) | 1 canceled 2 ready 3 ready 4 ready
           14 V locks a: locked, token 4 until 120014 | 1 canceled 2 ready 3 ready 4 ready

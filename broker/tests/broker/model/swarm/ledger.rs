@@ -315,13 +315,17 @@ impl Ledger {
                 let at = (*id, task.number);
                 let live = task.live_claim().map(|it| &it.worker);
                 assert_eq!(live, self.claims.get(&at), "I1: {at:?}");
-                let is_claimed = matches!(task.state, TaskState::InProgress | TaskState::Blocked);
+                let is_claimed =
+                    matches!(task.state, TaskState::InProgress | TaskState::WaitingForAnswer);
                 assert_eq!(is_claimed, live.is_some(), "I1: {at:?} is {}", task.state);
                 let kept = task.reservation.as_ref();
                 let kept = kept.map(|it| (it.worker.clone(), it.lease.lapses, it.next_step));
                 assert_eq!(kept.as_ref(), self.kept.get(&at), "I5: {at:?}");
                 let is_asked = task.open_questions().next().is_some();
-                assert!(!is_asked || task.state == TaskState::Blocked, "a question blocks");
+                assert!(
+                    !is_asked || task.state == TaskState::WaitingForAnswer,
+                    "a question is open"
+                );
                 let undone = task.blocked_by.iter().filter(|other| {
                     !matches!(
                         issue.tasks[other.index()].state,

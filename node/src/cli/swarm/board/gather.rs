@@ -165,7 +165,7 @@ impl Gatherer {
 
     async fn tasks_of(&self, issue: &str) -> Result<(Vec<wire::Task>, u64), Failure> {
         let (mut found, mut total) = (Vec::new(), 0);
-        for status in [TaskStatus::InProgress, TaskStatus::Blocked, TaskStatus::Open] {
+        for status in [TaskStatus::InProgress, TaskStatus::WaitingForAnswer, TaskStatus::Open] {
             let wanted = wire::ListTasksRequest {
                 issue_id: issue.to_owned(),
                 status: status.into(),
@@ -212,13 +212,13 @@ impl Gatherer {
 /// What is shown first: what somebody has to do something about.
 fn rank(stage: TaskStage) -> u8 {
     match stage {
-        TaskStage::Asking => 0,
+        TaskStage::WaitingForAnswer => 0,
         TaskStage::Submitted => 1,
         TaskStage::InReview => 2,
         TaskStage::Working => 3,
         TaskStage::Reserved => 4,
         TaskStage::Ready => 5,
-        TaskStage::Waiting => 6,
+        TaskStage::Blocked => 6,
         TaskStage::Unspecified => 7,
         TaskStage::Done => 8,
         TaskStage::Canceled => 9,

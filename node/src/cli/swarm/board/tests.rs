@@ -14,19 +14,19 @@ use super::{
 const NOW_MS: u64 = 1_795_302_600_000;
 
 fn issue(tail: &str, subject: &str, counts: [u64; 4]) -> wire::Issue {
-    let [open, in_progress, blocked, done] = counts;
+    let [open, in_progress, waiting_for_answer, done] = counts;
     wire::Issue {
         issue_id: format!("issue_1700000000000_{tail}"),
         subject: subject.to_owned(),
         lead: "lead".to_owned(),
         status: IssueStatus::InProgress.into(),
-        tasks: Some(wire::TaskCounts { open, in_progress, blocked, done, canceled: 0 }),
+        tasks: Some(wire::TaskCounts { open, in_progress, waiting_for_answer, done, canceled: 0 }),
         ..Default::default()
     }
 }
 
 fn task(number: u32, stage: TaskStage, subject: &str) -> wire::Task {
-    let has = matches!(stage, TaskStage::Working | TaskStage::Asking);
+    let has = matches!(stage, TaskStage::Working | TaskStage::WaitingForAnswer);
     let worker = format!("w{number}");
     wire::Task {
         issue_id: "issue_1700000000000_00af".to_owned(),
@@ -72,7 +72,7 @@ fn state() -> State {
         ..Default::default()
     };
     let mut tasks = vec![
-        task(3, TaskStage::Asking, "Which \u{1b}[31mformat\u{1b}[0m is it?\u{202e}"),
+        task(3, TaskStage::WaitingForAnswer, "Which \u{1b}[31mformat\u{1b}[0m is it?\u{202e}"),
         task(
             4,
             TaskStage::Submitted,
@@ -84,7 +84,7 @@ fn state() -> State {
         task(7, TaskStage::Reserved, "Read it back"),
     ];
     tasks.extend((8..20).map(|it| task(it, TaskStage::Ready, "Something that can be done")));
-    tasks.extend((20..40).map(|it| task(it, TaskStage::Waiting, "Something that waits")));
+    tasks.extend((20..40).map(|it| task(it, TaskStage::Blocked, "Something that waits")));
     State {
         workspace: "default".to_owned(),
         now_ms: NOW_MS,

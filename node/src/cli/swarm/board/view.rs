@@ -14,7 +14,7 @@ use tasuki_proto::wire::{self, TaskStage, TaskStatus};
 
 use super::{
     super::{
-        labels::{count, delivery_status, left, long, spaced, task_stage, tasks_of},
+        labels::{count, delivery_status, left, long, spaced, task_stage_text, tasks_of},
         rows::{locked, who},
     },
     state::State,
@@ -36,6 +36,9 @@ const GUTTER: u16 = 3;
 /// Before each cell of a row, in cells of the screen.
 const GAP: u16 = 2;
 
+/// Of the longest stage of a task, "waiting for an answer".
+const STAGE_WIDTH: u16 = 21;
+
 /// The highest number of a cell that may go.
 const MAY_GO_MAX: u8 = 3;
 
@@ -47,6 +50,8 @@ struct Cell {
     is_right: bool,
     /// Whether it gets what the others leave beyond its width.
     grows: bool,
+    /// Whether it is cut first where there is no room.
+    shrinks: bool,
     /// Where the screen is narrow, the highest number goes first; 0: it stays.
     may_go: u8,
 }
@@ -54,7 +59,7 @@ struct Cell {
 impl Cell {
     fn new(text: impl Into<String>, style: impl Into<Style>, width: u16) -> Self {
         let (text, style) = (text.into(), style.into());
-        Self { text, style, width, is_right: false, grows: false, may_go: 0 }
+        Self { text, style, width, is_right: false, grows: false, shrinks: false, may_go: 0 }
     }
 
     fn right(self) -> Self {
@@ -65,12 +70,20 @@ impl Cell {
         Self { grows: true, ..self }
     }
 
+    fn shrinks(self) -> Self {
+        Self { shrinks: true, ..self }
+    }
+
     fn may_go(self, may_go: u8) -> Self {
         Self { may_go, ..self }
     }
 
     fn constraint(&self) -> Constraint {
-        if self.grows { Constraint::Min(self.width) } else { Constraint::Length(self.width) }
+        match (self.grows, self.shrinks) {
+            (true, _) => Constraint::Min(self.width),
+            (false, true) => Constraint::Max(self.width),
+            (false, false) => Constraint::Length(self.width),
+        }
     }
 
     fn fitted(&self, width: u16) -> Line<'static> {
@@ -248,7 +261,8 @@ fn lease(until_ms: u64, now_ms: u64) -> Cell {
 fn issues(state: &State) -> Section {
     let row = |issue: &wire::Issue| {
         let done = format!("{}/{} done", count(issue, TaskStatus::Done), tasks_of(issue));
-        let busy = count(issue, TaskStatus::InProgress) + count(issue, TaskStatus::Blocked);
+        let busy =
+            count(issue, TaskStatus::InProgress) + count(issue, TaskStatus::WaitingForAnswer);
         let busy = if busy == 0 { String::new() } else { format!("{busy} busy") };
         vec![
             Cell::new(tail(&issue.issue_id), Modifier::BOLD, 6),
@@ -264,10 +278,10 @@ fn issues(state: &State) -> Section {
 
 fn tasks(state: &State, now_ms: u64) -> Section {
     let row = |task: &wire::Task| {
-        let (who, until_ms) = who(task);
+        let ((who, until_ms), stage) = (who(task), task.stage());
         vec![
             Cell::new(task_name(&task.issue_id, &task.task_id), Modifier::BOLD, 9),
-            Cell::new(spaced(&task_stage(task.stage()), " "), stage_style(task.stage()), 10),
+            Cell::new(task_stage_text(stage), stage_style(stage), STAGE_WIDTH).shrinks(),
             Cell::new(who, Style::new(), 14).may_go(1),
             lease(until_ms, now_ms).may_go(2),
             Cell::new(&task.subject, Style::new(), 10).grows(),
@@ -277,7 +291,7 @@ fn tasks(state: &State, now_ms: u64) -> Section {
     let note = format!(
         "{} in progress · {} waiting for an answer · {} open · {} done",
         all(TaskStatus::InProgress),
-        all(TaskStatus::Blocked),
+        all(TaskStatus::WaitingForAnswer),
         all(TaskStatus::Open),
         all(TaskStatus::Done)
     );
@@ -287,11 +301,13 @@ fn tasks(state: &State, now_ms: u64) -> Section {
 
 fn stage_style(stage: TaskStage) -> Style {
     match stage {
-        TaskStage::Asking | TaskStage::Submitted | TaskStage::InReview => Color::Yellow.into(),
+        TaskStage::WaitingForAnswer | TaskStage::Submitted | TaskStage::InReview => {
+            Color::Yellow.into()
+        }
         TaskStage::Working => Color::Green.into(),
         TaskStage::Ready => Color::Cyan.into(),
         TaskStage::Canceled => Color::Red.into(),
-        TaskStage::Reserved | TaskStage::Waiting | TaskStage::Done | TaskStage::Unspecified => {
+        TaskStage::Reserved | TaskStage::Blocked | TaskStage::Done | TaskStage::Unspecified => {
             Modifier::DIM.into()
         }
     }

@@ -21,8 +21,9 @@ use crate::{
 /// With --json each task is one line.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-ready: can be claimed. waiting: blocked by other tasks. reserved: kept for one worker.
-asking: waiting for an answer. submitted: the lead was not notified yet; in review: it was.
+ready: can be claimed. blocked: other tasks have to be done first. reserved: kept for one worker.
+waiting for an answer: its worker asked. submitted: the lead was not notified yet.
+in review: the lead was notified.
 LEFT is the time until the claim or the reservation expires unless it is renewed.")]
 pub struct Args {
     /// Issue whose tasks to list

@@ -22,7 +22,7 @@ use super::{
     SET,
 };
 use crate::{
-    mcp::{host::Scope, instances::Playing, shown::Shown},
+    mcp::{host::Scope, in_flight_acks::InFlightAcks, instances::Playing},
     role::{Actions, Refusal, mail::Mail},
 };
 
@@ -37,7 +37,7 @@ const RUN_AS: &[RoleArgument] = &[RoleArgument {
 pub(super) struct Mailbox<'a> {
     pub call: &'a Call<'a>,
     pub actions: Arc<dyn Actions>,
-    pub shown: Shown,
+    pub acks: InFlightAcks,
 }
 
 /// A call that acts or waits: only the agent that plays the role may.
@@ -78,10 +78,10 @@ impl<'a> Mailbox<'a> {
     pub(super) fn find(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
         let role = resolve(call, call.named_role(tool)?.as_deref())?;
         let host = call.host;
-        let mailbox = host.roles.get(role).zip(host.shown.get(role));
-        let (actions, shown) = mailbox.ok_or_else(|| no_mail(role))?;
+        let mailbox = host.roles.get(role).zip(host.in_flight_acks.get(role));
+        let (actions, acks) = mailbox.ok_or_else(|| no_mail(role))?;
         call.admit(role)?;
-        Ok(Self { call, actions: Arc::clone(actions), shown: shown.clone() })
+        Ok(Self { call, actions: Arc::clone(actions), acks: acks.clone() })
     }
 
     pub(super) fn mail(&self) -> &dyn Mail {
@@ -90,7 +90,7 @@ impl<'a> Mailbox<'a> {
 
     /// Resolves once the broker knows what was shown to the role so far, or will not soon.
     pub(super) async fn settled(&self) {
-        self.shown.settled().await;
+        self.acks.settled().await;
         self.mail().marks_settled().await;
     }
 

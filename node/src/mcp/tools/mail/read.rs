@@ -99,7 +99,7 @@ impl Part {
         }
         let message: MessageId = self.thread.message_id.parse().ok()?;
         let (actions, mark) = (Arc::clone(&mailbox.actions), MailMark::Seen);
-        let on_its_way = mailbox.shown.begin();
+        let on_its_way = mailbox.acks.begin();
         Some(Mark::Mail { actions, message, through: self.last(), mark, on_its_way })
     }
 }

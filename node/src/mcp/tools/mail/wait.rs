@@ -55,8 +55,8 @@ impl Tool for WaitForMessage {
             mark_seen(&mailbox, &name).await?;
         }
         mailbox.settled().await;
-        let Mailbox { call, actions, shown } = mailbox;
-        let asking = Asking { actions, about: About::Mail { filter, shown } };
+        let Mailbox { call, actions, acks } = mailbox;
+        let asking = Asking { actions, about: About::Mail { filter, acks } };
         wait(call, playing, asking, self.timeout_sec.map(|it| it.0)).await
     }
 }

@@ -192,14 +192,13 @@ impl Words for TasksIn {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("open", Self::status(wire::TaskStatus::Open)),
         ("in_progress", Self::status(wire::TaskStatus::InProgress)),
-        ("blocked", Self::status(wire::TaskStatus::Blocked)),
+        ("waiting_for_answer", Self::status(wire::TaskStatus::WaitingForAnswer)),
         ("done", Self::status(wire::TaskStatus::Done)),
         ("canceled", Self::status(wire::TaskStatus::Canceled)),
         ("ready", Self::stage(wire::TaskStage::Ready)),
-        ("waiting", Self::stage(wire::TaskStage::Waiting)),
+        ("blocked", Self::stage(wire::TaskStage::Blocked)),
         ("reserved", Self::stage(wire::TaskStage::Reserved)),
         ("working", Self::stage(wire::TaskStage::Working)),
-        ("asking", Self::stage(wire::TaskStage::Asking)),
         ("submitted", Self::stage(wire::TaskStage::Submitted)),
         ("in_review", Self::stage(wire::TaskStage::InReview)),
     ];

@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{
     mcp::{
+        in_flight_acks::InFlightAcks,
         instances::Playing,
         intent,
         question::{About, Asking, is_silence},
-        shown::Shown,
     },
     role::{
         Actions, Refusal,
@@ -104,7 +104,7 @@ impl Caller<'_> {
         timeout: Option<Timeout>,
     ) -> Result<CallToolResponse, Refusal> {
         let asked = timeout.map(|Timeout(Seconds(asked))| asked);
-        let about = About::Swarm { awaited, shown: self.shown() };
+        let about = About::Swarm { awaited, acks: self.in_flight_acks() };
         let asking = Asking { actions: Arc::clone(&self.actions), about };
         wait(self.call, self.playing()?, asking, asked).await
     }
@@ -129,14 +129,14 @@ impl Caller<'_> {
         }
     }
 
-    /// What of it is on its way to the role's agent.
-    fn shown(&self) -> Shown {
-        self.call.host.shown.get(self.role()).cloned().unwrap_or_default()
+    /// The answers on their way to the agent of the role.
+    fn in_flight_acks(&self) -> InFlightAcks {
+        self.call.host.in_flight_acks.get(self.role()).cloned().unwrap_or_default()
     }
 
     /// Resolves once the broker knows what the agent was shown so far, or will not soon.
     pub(super) async fn settled(&self) {
-        self.shown().settled().await;
+        self.in_flight_acks().settled().await;
     }
 
     /// The agent was given a token with what it holds.

@@ -44,7 +44,7 @@ fn for_lead(it: &wire::Task) -> String {
         Stage::Ready => {
             "A worker can claim it. Call waitIssueTaskEvents for the next event.".to_owned()
         }
-        Stage::Waiting => format!("It is blocked by: {}.", it.blocked_by.join(", ")),
+        Stage::Blocked => format!("It is blocked by: {}.", it.blocked_by.join(", ")),
         Stage::Reserved => format!("It is reserved for {}.", it.reserved_for),
         Stage::Working => {
             format!(
@@ -52,7 +52,9 @@ fn for_lead(it: &wire::Task) -> String {
                 it.claimed_by
             )
         }
-        Stage::Asking => "Its worker is waiting for an answer: replyIssueTaskMessage.".to_owned(),
+        Stage::WaitingForAnswer => {
+            "Its worker is waiting for an answer: replyIssueTaskMessage.".to_owned()
+        }
         Stage::Submitted | Stage::InReview => {
             "Review the submission: getNextStepToken, then reviewIssueTask.".to_owned()
         }
@@ -75,7 +77,7 @@ fn for_worker(it: &wire::Task, role: &str) -> String {
             "You have claimed it: lockFiles before you edit, submitIssueTask when it is done."
                 .to_owned()
         }
-        Stage::Asking if is_own => {
+        Stage::WaitingForAnswer if is_own => {
             "Your question is waiting for an answer: call askIssueTask with the same arguments to \
              wait for it."
                 .to_owned()
@@ -85,10 +87,10 @@ fn for_worker(it: &wire::Task, role: &str) -> String {
              wait for it."
                 .to_owned()
         }
-        Stage::Waiting
+        Stage::Blocked
         | Stage::Reserved
         | Stage::Working
-        | Stage::Asking
+        | Stage::WaitingForAnswer
         | Stage::Submitted
         | Stage::InReview
         | Stage::Done
@@ -133,7 +135,8 @@ mod tests {
             is_worker: sets.contains('w'),
             is_acceptor: sets.contains('a'),
         };
-        let stages = [Stage::Ready, Stage::Waiting, Stage::Asking, Stage::Submitted, Stage::Done];
+        let stages =
+            [Stage::Ready, Stage::Blocked, Stage::WaitingForAnswer, Stage::Submitted, Stage::Done];
         stages.into_iter().map(|it| (it, of_task(&task(it), &asker).join(" "))).collect()
     }
 
@@ -144,12 +147,12 @@ mod tests {
             assert!(text.contains(words), "{stage:?}: {text}");
         };
         let lead = asker("l", "l");
-        says(&lead, Stage::Waiting, "task-1, task-2");
-        says(&lead, Stage::Asking, "replyIssueTaskMessage");
+        says(&lead, Stage::Blocked, "task-1, task-2");
+        says(&lead, Stage::WaitingForAnswer, "replyIssueTaskMessage");
         says(&lead, Stage::Submitted, "getNextStepToken");
         let worker = asker("w", "w");
         says(&worker, Stage::Ready, "claimIssueTask");
-        says(&worker, Stage::Asking, "askIssueTask with the same");
+        says(&worker, Stage::WaitingForAnswer, "askIssueTask with the same");
         says(&worker, Stage::Submitted, "submitIssueTask with the same");
         says(&worker, Stage::Done, "waitIssueTasks");
         says(&asker("v", "w"), Stage::Submitted, "Take another task");

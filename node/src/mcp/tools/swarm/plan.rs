@@ -254,8 +254,8 @@ struct Tasks {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ListTasks {
     issue_id: Id<IssueId>,
-    /// open, in_progress, blocked (waiting for an answer), done or canceled; or a stage: ready,
-    /// waiting (blocked by other tasks), reserved, submitted, in_review.
+    /// open, in_progress, waiting_for_answer, done or canceled; or a stage: ready, blocked (by
+    /// other tasks), reserved, working, submitted, in_review.
     status: Option<Word<TasksIn>>,
     claimed_by: Option<Name>,
     submitter: Option<Name>,

@@ -191,9 +191,9 @@ fn brief(it: wire::Issue) -> wire::Issue {
 }
 
 fn after_review(is_approved: bool, issue: Option<&wire::Issue>) -> &'static str {
-    use wire::TaskStatus::{Blocked, InProgress, Open};
+    use wire::TaskStatus::{InProgress, Open, WaitingForAnswer};
     let is_left = |it: &wire::Issue| {
-        [Open, InProgress, Blocked]
+        [Open, InProgress, WaitingForAnswer]
             .into_iter()
             .any(|status| it.tasks.unwrap_or_default().of(status) != 0)
     };
@@ -387,10 +387,10 @@ mod tests {
     fn after_the_last_approval_it_is_time_to_deliver() {
         let with = |tasks| wire::Issue { tasks: Some(tasks), ..wire::Issue::default() };
         let done = with(wire::TaskCounts { done: 2, ..Default::default() });
-        let blocked = with(wire::TaskCounts { done: 1, blocked: 1, ..Default::default() });
+        let asked = with(wire::TaskCounts { done: 1, waiting_for_answer: 1, ..Default::default() });
         let after = |issue: &wire::Issue| after_review(true, Some(issue));
         assert!(after(&done).contains("submitDelivery"));
-        assert!(after(&blocked).contains("waitIssueTaskEvents"));
+        assert!(after(&asked).contains("waitIssueTaskEvents"));
         assert!(after_review(false, Some(&done)).contains("notified"));
         assert!(after_review(true, None).contains("waitIssueTaskEvents"));
     }

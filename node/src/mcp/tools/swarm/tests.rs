@@ -199,10 +199,10 @@ fn what_is_done_about_a_task_is_done_by_tools_of_whoever_asks() {
     use wire::TaskStage as Stage;
     let stages = [
         Stage::Ready,
-        Stage::Waiting,
+        Stage::Blocked,
         Stage::Reserved,
         Stage::Working,
-        Stage::Asking,
+        Stage::WaitingForAnswer,
         Stage::Submitted,
         Stage::InReview,
         Stage::Done,

@@ -244,7 +244,7 @@ impl Next {
 const TASK_STATUSES: [wire::TaskStatus; 5] = [
     wire::TaskStatus::Open,
     wire::TaskStatus::InProgress,
-    wire::TaskStatus::Blocked,
+    wire::TaskStatus::WaitingForAnswer,
     wire::TaskStatus::Done,
     wire::TaskStatus::Canceled,
 ];
@@ -264,7 +264,7 @@ pub(super) const fn task_status(it: wire::TaskStatus) -> &'static str {
         wire::TaskStatus::Unspecified => "",
         wire::TaskStatus::Open => "open",
         wire::TaskStatus::InProgress => "in_progress",
-        wire::TaskStatus::Blocked => "blocked",
+        wire::TaskStatus::WaitingForAnswer => "waiting_for_answer",
         wire::TaskStatus::Done => "done",
         wire::TaskStatus::Canceled => "canceled",
     }
@@ -274,10 +274,10 @@ pub(super) const fn stage(it: wire::TaskStage) -> &'static str {
     match it {
         wire::TaskStage::Unspecified => "",
         wire::TaskStage::Ready => "ready",
-        wire::TaskStage::Waiting => "waiting",
+        wire::TaskStage::Blocked => "blocked",
         wire::TaskStage::Reserved => "reserved",
         wire::TaskStage::Working => "working",
-        wire::TaskStage::Asking => "asking",
+        wire::TaskStage::WaitingForAnswer => "waiting_for_answer",
         wire::TaskStage::Submitted => "submitted",
         wire::TaskStage::InReview => "in_review",
         wire::TaskStage::Done => "done",

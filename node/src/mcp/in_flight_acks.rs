@@ -1,4 +1,4 @@
-//! Mail that is on its way to an agent.
+//! Answers on their way to an agent, whose acknowledgement the broker does not have yet.
 //!
 //! An agent can act on an answer before this process learns that it was written. What it does next
 //! is to be judged with what it was shown, so it waits here for a moment.
@@ -11,18 +11,18 @@ use tokio::sync::watch;
 /// client that does not read.
 const WRITE_MS_MAX: u64 = 1_000;
 
-/// Of one role. Clones are the same.
+/// The answers on their way to one role. Clones count the same ones.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shown(watch::Sender<usize>);
+pub(super) struct InFlightAcks(watch::Sender<usize>);
 
-/// An answer with mail, until it is written or will not be.
+/// One answer, until it is written or will not be.
 #[derive(Debug)]
-pub(super) struct OnItsWay(watch::Sender<usize>);
+pub(super) struct InFlightAck(watch::Sender<usize>);
 
-impl Shown {
-    pub(super) fn begin(&self) -> OnItsWay {
+impl InFlightAcks {
+    pub(super) fn begin(&self) -> InFlightAck {
         self.0.send_modify(|count| *count += 1);
-        OnItsWay(self.0.clone())
+        InFlightAck(self.0.clone())
     }
 
     /// Resolves once nothing is on its way, or it takes too long.
@@ -37,7 +37,7 @@ impl Shown {
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for InFlightAck {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -49,17 +49,17 @@ mod tests {
 
     #[tokio::test]
     async fn an_act_waits_for_what_is_on_its_way_but_not_for_ever() {
-        let shown = Shown::default();
-        shown.settled().await;
-        let (first, second) = (shown.begin(), shown.begin());
-        let settled = shown.settled();
+        let acks = InFlightAcks::default();
+        acks.settled().await;
+        let (first, second) = (acks.begin(), acks.begin());
+        let settled = acks.settled();
         tokio::pin!(settled);
         assert!(futures::poll!(&mut settled).is_pending());
         drop(first);
         assert!(futures::poll!(&mut settled).is_pending());
         drop(second);
         assert!(futures::poll!(&mut settled).is_ready());
-        let _stuck = shown.begin();
-        shown.settled_within(Duration::ZERO).await;
+        let _stuck = acks.begin();
+        acks.settled_within(Duration::ZERO).await;
     }
 }
