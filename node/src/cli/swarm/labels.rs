@@ -23,7 +23,15 @@ pub(super) fn task_stage(of: TaskStage) -> String {
 pub(super) fn task_stage_text(of: TaskStage) -> String {
     match of {
         TaskStage::WaitingForAnswer => "waiting for an answer".to_owned(),
-        other => spaced(&task_stage(other), " "),
+        other @ (TaskStage::Unspecified
+        | TaskStage::Ready
+        | TaskStage::Blocked
+        | TaskStage::Reserved
+        | TaskStage::Working
+        | TaskStage::Submitted
+        | TaskStage::InReview
+        | TaskStage::Done
+        | TaskStage::Canceled) => spaced(&task_stage(other), " "),
     }
 }
 
