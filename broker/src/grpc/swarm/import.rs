@@ -1,11 +1,12 @@
-//! Issues that were worked on elsewhere, part by part.
+//! Issues that were worked on elsewhere.
 //!
 //! What was said there is taken as it is, within the limits: nothing is required of it that the
 //! calls for work done here require.
 
 use tasuki_proto::{
-    id::RoleId,
+    id::{FencingToken, RoleId},
     limits::{DOCS_MAX, WORKERS_MAX},
+    swarm::TaskNumber,
     wire,
 };
 use tonic::Status;
@@ -15,34 +16,26 @@ use super::{
         parse::{check_count, text, time},
         status::invalid,
     },
-    Actor, Answer, Endpoint, View, WorkspaceSession, at_once, id, issues, optional, parse,
+    Actor, Answer, Endpoint, View, WorkspaceSession, at_once, id, issues, optional, parse, status,
 };
 use crate::{
     hash::Hash,
     rules::swarm::{
-        CommandKind, ImportEnd, ImportIssue, ImportedAuditEntry, ImportedDelivery, ImportedDoc,
-        ImportedIssue, ImportedMessage, ImportedReply, ImportedReview, ImportedSubmission,
-        ImportedTask, ImportedVerdict, MessageKind, TaskState, Total, Verdict,
-        words::{AuditKind, VerdictWords, Verification},
+        Claim, CommandKind, Delivery, DeliveryState, DeliveryVerdict, ImportIssue, ImportedIssue,
+        Issue, Judged, Lease, Message, MessageKind, MessageState, Rejection, Submission,
+        SubmissionState, Task, TaskState, Total, Verdict, Words,
+        words::{VerdictWords, Verification},
     },
 };
 
-/// What one part has of anything; each is an entry of the history and a write.
-const PART_ITEMS_MAX: usize = 2000;
-
-/// By which name somebody was known elsewhere, in bytes.
-const ACTOR_BYTES_MAX: usize = 256;
+/// What one issue has of anything: most are a write each.
+const ITEMS_MAX: usize = 20_000;
 
 impl Endpoint for wire::ImportIssueRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let person = Actor::Person(id("person", &self.person)?);
-        let import = part(self)?;
-        let (issue, parts) = (import.issue, import.parts);
-        let render = move |view: &View<'_>, _| {
-            let import = view.workspace.swarm.issue(issue)?.import;
-            let parts_done = import.map_or(parts, |it| it.done);
-            Ok(at_once(wire::ImportIssueResponse { parts_done, ..Default::default() }))
-        };
+        let import = import(self)?;
+        let render = |_: &View<'_>, _| Ok(at_once(wire::ImportIssueResponse::default()));
         session.ask_as(person, CommandKind::ImportIssue(Box::new(import)), render).await
     }
 }
@@ -69,44 +62,54 @@ impl Endpoint for wire::ImportSharedRequest {
     }
 }
 
-fn part(it: wire::ImportIssueRequest) -> Result<ImportIssue, Status> {
-    let lists = [it.tasks.len(), it.submissions.len(), it.messages.len(), it.docs.len()];
-    let more = [it.deliveries.len(), it.points.len(), it.events.len()];
-    let items: usize = lists.iter().chain(&more).sum();
-    check_count("part", items, 0..=PART_ITEMS_MAX)?;
-    let content = <[u8; 16]>::try_from(&it.content[..]).map(Hash);
-    let content = content.map_err(|_| invalid("content", &"is no hash of 16 bytes"))?;
-    let end = issues::state(it.end()).map(|state| ImportEnd { state, is_accepted: it.is_accepted });
-    let begin = it.issue.map(|it| {
-        Ok::<_, Status>(ImportedIssue {
-            subject: parse::subject(it.subject)?,
-            description: text("description", it.description)?,
-            paths: parse::paths(it.shared_doc_paths, it.project_doc_paths)?,
-            created: time("created_ms", it.created_ms)?,
-        })
-    });
-    Ok(ImportIssue {
-        issue: parse::named("issue_id", &it.issue_id)?,
-        content,
-        part: it.part,
-        parts: it.parts,
-        begin: begin.transpose()?,
-        tasks: all(it.tasks, task)?,
-        submissions: all(it.submissions, submission)?,
-        messages: all(it.messages, message)?,
-        docs: all(it.docs, doc)?,
-        deliveries: all(it.deliveries, delivery)?,
-        points: all(it.points, points)?,
-        events: all(it.events, event)?,
-        end,
-    })
+fn import(request: wire::ImportIssueRequest) -> Result<ImportIssue, Status> {
+    let things = [request.tasks.len(), request.submissions.len(), request.messages.len()];
+    let others = [request.docs.len(), request.deliveries.len(), request.points.len()];
+    check_count("issue", things.iter().chain(&others).sum(), 0..=ITEMS_MAX)?;
+    let issue = request.issue.ok_or_else(|| invalid("issue", &"is missing"))?;
+    let mut import = opened(issue)?;
+    import.imported.issue.is_accepted = request.is_accepted;
+    request.tasks.into_iter().try_for_each(|it| add_task(&mut import, it))?;
+    request.submissions.into_iter().try_for_each(|it| add_submission(&mut import, it))?;
+    request.messages.into_iter().try_for_each(|it| add_message(&mut import, it))?;
+    request.deliveries.into_iter().try_for_each(|it| add_delivery(&mut import, it))?;
+    for it in request.docs {
+        let task = parse::maybe("task_id", &it.place.unwrap_or_default().task_id)?;
+        import.docs.push((task, parse::named("name", &it.name)?, parse::content(it.content)?));
+    }
+    for it in request.points {
+        let points = u32::try_from(it.total_points).ok().filter(|it| *it <= u32::MAX / 2);
+        let points = points.ok_or_else(|| invalid("points", &"are more than anybody earns"))?;
+        let total = Total { points, low_scores: it.consecutive_low_scores };
+        import.imported.issue.totals.insert(id("worker", &it.worker)?, total);
+    }
+    Ok(import)
 }
 
-fn all<W, T>(items: Vec<W>, one: fn(W) -> Result<T, Status>) -> Result<Vec<T>, Status> {
-    items.into_iter().map(one).collect()
+fn opened(it: wire::Issue) -> Result<ImportIssue, Status> {
+    let issue = parse::named("issue_id", &it.issue_id)?;
+    let status = issues::state(it.status());
+    let paths = parse::paths(it.shared_doc_paths, it.project_doc_paths)?;
+    let description = text("description", it.description)?;
+    let (subject, created) = (parse::subject(it.subject)?, time("created_ms", it.created_ms)?);
+    let mut state = Issue::opened(issue, subject, None, created);
+    state.state = status.ok_or_else(|| invalid("status", &"is missing"))?;
+    state.paths_content = paths.content();
+    let words =
+        vec![Words::Issue { issue, description }, Words::Paths { issue, version: 1, paths }];
+    let imported = ImportedIssue { issue: state, tasks: Vec::new(), deliveries: Vec::new() };
+    Ok(ImportIssue { imported, words, docs: Vec::new() })
 }
 
-fn task(it: wire::Task) -> Result<ImportedTask, Status> {
+/// A task that came before what belongs to it.
+fn find_task<'a>(import: &'a mut ImportIssue, task_id: &str) -> Result<&'a mut Task, Status> {
+    let task: TaskNumber = parse::named("task_id", task_id)?;
+    let issue = import.imported.issue.id;
+    let found = import.imported.tasks.get_mut(task.index());
+    found.ok_or_else(|| status::rejected(&Rejection::UnknownTask { issue, task }.into()))
+}
+
+fn add_task(import: &mut ImportIssue, it: wire::Task) -> Result<(), Status> {
     let state = match it.status() {
         wire::TaskStatus::Open => TaskState::Open,
         wire::TaskStatus::Done => TaskState::Done,
@@ -118,91 +121,131 @@ fn task(it: wire::Task) -> Result<ImportedTask, Status> {
         }
     };
     let (number, difficulty) = (parse::named("task_id", &it.task_id)?, it.difficulty());
-    Ok(ImportedTask {
-        number,
-        difficulty: parse::difficulty(difficulty)?,
-        points: it.points,
-        state,
-        worker: optional("claimed_by", &it.claimed_by)?,
-        created: time("created_ms", it.created_ms)?,
-        updated: time("updated_ms", it.updated_ms)?,
-        subject: parse::subject(it.subject)?,
-        words: parse::task_words(it.words.unwrap_or_default())?,
-    })
+    let (created, updated) =
+        (time("created_ms", it.created_ms)?, time("updated_ms", it.updated_ms)?);
+    let worker: Option<RoleId> = optional("claimed_by", &it.claimed_by)?;
+    let words = parse::task_words(it.words.unwrap_or_default())?;
+    // Who did it: a claim that is over.
+    let claim = worker.map(|worker| Claim {
+        worker,
+        token: FencingToken::NONE,
+        lease: Lease::until(updated),
+        claimed: updated,
+    });
+    let mut task = Task::blank(number, parse::subject(it.subject)?, created);
+    (task.state, task.claim, task.updated) = (state, claim, updated);
+    (task.difficulty, task.points) = (parse::difficulty(difficulty)?, it.points);
+    task.required_docs.clone_from(&words.required_task_docs);
+    import.imported.tasks.push(task);
+    let issue = import.imported.issue.id;
+    import.words.push(Words::Task { issue, task: number, words });
+    Ok(())
 }
 
-fn submission(it: wire::ImportedSubmission) -> Result<ImportedSubmission, Status> {
-    let task = parse::named("task_id", &it.task_id)?;
+fn add_submission(import: &mut ImportIssue, it: wire::ImportedSubmission) -> Result<(), Status> {
+    let (issue, task_id) = (import.imported.issue.id, it.task_id);
     let it = it.submission.ok_or_else(|| invalid("submission", &"is missing"))?;
+    let status = it.status();
+    let submission = parse::named("submission_id", &it.submission_id)?;
+    let words = parse::artifacts_words(it.words.unwrap_or_default())?;
+    let mut state = Submission {
+        id: submission,
+        worker: id("worker", &it.worker)?,
+        content: words.content(),
+        at: time("submitted_ms", it.submitted_ms)?,
+        // Without a verdict there will be none.
+        state: if status == wire::SubmissionStatus::Open {
+            SubmissionState::Open
+        } else {
+            SubmissionState::Reset
+        },
+        reviewed: None,
+        minted: None,
+        files: Vec::new(),
+        item: 0,
+    };
     let review = it.review.map(|review| {
         let verdict = if review.is_approved { Verdict::Approved } else { Verdict::Rejected };
-        Ok::<_, Status>(ImportedReview {
+        match verdict {
+            Verdict::Approved => {
+                state.state = SubmissionState::Approved;
+                state.files = words.file_hashes();
+            }
+            Verdict::Rejected => state.state = SubmissionState::Rejected,
+        }
+        let words = parse::review_words(review)?;
+        let score = parse::score(it.completion_score)?;
+        state.reviewed = Some(Judged {
             verdict,
-            score: parse::score(it.completion_score)?,
-            words: parse::review_words(review)?,
-            by: optional("reviewed_by", &it.reviewed_by)?,
+            score,
+            content: words.content(verdict, score),
             at: time("reviewed_ms", it.reviewed_ms)?,
-        })
+            by: optional("reviewed_by", &it.reviewed_by)?,
+            next_step: None,
+            total: None,
+        });
+        Ok::<_, Status>(Words::Review { issue, submission, words })
     });
-    Ok(ImportedSubmission {
-        task,
-        id: parse::named("submission_id", &it.submission_id)?,
-        worker: id("worker", &it.worker)?,
-        at: time("submitted_ms", it.submitted_ms)?,
-        review: review.transpose()?,
-        words: parse::artifacts_words(it.words.unwrap_or_default())?,
-    })
+    let review = review.transpose()?;
+    find_task(import, &task_id)?.submissions.push(state);
+    import.words.push(Words::Submission { issue, submission, words });
+    import.words.extend(review);
+    Ok(())
 }
 
-fn message(it: wire::TaskMessage) -> Result<ImportedMessage, Status> {
+fn add_message(import: &mut ImportIssue, it: wire::TaskMessage) -> Result<(), Status> {
+    let issue = import.imported.issue.id;
+    let message = parse::named("message_id", &it.message_id)?;
     let unknown = || invalid("kind", &"is none there is");
-    let is_replied = it.status() == wire::MessageStatus::Replied;
-    let by = optional("replied_by", &it.replied_by)?;
-    let reply = is_replied.then(|| {
-        let words = parse::message_words(it.reply, it.reply_refs)?;
-        Ok::<_, Status>(ImportedReply { words, by, at: time("replied_ms", it.replied_ms)? })
-    });
-    Ok(ImportedMessage {
-        task: parse::named("task_id", &it.task_id)?,
-        id: parse::named("message_id", &it.message_id)?,
+    let state = match it.status() {
+        wire::MessageStatus::Replied => MessageState::Replied,
+        wire::MessageStatus::Open => MessageState::Open,
+        wire::MessageStatus::Unspecified | wire::MessageStatus::Resolved => MessageState::Resolved,
+    };
+    let words = parse::message_words(it.content, it.refs)?;
+    let mut new = Message {
+        id: message,
         sender: id("sender", &it.sender)?,
         kind: MessageKind::parse(&it.kind).ok_or_else(unknown)?,
+        content: words.content(),
         at: time("created_ms", it.created_ms)?,
-        words: parse::message_words(it.content, it.refs)?,
-        reply: reply.transpose()?,
-    })
-}
-
-fn doc(it: wire::Doc) -> Result<ImportedDoc, Status> {
-    let place = it.place.unwrap_or_default();
-    Ok(ImportedDoc {
-        task: parse::maybe("task_id", &place.task_id)?,
-        name: parse::named("name", &it.name)?,
-        content: parse::content(it.content)?,
-    })
-}
-
-fn delivery(it: wire::Delivery) -> Result<ImportedDelivery, Status> {
-    let status = it.status();
-    let approved = match status {
-        wire::DeliveryStatus::Approved => Some(Verdict::Approved),
-        wire::DeliveryStatus::Rejected => Some(Verdict::Rejected),
-        wire::DeliveryStatus::Unspecified
-        | wire::DeliveryStatus::Open
-        | wire::DeliveryStatus::InReview => None,
+        state,
+        replied: None,
+        replied_by: None,
+        reply: None,
+        item: 0,
     };
-    let verdict = approved.filter(|_| it.verification.is_some()).map(|verdict| {
-        let verification: Verification = parse::verification(it.verification)?;
-        let (feedback, refs) = (text("feedback", it.feedback)?, parse::refs(it.review_refs)?);
-        let words = VerdictWords { feedback, refs, verification };
-        let by = optional("reviewed_by", &it.reviewed_by)?;
-        Ok::<_, Status>(ImportedVerdict {
-            verdict,
-            words,
-            by,
-            at: time("reviewed_ms", it.reviewed_ms)?,
-        })
-    });
+    import.words.push(Words::Message { issue, message, words });
+    if state == MessageState::Replied {
+        let words = parse::message_words(it.reply, it.reply_refs)?;
+        new.replied = Some(time("replied_ms", it.replied_ms)?);
+        new.replied_by = optional("replied_by", &it.replied_by)?;
+        new.reply = Some(words.content());
+        import.words.push(Words::Reply { issue, message, words });
+    }
+    find_task(import, &it.task_id)?.messages.push(new);
+    Ok(())
+}
+
+fn add_delivery(import: &mut ImportIssue, it: wire::Delivery) -> Result<(), Status> {
+    let issue = import.imported.issue.id;
+    let delivery = parse::named("delivery_id", &it.delivery_id)?;
+    let judged = |state, verdict| (state, Some(verdict));
+    let (state, verdict) = match it.status() {
+        wire::DeliveryStatus::Open => (DeliveryState::Open, None),
+        wire::DeliveryStatus::Approved if it.verification.is_some() => {
+            judged(DeliveryState::Approved, Verdict::Approved)
+        }
+        wire::DeliveryStatus::Rejected if it.verification.is_some() => {
+            judged(DeliveryState::Rejected, Verdict::Rejected)
+        }
+        // It will get no verdict any more.
+        wire::DeliveryStatus::Unspecified
+        | wire::DeliveryStatus::InReview
+        | wire::DeliveryStatus::Approved
+        | wire::DeliveryStatus::Rejected => (DeliveryState::Rejected, None),
+    };
+    let at = time("delivered_ms", it.delivered_ms)?;
     let words = parse::delivery_words(wire::SubmitDeliveryRequest {
         summary: it.summary,
         refs: it.refs,
@@ -210,45 +253,41 @@ fn delivery(it: wire::Delivery) -> Result<ImportedDelivery, Status> {
         test_evidence: it.test_evidence,
         ..wire::SubmitDeliveryRequest::default()
     })?;
-    Ok(ImportedDelivery {
-        id: parse::named("delivery_id", &it.delivery_id)?,
+    let commands = words.evidence.doc_commands.iter();
+    let commands: Vec<_> = commands.map(|it| Hash::of(it.as_bytes())).collect();
+    let mut new = Delivery {
+        id: delivery,
+        issue,
         role: optional("delivered_by", &it.delivered_by)?,
-        at: time("delivered_ms", it.delivered_ms)?,
-        words: Box::new(words),
-        is_open: status == wire::DeliveryStatus::Open,
-        verdict: verdict.transpose()?,
-    })
-}
-
-fn points(it: wire::ImportedPoints) -> Result<(RoleId, Total), Status> {
-    let points = u32::try_from(it.total_points).ok().filter(|it| *it <= u32::MAX / 2);
-    let points = points.ok_or_else(|| invalid("points", &"are more than anybody earns"))?;
-    let total = Total { points, low_scores: it.consecutive_low_scores };
-    Ok((id("worker", &it.worker)?, total))
-}
-
-fn event(it: wire::HistoryEntry) -> Result<ImportedAuditEntry, Status> {
-    if ACTOR_BYTES_MAX < it.elsewhere_actor.len() {
-        return Err(invalid("elsewhere_actor", &format!("is over {ACTOR_BYTES_MAX} bytes")));
-    }
-    let kind = AuditKind::parse(&it.r#type);
-    let detail = match (kind, it.kind.as_str(), it.detail) {
-        (None, _, detail) => format!("{}: {detail}", it.r#type),
-        (Some(AuditKind::TaskMessage), kind, _) => kind.to_owned(),
-        (Some(_), _, detail) => detail,
+        content: words.content(),
+        commit: words.commit.clone(),
+        is_passed: words.is_passed(),
+        commands: Delivery::commands_hash(&commands),
+        state,
+        at,
+        updated: at,
+        claim: None,
+        former: None,
+        evidence: Vec::new(),
+        verdict: None,
     };
-    let about = it.about.as_str();
-    Ok(ImportedAuditEntry {
-        kind: kind.unwrap_or(AuditKind::Imported),
-        at: time("elsewhere_ms", it.elsewhere_ms)?,
-        actor: it.elsewhere_actor,
-        task: parse::maybe("task_id", &it.task_id)?,
-        submission: about.parse().ok(),
-        message: about.parse().ok(),
-        delivery: about.parse().ok(),
-        detail: parse::why("detail", detail)?,
-        refs: parse::refs(it.refs)?,
-    })
+    import.words.push(Words::Delivery { issue, delivery, words: Box::new(words) });
+    if let Some(verdict) = verdict {
+        let verification: Verification = parse::verification(it.verification)?;
+        let (feedback, refs) = (text("feedback", it.feedback)?, parse::refs(it.review_refs)?);
+        let words = VerdictWords { feedback, refs, verification };
+        new.updated = time("reviewed_ms", it.reviewed_ms)?;
+        new.verdict = Some(DeliveryVerdict {
+            verdict,
+            content: words.content(verdict, None),
+            by: optional("reviewed_by", &it.reviewed_by)?,
+            at: new.updated,
+            overridden: None,
+        });
+        import.words.push(Words::Verdict { issue, delivery, words });
+    }
+    import.imported.deliveries.push(new);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -259,36 +298,19 @@ mod tests {
 
     #[test]
     fn what_was_elsewhere_was_at_a_time_that_can_be_shown() {
-        let entry = |elsewhere_ms| event(wire::HistoryEntry { elsewhere_ms, ..Default::default() });
-        assert!(entry(TIME_MS_MAX).is_ok());
-        let refused = entry(TIME_MS_MAX + 1).unwrap_err();
-        assert!(refused.message().contains("elsewhere_ms"), "{refused}");
         let begins = |created_ms| {
-            let issue = wire::Issue { subject: "s".to_owned(), created_ms, ..Default::default() };
-            part(wire::ImportIssueRequest {
+            opened(wire::Issue {
                 issue_id: "issue_1700000000000_00af".to_owned(),
-                content: vec![7; 16],
-                issue: Some(issue),
+                subject: "s".to_owned(),
+                status: wire::IssueStatus::Open.into(),
+                created_ms,
                 ..Default::default()
             })
         };
         assert!(begins(TIME_MS_MAX).is_ok());
+        let refused = begins(TIME_MS_MAX + 1).unwrap_err();
+        assert!(refused.message().contains("created_ms"), "{refused}");
         let refused = begins(u64::MAX).unwrap_err();
         assert!(refused.message().contains("created_ms"), "{refused}");
-    }
-
-    #[test]
-    fn what_is_about_something_is_known_by_its_id() {
-        let entry = |r#type: &str, about: &str| wire::HistoryEntry {
-            r#type: r#type.to_owned(),
-            about: about.to_owned(),
-            detail: "d".to_owned(),
-            ..Default::default()
-        };
-        let known = event(entry("submission_created", "sub_5_0001")).unwrap();
-        assert!(known.submission.is_some() && known.message.is_none());
-        assert_eq!((known.kind, known.detail.as_str()), (AuditKind::SubmissionCreated, "d"));
-        let other = event(entry("moon_rose", "")).unwrap();
-        assert_eq!((other.kind, other.detail.as_str()), (AuditKind::Imported, "moon_rose: d"));
     }
 }

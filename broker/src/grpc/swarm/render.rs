@@ -38,8 +38,6 @@ pub(super) fn issue(it: &Issue) -> wire::Issue {
         updated_ms: it.updated.as_millis(),
         tasks: Some(tasks),
         is_unaccepted: it.state == IssueState::Done && !it.is_accepted,
-        imported: it.import.map_or_else(Default::default, |it| it.content.to_bytes().into()),
-        imported_parts_left: it.import.map_or(0, |it| it.parts - it.done),
         ..wire::Issue::default()
     }
 }
@@ -330,16 +328,13 @@ fn unhex(digits: &str) -> Vec<u8> {
     pairs.filter_map(byte).collect()
 }
 
-pub(super) fn history_entry(it: AuditEntry) -> wire::HistoryEntry {
+pub(super) fn history_entry(it: AuditEntry, refs: String) -> wire::HistoryEntry {
     let is_kind = matches!(it.kind, AuditKind::TaskMessage);
     let (kind, detail) =
         if is_kind { (it.detail, String::new()) } else { (String::new(), it.detail) };
     let about = text(it.submission.as_ref());
     let about = if about.is_empty() { text(it.message.as_ref()) } else { about };
     let about = if about.is_empty() { text(it.delivery.as_ref()) } else { about };
-    let (is_imported, elsewhere) = (it.recalled.is_some(), it.recalled.map(|it| *it));
-    let (elsewhere_ms, elsewhere_actor, refs) =
-        elsewhere.map_or_else(Default::default, |it| (it.at.as_millis(), it.actor, it.refs));
     wire::HistoryEntry {
         number: it.number,
         r#type: it.kind.to_string(),
@@ -353,9 +348,6 @@ pub(super) fn history_entry(it: AuditEntry) -> wire::HistoryEntry {
         refs,
         about,
         at_ms: it.at.as_millis(),
-        is_imported,
-        elsewhere_ms,
-        elsewhere_actor,
     }
 }
 

@@ -48,13 +48,8 @@ impl Endpoint for wire::GetHistoryRequest {
         let (mut entries, mut bytes) = (Vec::new(), 0);
         for number in first..=last.min(total) {
             let entry = session.audited(issue, number)?;
-            let entry = match entry.recalled {
-                Some(_) => render::history_entry(entry),
-                None => {
-                    let refs = session.refs(&entry)?;
-                    wire::HistoryEntry { refs, ..render::history_entry(entry) }
-                }
-            };
+            let refs = session.refs(&entry)?;
+            let entry = render::history_entry(entry, refs);
             bytes += entry.encoded_len();
             if PAGE_BYTES_MAX < bytes && !entries.is_empty() {
                 break;

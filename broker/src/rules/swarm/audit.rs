@@ -8,7 +8,7 @@ use tasuki_proto::{id::Timestamp, swarm::IssueId};
 
 use super::{
     Event, IssueEvent, IssueEventKind, Swarm, Verdict, WhyUnlocked,
-    words::{AuditEntry, AuditKind, Origin, Words},
+    words::{AuditEntry, AuditKind, Words},
 };
 use crate::rules::{Caller, turn::Actor};
 
@@ -62,7 +62,6 @@ impl AuditEntry {
             next_step: None,
             worker: None,
             detail: String::new(),
-            recalled: None,
         }
     }
 
@@ -200,42 +199,7 @@ impl AuditEntry {
             }
             IssueEventKind::Imported(it) => {
                 self.kind = AuditKind::Imported;
-                self.detail = format!("part {} of {}", it.part, it.parts);
-            }
-            IssueEventKind::TaskImported(it) => {
-                self.kind = AuditKind::Imported;
-                self.task = Some(it.number);
-                self.detail = format!("a task, {}", it.state);
-            }
-            IssueEventKind::SubmissionImported { task, submission: it } => {
-                self.kind = AuditKind::Imported;
-                (self.task, self.submission) = (Some(*task), Some(it.id));
-                self.worker = Some(it.worker.clone());
-                self.detail = format!("a submission, {}", it.state);
-            }
-            IssueEventKind::MessageImported { task, message: it } => {
-                self.kind = AuditKind::Imported;
-                (self.task, self.message) = (Some(*task), Some(it.id));
-                self.worker = Some(it.sender.clone());
-                self.detail = format!("a {}, {}", it.kind, it.state);
-            }
-            IssueEventKind::DeliveryImported(it) => {
-                self.kind = AuditKind::Imported;
-                self.delivery = Some(it.id);
-                self.detail = format!("a delivery, {}", it.state);
-            }
-            IssueEventKind::PointsImported { worker, total } => {
-                self.kind = AuditKind::Imported;
-                self.worker = Some(worker.clone());
-                self.detail = format!("{} points, {} low", total.points, total.low_scores);
-            }
-            IssueEventKind::ImportedAuditEntry(it) => {
-                self.kind = it.kind;
-                (self.task, self.submission) = (it.task, it.submission);
-                (self.message, self.delivery) = (it.message, it.delivery);
-                self.detail.clone_from(&it.detail);
-                let (at, actor, refs) = (it.at, it.actor.clone(), it.refs.clone());
-                self.recalled = Some(Box::new(Origin { at, actor, refs }));
+                self.detail = format!("{}, tasks: {}", it.issue.state, it.tasks.len());
             }
         }
     }

@@ -346,11 +346,11 @@ impl Delivery {
 }
 
 impl DeliveryWords {
-    pub(super) fn content(&self) -> Hash {
+    pub fn content(&self) -> Hash {
         Hash::of_value(self)
     }
 
-    pub(super) fn is_passed(&self) -> bool {
+    pub fn is_passed(&self) -> bool {
         let evidence = &self.evidence;
         let results = evidence.doc_results.iter().all(CommandResult::has_ended_well);
         self.is_test_passed && evidence.is_script_passed && evidence.is_doc_passed && results
@@ -383,7 +383,7 @@ impl ReviewDelivery {
 
 impl VerdictWords {
     /// What is said with a verdict, to recognise it when it is said again.
-    pub(super) fn content(&self, verdict: Verdict, overridden: Option<&Override>) -> Hash {
+    pub fn content(&self, verdict: Verdict, overridden: Option<&Override>) -> Hash {
         Hash::of_values(&[&verdict, self, &overridden.cloned()])
     }
 }

@@ -9,8 +9,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Delivery, FileHash, Imported, ImportedAuditEntry, LeaseTarget, Message, Settings, Submission,
-    Task, Total,
+    FileHash, ImportedIssue, LeaseTarget, Settings,
     command::{Difficulty, MessageKind, Override, Score, Verdict},
     lock::LockKey,
 };
@@ -180,37 +179,9 @@ pub enum IssueEventKind {
     },
     #[n(21)]
     DeliveryReviewed(#[n(0)] DeliveryReviewed),
-    /// A part of an issue from elsewhere; what is in it follows.
+    /// An issue from elsewhere, as it stood there.
     #[n(22)]
-    Imported(#[n(0)] Box<Imported>),
-    #[n(23)]
-    TaskImported(#[n(0)] Box<Task>),
-    #[n(24)]
-    SubmissionImported {
-        #[n(0)]
-        task: TaskNumber,
-        #[n(1)]
-        submission: Box<Submission>,
-    },
-    #[n(25)]
-    MessageImported {
-        #[n(0)]
-        task: TaskNumber,
-        #[n(1)]
-        message: Box<Message>,
-    },
-    #[n(26)]
-    DeliveryImported(#[n(0)] Box<Delivery>),
-    #[n(27)]
-    PointsImported {
-        #[n(0)]
-        worker: RoleId,
-        #[n(1)]
-        total: Total,
-    },
-    /// What happened elsewhere.
-    #[n(28)]
-    ImportedAuditEntry(#[n(0)] Box<ImportedAuditEntry>),
+    Imported(#[n(0)] Box<ImportedIssue>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

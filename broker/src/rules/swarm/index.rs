@@ -26,9 +26,7 @@ impl Swarm {
                 self.messages.extend(task.messages.iter().map(|it| (it.id, place)));
             }
             self.by_state[issue.state as usize].insert(issue.id);
-            if issue.import.is_none() {
-                self.note_newest(&issue);
-            }
+            self.note_newest(&issue);
             if !issue.delivery.is_none_or(|it| self.deliveries.contains_key(&it)) {
                 return Err("an issue's delivery");
             }
@@ -66,7 +64,7 @@ impl Swarm {
         Some((lease.lapses, LeaseTarget::Issue(issue.id)))
     }
 
-    /// That this issue was opened here.
+    /// That this issue is here.
     pub(super) fn note_newest(&mut self, issue: &Issue) {
         let newest = self.newest.entry((issue.lead.clone(), issue.content)).or_insert(issue.id);
         *newest = issue.id.max(*newest);

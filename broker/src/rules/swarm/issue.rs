@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Import, Lease,
+    Lease,
     command::{Difficulty, Override, Verdict},
     docs::Docs,
     order_statistic_set::OrderStatisticSet,
@@ -63,9 +63,6 @@ pub struct Issue {
     /// A delivery was approved since it was opened or reopened.
     #[n(14)]
     pub is_accepted: bool,
-    /// It came from elsewhere.
-    #[n(15)]
-    pub import: Option<Import>,
     /// Derived: by [`super::TaskState`].
     #[cbor(skip)]
     pub(super) by_state: [BTreeSet<TaskNumber>; 5],
@@ -268,7 +265,6 @@ impl Issue {
             items: BTreeMap::new(),
             delivery: None,
             is_accepted: false,
-            import: None,
             by_state: Default::default(),
             ready: BTreeSet::new(),
             choice: Default::default(),

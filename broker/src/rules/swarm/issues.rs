@@ -6,8 +6,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Closed, CreateIssue, Docs, Event, Import, Issue, IssueEventKind, IssueState, LeaseRenewed,
-    LeaseTarget, Rejection, Reply, Swarm, Task, Words,
+    Closed, CreateIssue, Docs, Event, Issue, IssueEventKind, IssueState, LeaseRenewed, LeaseTarget,
+    Rejection, Reply, Swarm, Task, Words,
     check::DecisionBuilder,
     docs::NextVersion,
     words::{DocPaths, DocPlace},
@@ -103,11 +103,6 @@ impl Swarm {
         if issue.state == IssueState::Open {
             return Ok(draft.repeat(Reply::Issue(id)));
         }
-        if let Some(Import { parts, done, .. }) = issue.import
-            && done < parts
-        {
-            return Err(Rejection::HalfImported { issue: id, done, parts });
-        }
         draft.happened(id, IssueEventKind::Reopened { reason: reason.to_owned() });
         Ok(Reply::Issue(id))
     }
@@ -162,7 +157,7 @@ impl CreateIssue {
 }
 
 impl DocPaths {
-    pub(super) fn content(&self) -> Hash {
+    pub fn content(&self) -> Hash {
         let shared = self.shared.iter().map(String::as_str);
         let project = self.project.iter().map(String::as_str);
         Hash::of_fields(shared.chain(["\0"]).chain(project))

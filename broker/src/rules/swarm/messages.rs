@@ -96,7 +96,7 @@ impl Task {
 }
 
 impl MessageWords {
-    pub(super) fn content(&self) -> Hash {
+    pub fn content(&self) -> Hash {
         Hash::of_fields([self.content.as_str(), &self.refs])
     }
 }

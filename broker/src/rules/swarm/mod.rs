@@ -76,11 +76,7 @@ pub use self::{
         Reserved, Reviewed, Submitted, TaskCreated, Unlocked, WhyUnlocked,
     },
     facts::{IssueCounts, ListFilter, TaskOrder, TaskStage},
-    import::{
-        Import, ImportBegun, ImportEnd, ImportIssue, Imported, ImportedAuditEntry,
-        ImportedDelivery, ImportedDoc, ImportedIssue, ImportedMessage, ImportedReply,
-        ImportedReview, ImportedSubmission, ImportedTask, ImportedVerdict,
-    },
+    import::{ImportIssue, ImportedIssue},
     issue::{
         Attached, Delivery, DeliveryClaim, DeliveryState, DeliveryVerdict, Issue, IssueState, Item,
         ItemKind, ItemState, Total,

@@ -22,8 +22,8 @@ pub enum Rejection {
     #[error("there is no issue {issue} in this workspace")]
     UnknownIssue { issue: IssueId },
     #[error(
-        "issue {issue} is here already, and not as it is told now; nothing was taken. What is \
-         worked on here is not mixed with what was elsewhere"
+        "issue {issue} is here already; nothing was taken. What is worked on here is not mixed \
+         with what was elsewhere"
     )]
     IssueExists { issue: IssueId },
     #[error("task '{task}' not found in issue '{issue}'")]
@@ -44,11 +44,6 @@ pub enum Rejection {
     UnknownDoc { name: String, known: String },
     #[error("issue {issue} is {state}; nothing changed")]
     IssueClosed { issue: IssueId, state: &'static str },
-    #[error(
-        "issue {issue} is not all here: {done} of {parts} parts of it were taken over. Import it \
-         again first, then reopen it. Nothing changed"
-    )]
-    HalfImported { issue: IssueId, done: u32, parts: u32 },
     #[error("cannot {what} issue: tasks not done: {tasks}; {next}")]
     TasksNotDone { what: &'static str, tasks: String, next: &'static str },
     #[error(
@@ -206,7 +201,7 @@ impl Rejection {
             Self::AmbiguousMessage { .. } => Reason::AmbiguousMessage,
             Self::UnknownDelivery { .. } => Reason::UnknownDelivery,
             Self::UnknownDoc { .. } => Reason::UnknownDoc,
-            Self::IssueClosed { .. } | Self::HalfImported { .. } => Reason::IssueClosed,
+            Self::IssueClosed { .. } => Reason::IssueClosed,
             Self::TasksNotDone { .. } => Reason::TasksNotDone,
             Self::NotAccepted { .. } => Reason::NotAccepted,
             Self::PathsSetMeanwhile { .. } => Reason::StaleToken,

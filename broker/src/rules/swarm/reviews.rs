@@ -104,7 +104,7 @@ impl ReviewTask {
 
 impl ReviewWords {
     /// What is said with a verdict, to recognise it when it is said again.
-    pub(super) fn content(&self, verdict: Verdict, score: Score) -> Hash {
+    pub fn content(&self, verdict: Verdict, score: Score) -> Hash {
         Hash::of_values(&[&verdict, &u32::from(score.get()), self])
     }
 }

@@ -56,12 +56,12 @@ impl Swarm {
 
 impl Artifacts {
     /// Of the files that it changed.
-    pub(super) fn file_hashes(&self) -> Vec<FileHash> {
+    pub fn file_hashes(&self) -> Vec<FileHash> {
         self.changed_files.iter().map(|it| FileHash::of(it)).collect()
     }
 
     /// What is said, to recognise it when it is said again.
-    pub(super) fn content(&self) -> Hash {
+    pub fn content(&self) -> Hash {
         Hash::of_value(self)
     }
 }

@@ -296,17 +296,10 @@ impl Swarm {
             IssueEventKind::DeliveryReviewed(it) => {
                 vec![Reach::Verdict(it.delivery), Reach::Events(id)]
             }
-            IssueEventKind::Imported(it) if it.end.is_some() => {
+            IssueEventKind::Imported(_) => {
                 vec![Reach::Issues, Reach::Tasks(id), Reach::Events(id), Reach::Deliveries]
             }
             IssueEventKind::PathsSet { .. }
-            | IssueEventKind::Imported(_)
-            | IssueEventKind::TaskImported(_)
-            | IssueEventKind::SubmissionImported { .. }
-            | IssueEventKind::MessageImported { .. }
-            | IssueEventKind::DeliveryImported(_)
-            | IssueEventKind::PointsImported { .. }
-            | IssueEventKind::ImportedAuditEntry(_)
             | IssueEventKind::Claimed(_)
             | IssueEventKind::DocWritten { .. }
             | IssueEventKind::DeliveryClaimed { .. }

@@ -525,18 +525,4 @@ pub struct AuditEntry {
     /// A reason, a verdict, a kind, a name.
     #[n(14)]
     pub detail: String,
-    /// It happened elsewhere, and was taken over.
-    #[n(15)]
-    pub recalled: Option<Box<Origin>>,
-}
-
-/// When something happened elsewhere, and by whom.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct Origin {
-    #[n(0)]
-    pub at: Timestamp,
-    #[n(1)]
-    pub actor: String,
-    #[n(2)]
-    pub refs: String,
 }

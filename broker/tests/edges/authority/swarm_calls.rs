@@ -496,10 +496,6 @@ pub(super) static CALLS: &[Call] = &[
                 caller: caller(workspace),
                 key: new_key(),
                 person: "p".to_owned(),
-                issue_id: NO_ISSUE.to_owned(),
-                content: vec![0; 16],
-                part: 2,
-                parts: 3,
                 ..Default::default()
             })
         }),

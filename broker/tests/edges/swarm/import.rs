@@ -49,46 +49,14 @@ fn submission(task: u32, id: &str, approved: Option<bool>) -> wire::ImportedSubm
     wire::ImportedSubmission { task_id: format!("task-{task}"), submission: Some(submission) }
 }
 
-fn happened(kind: &str, detail: &str) -> wire::HistoryEntry {
-    wire::HistoryEntry {
-        r#type: kind.to_owned(),
-        task_id: "task-1".to_owned(),
-        detail: detail.to_owned(),
-        elsewhere_ms: 1_700_000_000_005,
-        elsewhere_actor: "lead of old".to_owned(),
-        ..Default::default()
-    }
-}
-
-/// An issue in two parts.
-fn parts() -> [wire::ImportIssueRequest; 2] {
-    let part = |part| wire::ImportIssueRequest {
-        caller: caller("default"),
-        person: "ann".to_owned(),
-        issue_id: ISSUE.to_owned(),
-        content: vec![7; 16],
-        part,
-        parts: 2,
-        ..Default::default()
-    };
+fn whole() -> wire::ImportIssueRequest {
     let issue = wire::Issue {
+        issue_id: ISSUE.to_owned(),
         subject: "Build it".to_owned(),
         description: "all of it".to_owned(),
+        status: IssueStatus::Open.into(),
         created_ms: 1_700_000_000_000,
         ..Default::default()
-    };
-    let first = wire::ImportIssueRequest {
-        issue: Some(issue),
-        tasks: vec![
-            task(1, TaskStatus::Done, "w_1700000000000_ab12"),
-            task(2, TaskStatus::Open, ""),
-            task(3, TaskStatus::Canceled, ""),
-        ],
-        submissions: vec![
-            submission(1, "sub_1700000000000_0001", Some(false)),
-            submission(1, "sub_1700000000000_0002", Some(true)),
-        ],
-        ..part(1)
     };
     let message = wire::TaskMessage {
         message_id: "msg_1700000000000_0001".to_owned(),
@@ -115,63 +83,63 @@ fn parts() -> [wire::ImportIssueRequest; 2] {
         feedback: "not yet".to_owned(),
         ..Default::default()
     };
-    let points = wire::ImportedPoints {
-        worker: "w_1700000000000_ab12".to_owned(),
+    let points = wire::WorkerPoints {
+        worker: "worker".to_owned(),
         total_points: 13,
         consecutive_low_scores: 1,
     };
-    let second = wire::ImportIssueRequest {
-        submissions: vec![submission(2, "sub_1700000000000_0003", None)],
+    wire::ImportIssueRequest {
+        caller: caller("default"),
+        person: "ann".to_owned(),
+        issue: Some(issue),
+        tasks: vec![
+            task(1, TaskStatus::Done, "w_1700000000000_ab12"),
+            task(2, TaskStatus::Open, ""),
+            task(3, TaskStatus::Canceled, ""),
+        ],
+        submissions: vec![
+            submission(1, "sub_1700000000000_0001", Some(false)),
+            submission(1, "sub_1700000000000_0002", Some(true)),
+            submission(2, "sub_1700000000000_0003", None),
+        ],
         messages: vec![message],
         docs: vec![doc(""), doc(&task_id)],
         deliveries: vec![delivery],
         points: vec![points],
-        events: vec![happened("issue_task_reset", "again"), happened("moon_rose", "full")],
-        end: IssueStatus::Open.into(),
-        ..part(2)
-    };
-    [first, second]
+        ..Default::default()
+    }
 }
 
-async fn send(desk: &mut Desk, request: &wire::ImportIssueRequest) -> Result<(u32, bool), String> {
-    let request = wire::ImportIssueRequest { key: desk.key(), ..request.clone() };
+/// Returns which record answers.
+async fn send(desk: &mut Desk, request: &wire::ImportIssueRequest) -> Result<u64, String> {
+    let key = if request.key.is_some() { request.key.clone() } else { desk.key() };
+    let request = wire::ImportIssueRequest { key, ..request.clone() };
     let sent = desk.swarm.import_issue(request).await;
     let sent = sent.map_err(|why| format!("{}: {}", reason(&why), why.message()))?.into_inner();
-    Ok((sent.parts_done, sent.repeated))
+    Ok(sent.sequence)
 }
 
 #[tokio::test]
 async fn an_issue_from_elsewhere_goes_on_here() {
     let data = tempfile::tempdir().unwrap();
     let (broker, [mut lead, mut worker]) = office(data.path(), ["lead", "worker"]).await;
-    let [first, second] = parts();
-    let early = send(&mut lead, &second).await.unwrap_err();
-    assert!(early.starts_with("invalid_argument: part 2 comes after part 0"), "{early}");
-    assert_eq!(send(&mut lead, &first).await, Ok((1, false)));
-    assert_eq!(send(&mut lead, &first).await, Ok((1, true)));
+    let whole = wire::ImportIssueRequest { key: lead.key(), ..whole() };
+    let sent = send(&mut lead, &whole).await.unwrap();
+    assert_eq!(send(&mut lead, &whole).await, Ok(sent));
     employ(&mut worker).await;
-    let half = worker.claim(ISSUE, "task-2", "").await.unwrap_err();
-    assert_eq!(reason(&half), "issue_closed", "nobody works on half of it");
-    let reopen = wire::ReopenIssueRequest { issue_id: ISSUE.to_owned(), ..Default::default() };
-    let half = lead.reopen_issue(reopen).await.unwrap_err();
-    assert_eq!(reason(&half), "issue_closed");
-    assert!(half.message().contains("1 of 2 parts of it were taken over. Import it again first"));
     broker.kill().await;
     let (broker, address) = Process::served(data.path()).await;
     lead.moved(address);
     worker.moved(address);
-    assert_eq!(send(&mut lead, &second).await, Ok((2, false)));
-    assert_eq!(send(&mut lead, &second).await, Ok((2, true)));
-    assert_eq!(send(&mut lead, &first).await, Ok((2, true)));
-    let other = wire::ImportIssueRequest { content: vec![8; 16], ..first.clone() };
+    assert_eq!(send(&mut lead, &whole).await, Ok(sent), "also after a restart");
+    let other = wire::ImportIssueRequest { key: None, ..whole.clone() };
     let other = send(&mut lead, &other).await.unwrap_err();
     assert!(other.starts_with("issue_exists: "), "{other}");
 
     let get = wire::GetIssueRequest { issue_id: ISSUE.to_owned(), ..Default::default() };
     let issue = lead.get_issue(get).await.unwrap().issue.unwrap();
     assert_eq!((issue.subject.as_str(), issue.description.as_str()), ("Build it", "all of it"));
-    assert_eq!((issue.status(), issue.imported_parts_left), (IssueStatus::Open, 0));
-    assert_eq!((issue.imported.to_vec(), issue.created_ms), (vec![7; 16], 1_700_000_000_000));
+    assert_eq!((issue.status(), issue.created_ms), (IssueStatus::Open, 1_700_000_000_000));
     let done = lead.task(ISSUE, "task-1").await;
     assert_eq!((done.status(), done.created_ms), (TaskStatus::Done, 1_700_000_000_001));
     let accepted = done.submission.unwrap();
@@ -196,17 +164,12 @@ async fn an_issue_from_elsewhere_goes_on_here() {
 
     let history = wire::GetHistoryRequest { issue_id: ISSUE.to_owned(), ..Default::default() };
     let history = lead.get_history(history).await.unwrap();
-    let numbers: Vec<u64> = history.entries.iter().map(|it| it.number).collect();
-    assert_eq!(numbers, (1..=history.total).collect::<Vec<_>>(), "I7");
-    assert!(history.entries.iter().all(|it| it.person == "ann"));
-    let recalled: Vec<_> = history.entries.iter().filter(|it| it.is_imported).collect();
-    let told = |it: &wire::HistoryEntry| (it.r#type.clone(), it.detail.clone(), it.elsewhere_ms);
-    assert_eq!(
-        told(recalled[0]),
-        ("issue_task_reset".to_owned(), "again".to_owned(), 1_700_000_000_005)
-    );
-    assert_eq!(told(recalled[1]).1, "moon_rose: full");
-    assert_eq!(recalled[0].elsewhere_actor, "lead of old");
+    let told = |it: &wire::HistoryEntry| (it.number, it.r#type.clone(), it.person.clone());
+    let told: Vec<_> = history.entries.iter().map(told).collect();
+    assert_eq!(told, [(1, "imported".to_owned(), "ann".to_owned())], "I7");
+    let workers = lead.list_workers(wire::ListWorkersRequest::default()).await.unwrap().workers;
+    let points: Vec<u64> = workers[0].points.iter().map(|it| it.total_points).collect();
+    assert_eq!((workers.len(), points), (1, vec![13]));
 
     // And it is work like any other.
     let task = worker.claim(ISSUE, "task-2", "").await.unwrap();
@@ -214,7 +177,7 @@ async fn an_issue_from_elsewhere_goes_on_here() {
     lead.approve(&task, 5).await;
     let told = worker.wait(Ask::Submission(submission)).await.submission.unwrap();
     assert_eq!(told.status(), SubmissionStatus::Approved);
-    assert_eq!(send(&mut lead, &first).await, Ok((2, true)), "and known as it came");
+    assert_eq!(send(&mut lead, &whole).await, Ok(sent), "and known as it came");
     broker.kill().await;
     crate::support::assert_whole(data.path()).await;
 }
@@ -224,24 +187,35 @@ async fn what_cannot_be_an_issue_is_refused_whole() {
     let data = tempfile::tempdir().unwrap();
     let (_broker, [mut lead]) = office(data.path(), ["lead"]).await;
     type Change = fn(&mut wire::ImportIssueRequest);
-    let changes: [(&str, Change); 11] = [
-        ("part", |it| it.part = 0),
-        ("content", |it| it.content = vec![1]),
+    let changes: [(&str, Change); 14] = [
         ("no issue", |it| it.issue = None),
-        ("an end", |it| it.end = IssueStatus::Open.into()),
+        ("no status", |it| it.issue.as_mut().unwrap().status = 0),
         ("a gap", |it| it.tasks[1].task_id = "task-4".to_owned()),
         ("a claim", |it| it.tasks[1].claimed_by = "w".to_owned()),
         ("in progress", |it| it.tasks[1].set_status(TaskStatus::InProgress)),
         ("points", |it| it.tasks[1].points = 1001),
         ("twice", |it| it.submissions[1] = it.submissions[0].clone()),
         ("no task", |it| it.submissions[1].task_id = "task-9".to_owned()),
+        ("a document twice", |it| it.docs[1] = it.docs[0].clone()),
+        ("an open question", |it| it.messages[0].set_status(MessageStatus::Open)),
+        ("an open submission", |it| {
+            let open = it.submissions[2].submission.as_mut().unwrap();
+            open.set_status(SubmissionStatus::Open);
+        }),
+        ("an older open delivery", |it| {
+            let mut newer = it.deliveries[0].clone();
+            newer.delivery_id = "delivery_1700000000000_0002".to_owned();
+            it.deliveries[0].set_status(DeliveryStatus::Open);
+            it.deliveries.push(newer);
+        }),
+        ("more than anybody earns", |it| it.points[0].total_points = u64::MAX),
         ("the future", |it| {
             it.submissions[1].submission.as_mut().unwrap().submission_id =
                 "sub_99999999999999_0001".to_owned();
         }),
     ];
     for (what, change) in changes {
-        let [mut bad, _] = parts();
+        let mut bad = whole();
         change(&mut bad);
         let refused = send(&mut lead, &bad).await.unwrap_err();
         let reason = refused.split(':').next().unwrap();
@@ -250,8 +224,8 @@ async fn what_cannot_be_an_issue_is_refused_whole() {
     let issues = lead.list_issues(wire::ListIssuesRequest::default()).await.unwrap();
     assert_eq!(issues.total, 0);
     let own = lead.issue(&[1]).await;
-    let [mut over, _] = parts();
-    over.issue_id = own;
+    let mut over = whole();
+    over.issue.as_mut().unwrap().issue_id = own;
     assert!(send(&mut lead, &over).await.unwrap_err().starts_with("issue_exists"));
 
     let shared = |docs: &[(&str, &str)], workers: &[&str]| wire::ImportSharedRequest {

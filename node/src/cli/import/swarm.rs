@@ -1,23 +1,24 @@
 //! `tasuki import swarm`.
 //!
-//! **Invariant:** an issue is taken over as it was read once: what the broker has of that reading
-//! is not sent again, and another reading of it is not mixed into it. So the command may be killed
-//! and run again at any time.
+//! **Invariant:** an issue is taken over whole, in one call, as it was read once: what is at the
+//! broker is not sent again, and another reading of it is not mixed into it. So the command may be
+//! killed and run again at any time.
 
 mod fields;
 mod files;
+mod fit;
+mod history;
 mod issue;
 mod names;
-mod parts;
 mod report;
 mod submissions;
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use tasuki_proto::{id::PersonId, reason::Reason, wire};
+use tasuki_proto::{id::PersonId, limits::DOCS_MAX, reason::Reason, wire};
 
-use self::{fields::Fields, files::Reading, names::Names, report::Report};
+use self::{fields::Fields, files::Reading, issue::ReadIssue, names::Names, report::Report};
 use super::{
     super::{
         broker::Broker,
@@ -38,11 +39,11 @@ const CALL_BYTES_MAX: usize = 1536 * 1024;
 /// Take over the issues, tasks, deliveries and documents of Swarm MCP.
 ///
 /// DIR is its directory of files (`SWARM_MCP_ROOT`), or one with a `.swarm-mcp` in it. Issues keep their
-/// ids, their history and their times; their workers become roles. What somebody holds does not
-/// come over: a claimed task is open again, locks and next steps stay behind, a question without a
-/// reply is over. The files stay as they are. What cannot be read is listed with the reason, and
-/// makes the exit code 5; run it again whenever you like: an issue that is here is not sent again,
-/// and one that changed since is told, not mixed.
+/// ids and their times; their log becomes the document `history`, their workers become roles. What
+/// somebody holds does not come over: a claimed task is open again, locks and next steps stay
+/// behind, a question without a reply is over. The files stay as they are. What cannot be read is
+/// listed with the reason, and makes the exit code 5; run it again whenever you like: an issue that
+/// is here is not sent again, and one that changed since is told, not mixed.
 ///
 /// Takes the right to steer.
 #[derive(Debug, clap::Args)]
@@ -67,7 +68,7 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
     let root = root.path();
     let mut report = Report::new(args.dry_run);
     let workers = workers(root, &mut names, &mut reading);
-    let docs = issue::docs(&root.join("docs").join("shared"), &mut reading);
+    let docs = issue::docs(&root.join("docs").join("shared"), DOCS_MAX, &mut reading);
     let deliveries = reading.objects(&root.join("deliveries"));
     (report.workers, report.shared_docs) = (workers.len(), docs.len());
     let mut sender = match args.dry_run {
@@ -87,10 +88,9 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
         let read = issue::read(&folder, &deliveries, &mut names, &mut reading);
         let Some(read) = read else { continue };
         report.add(&read);
-        let id = read.whole.id.clone();
-        let parts = read.whole.parts();
         if let Some(sender) = &mut sender {
-            let outcome = sender.issue(parts).await;
+            let id = read.id().to_owned();
+            let outcome = sender.issue(read).await;
             report.count(id, outcome)?;
         }
     }
@@ -136,13 +136,7 @@ fn workers(root: &Path, names: &mut Names, reading: &mut Reading) -> Vec<String>
 /// What became of an issue.
 #[derive(Debug)]
 enum Outcome {
-    New {
-        parts: usize,
-    },
-    /// Some of it was there.
-    Continued {
-        parts: usize,
-    },
+    New,
     Known,
     /// Another reading of it is there, or it was opened there.
     Differs,
@@ -194,41 +188,32 @@ impl Sender<'_> {
         Ok(())
     }
 
-    async fn issue(&self, parts: Vec<wire::ImportIssueRequest>) -> Outcome {
-        match self.try_issue(parts).await {
+    async fn issue(&self, read: ReadIssue) -> Outcome {
+        match self.try_issue(read).await {
             Ok(outcome) => outcome,
             Err(why) if why.as_reason() == Some(Reason::IssueExists) => Outcome::Differs,
             Err(why) => Outcome::Refused(why),
         }
     }
 
-    async fn try_issue(&self, parts: Vec<wire::ImportIssueRequest>) -> Result<Outcome, Failure> {
-        let Some(first) = parts.first() else { return Ok(Outcome::Known) };
-        let content = first.content.clone();
-        let issue_id = first.issue_id.clone();
-        let request = wire::GetIssueRequest { issue_id, ..Default::default() };
-        let known = self.broker.call(&request);
-        let done = match known.await {
-            Ok(known) => {
-                let known = known.issue.unwrap_or_default();
-                let left = known.imported_parts_left as usize;
-                if known.imported != content || parts.len() < left {
-                    return Ok(Outcome::Differs);
-                }
-                parts.len() - left
+    async fn try_issue(&self, read: ReadIssue) -> Result<Outcome, Failure> {
+        let issue_id = read.id().to_owned();
+        let place = Some(wire::DocPlace { issue_id, ..Default::default() });
+        let ReadIssue { request, history, .. } = read;
+        // As it was when it was imported, whoever wrote another version since.
+        let known =
+            wire::ReadDocRequest { place, name: history.name, version: 1, ..Default::default() };
+        match self.broker.call(&known).await {
+            Ok(known) if known.content.lines().next() == Some(history.head.as_str()) => {
+                return Ok(Outcome::Known);
             }
-            Err(why) if why.as_reason() == Some(Reason::UnknownIssue) => 0,
+            Ok(_) => return Ok(Outcome::Differs),
+            Err(why) if why.as_reason() == Some(Reason::UnknownDoc) => return Ok(Outcome::Differs),
+            Err(why) if why.as_reason() == Some(Reason::UnknownIssue) => {}
             Err(why) => return Err(why),
-        };
-        let count = parts.len();
-        for part in parts.into_iter().skip(done) {
-            let request = wire::ImportIssueRequest { person: self.person.clone(), ..part };
-            self.broker.call_under(self.keys.next(), &request).await?;
         }
-        Ok(match count - done {
-            0 => Outcome::Known,
-            parts if done == 0 => Outcome::New { parts },
-            parts => Outcome::Continued { parts },
-        })
+        let request = wire::ImportIssueRequest { person: self.person.clone(), ..request };
+        self.broker.call_under(self.keys.next(), &request).await?;
+        Ok(Outcome::New)
     }
 }

@@ -18,7 +18,7 @@ use crate::rules::swarm::{
     lock::LockKey,
     words::{
         Artifacts, AuditEntry, AuditKind, CommandResult, DeliveryWords, Dimension, DocPaths,
-        EvidenceWords, FeedbackDetail, MessageWords, Origin, ReviewWords, Run, Severity, TaskSpec,
+        EvidenceWords, FeedbackDetail, MessageWords, ReviewWords, Run, Severity, TaskSpec,
         TaskWords, TestEvidence, VerdictWords, Verification,
     },
 };
@@ -477,7 +477,6 @@ fn words() -> Vec<Words> {
             next_step: Some(NextStepId(stamp(6))),
             worker: Some(role("W")),
             detail: text("d"),
-            recalled: None,
         })),
         // From here on: what came later.
         Words::Doc {
@@ -488,15 +487,6 @@ fn words() -> Vec<Words> {
             at: at(6),
             by: Some(role("W")),
         },
-        Words::Audit(Box::new(AuditEntry {
-            kind: AuditKind::TaskMessage,
-            recalled: Some(Box::new(Origin {
-                at: at(7),
-                actor: "w".to_owned(),
-                refs: "r".to_owned(),
-            })),
-            ..AuditEntry::blank(issue, 8)
-        })),
     ]
 }
 

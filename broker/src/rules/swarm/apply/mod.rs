@@ -96,7 +96,7 @@ impl Swarm {
             self.by_state[IssueState::Open as usize].insert(id);
         }
         if let IssueEventKind::Imported(it) = &it.what {
-            self.import_begun(id, it);
+            self.imported(it);
         }
         let issue = &self.issues[&id];
         if let Some(deadline) = self.deadline_of(issue) {
@@ -129,7 +129,7 @@ impl Swarm {
         let (id, item) = (event.issue, event.audit);
         let issue = self.issues.get_mut(&id).expect("events are about issues that are there");
         match &event.what {
-            IssueEventKind::Created { .. } => {}
+            IssueEventKind::Created { .. } | IssueEventKind::Imported(_) => {}
             IssueEventKind::PathsSet { version, content } => {
                 (issue.paths_version, issue.paths_content) = (*version, *content);
             }
@@ -264,19 +264,6 @@ impl Swarm {
                 self.delivery_reviewed(now, by, it);
                 self.add_item(id, item, ItemKind::DeliveryReviewed(it.delivery));
             }
-            IssueEventKind::Imported(it) => self.imported(id, it),
-            IssueEventKind::TaskImported(it) => self.task_imported(id, it),
-            IssueEventKind::SubmissionImported { task, submission } => {
-                self.submission_imported(id, (*task, item), submission);
-            }
-            IssueEventKind::MessageImported { task, message } => {
-                self.message_imported(id, (*task, item), message);
-            }
-            IssueEventKind::DeliveryImported(it) => self.delivery_imported(now, id, it),
-            IssueEventKind::PointsImported { worker, total } => {
-                issue.totals.insert(worker.clone(), *total);
-            }
-            IssueEventKind::ImportedAuditEntry(_) => {}
         }
     }
 

@@ -277,13 +277,7 @@ impl Ledger {
             | IssueEventKind::DocWritten { .. }
             | IssueEventKind::DeliveryLapsed { .. }
             | IssueEventKind::EvidenceAttached { .. }
-            | IssueEventKind::Imported(_)
-            | IssueEventKind::TaskImported(_)
-            | IssueEventKind::SubmissionImported { .. }
-            | IssueEventKind::MessageImported { .. }
-            | IssueEventKind::DeliveryImported(_)
-            | IssueEventKind::PointsImported { .. }
-            | IssueEventKind::ImportedAuditEntry(_) => {}
+            | IssueEventKind::Imported(_) => {}
         }
     }
 

@@ -19,17 +19,20 @@ use tasuki_proto::{
 use super::{
     fields::{Fields, cut},
     files::Reading,
+    fit::{CALL_BYTES_MAX, fit_call},
+    history::History,
     names::Names,
-    parts::WholeIssue,
 };
-use crate::counted::{agreeing, counted};
+use crate::{
+    cli::text,
+    counted::{agreeing, counted},
+};
 
 /// Numbers of tasks in a row that no file is of. More is a number that no task has.
 const GAP_MAX: u32 = 1000;
 
-/// The log of an issue, in bytes, and the events that are taken of it.
+/// The log of an issue, in bytes.
 const LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
-const EVENTS_MAX: usize = 50_000;
 
 /// What an event says, and the name of who did it, in bytes.
 pub(super) const DETAIL_BYTES_MAX: usize = 4 * 1024;
@@ -48,8 +51,17 @@ pub(super) const REFS_BYTES_MAX: usize = 16 * 1024;
 /// What was read of an issue, and what was changed about it.
 #[derive(Debug)]
 pub(super) struct ReadIssue {
-    pub whole: WholeIssue,
+    /// Without caller, key and person.
+    pub request: wire::ImportIssueRequest,
+    pub history: History,
+    pub events: usize,
     pub notes: Vec<String>,
+}
+
+impl ReadIssue {
+    pub(super) fn id(&self) -> &str {
+        self.request.issue.as_ref().map_or("", |it| &it.issue_id)
+    }
 }
 
 /// Reads the issue in `directory`, with the deliveries that are its.
@@ -76,7 +88,9 @@ pub(super) fn read(
         id: names.id(&name, created_ms, IssueId),
         names,
         reading,
-        whole: WholeIssue::default(),
+        issue: wire::Issue::default(),
+        whole: wire::ImportIssueRequest::default(),
+        events: Vec::new(),
         notes: Vec::new(),
     };
     gatherer.begin(it, created_ms);
@@ -87,8 +101,7 @@ pub(super) fn read(
     gatherer.points();
     let reopened_ms = gatherer.events();
     gatherer.end(it, &name, deliveries, reopened_ms);
-    let IssueReader { whole, notes, .. } = gatherer;
-    Some(ReadIssue { whole, notes })
+    gatherer.finish()
 }
 
 pub(super) struct IssueReader<'a> {
@@ -96,7 +109,11 @@ pub(super) struct IssueReader<'a> {
     id: IssueId,
     pub(super) names: &'a mut Names,
     pub(super) reading: &'a mut Reading,
-    pub(super) whole: WholeIssue,
+    pub(super) issue: wire::Issue,
+    /// Without the issue, until all of it was read.
+    pub(super) whole: wire::ImportIssueRequest,
+    /// A line each.
+    events: Vec<String>,
     notes: Vec<String>,
 }
 
@@ -151,7 +168,6 @@ impl IssueReader<'_> {
     }
 
     fn begin(&mut self, it: Fields<'_>, created_ms: u64) {
-        self.whole.id = self.id.to_string();
         self.times("the issue", it);
         let mut paths = [it.texts("shared_doc_paths"), it.texts("project_doc_paths")];
         if DOC_PATHS_BYTES_MAX < paths.iter().flatten().map(String::len).sum() {
@@ -160,7 +176,8 @@ impl IssueReader<'_> {
         }
         let [shared_doc_paths, project_doc_paths] = paths;
         let description = it.text(&["description"]);
-        self.whole.issue = wire::Issue {
+        self.issue = wire::Issue {
+            issue_id: self.id.to_string(),
             subject: self.subject("the issue", &it.text(&["subject"])),
             description: self.fit("the description", description, TEXT_BYTES_MAX),
             shared_doc_paths,
@@ -211,8 +228,8 @@ impl IssueReader<'_> {
                         subject: format!("(task-{number} could not be read)"),
                         difficulty: wire::Difficulty::Easy.into(),
                         status: TaskStatus::Canceled.into(),
-                        created_ms: self.whole.issue.created_ms,
-                        updated_ms: self.whole.issue.created_ms,
+                        created_ms: self.issue.created_ms,
+                        updated_ms: self.issue.created_ms,
                         ..wire::Task::default()
                     }
                 }
@@ -368,14 +385,15 @@ impl IssueReader<'_> {
     }
 
     fn docs(&mut self) {
-        let own = docs(&self.directory.join("docs"), self.reading);
+        // The history is one as well.
+        let own = docs(&self.directory.join("docs"), DOCS_MAX - 1, self.reading);
         let tasks = self.directory.join("tasks");
         let of_tasks = self.reading.stems(&tasks, ".docs");
         let mut all: Vec<(String, Vec<(String, String)>)> = vec![(String::new(), own)];
         for task in of_tasks {
             let folder = tasks.join(format!("{task}.docs"));
             if self.is_task(&task) {
-                all.push((task, docs(&folder, self.reading)));
+                all.push((task, docs(&folder, DOCS_MAX, self.reading)));
             } else {
                 self.reading.skip(&folder, "is of no task");
             }
@@ -397,7 +415,7 @@ impl IssueReader<'_> {
             let worker = self.names.role(if worker.is_empty() { &stem } else { &worker });
             let low = self.count(&worker, it, "consecutive_low_scores", LOW_SCORES_MAX);
             let total_points = self.count(&worker, it, "total_points", TOTAL_POINTS_MAX).into();
-            let points = wire::ImportedPoints { worker, total_points, consecutive_low_scores: low };
+            let points = wire::WorkerPoints { worker, total_points, consecutive_low_scores: low };
             self.whole.points.push(points);
         }
     }
@@ -413,11 +431,6 @@ impl IssueReader<'_> {
                 bad += 1;
                 continue;
             };
-            if EVENTS_MAX <= self.whole.events.len() {
-                self.reading
-                    .skip(&path, format!("has more than {EVENTS_MAX} events; the first are taken"));
-                break;
-            }
             let it = Fields(&json);
             let kind = it.text(&["type"]);
             let at = it.time(&["timestamp"]);
@@ -427,21 +440,23 @@ impl IssueReader<'_> {
             }
             let task_id = it.text(&["task_id"]);
             let task_id = if self.is_task(&task_id) { task_id } else { String::new() };
-            let about =
-                [("submission_id", "sub_"), ("message_id", "msg_"), ("delivery_id", "delivery_")];
-            let about = about.iter().map(|(name, _)| it.text(&[name])).find(|it| !it.is_empty());
-            let about = about.map(|it| self.names.changed.get(&it).cloned().unwrap_or(it));
-            self.whole.events.push(wire::HistoryEntry {
-                r#type: if kind.is_empty() { "untold".to_owned() } else { cut(kind, 64).0 },
-                task_id,
-                kind: cut(it.text(&["kind"]), 64).0,
-                detail: cut(it.lines("detail"), DETAIL_BYTES_MAX).0,
-                refs: cut(it.lines("refs"), DETAIL_BYTES_MAX).0,
-                about: about.unwrap_or_default(),
-                elsewhere_ms: at,
-                elsewhere_actor: cut(it.text(&["actor"]), ACTOR_BYTES_MAX).0,
-                ..wire::HistoryEntry::default()
-            });
+            let about = it.text(&["submission_id", "message_id", "delivery_id"]);
+            let about = self.names.changed.get(&about).cloned().unwrap_or(about);
+            let kind = if kind.is_empty() { "untold".to_owned() } else { cut(kind, 64).0 };
+            let mut event = format!("{} {kind}", text::time(at));
+            for (before, said, after, limit) in [
+                (" ", it.text(&["kind"]), "", 64),
+                (" ", task_id, "", 64),
+                (" ", about, "", 64),
+                (" by ", it.text(&["actor"]), "", ACTOR_BYTES_MAX),
+                (": ", it.lines("detail"), "", DETAIL_BYTES_MAX),
+                (" (", it.lines("refs"), ")", DETAIL_BYTES_MAX),
+            ] {
+                if !said.is_empty() {
+                    event += &format!("{before}{}{after}", cut(said, limit).0);
+                }
+            }
+            self.events.push(text::line(&event));
         }
         if untimed != 0 {
             let (events, have) = (counted(untimed, "event"), agreeing(untimed, "has", "have"));
@@ -455,16 +470,39 @@ impl IssueReader<'_> {
         }
         reopened_ms
     }
+
+    /// The call that takes it over; `None`: told as skipped, for it fits into none.
+    fn finish(mut self) -> Option<ReadIssue> {
+        self.whole.issue = Some(std::mem::take(&mut self.issue));
+        let (history, older) = History::add(&mut self.whole, &self.events);
+        if older != 0 {
+            self.note(format!("has too long a log: {} stay", counted(older, "older event")));
+        }
+        match fit_call(&mut self.whole) {
+            Ok(0) => {}
+            Ok(shortened) => self.note(format!(
+                "is too large for one call: diff and test output of its {} stay",
+                counted(shortened, "oldest submission")
+            )),
+            Err(bytes) => {
+                let why = format!("has {bytes} bytes; one issue has at most {CALL_BYTES_MAX}");
+                self.reading.skip(self.directory, why);
+                return None;
+            }
+        }
+        let Self { whole: request, events, notes, .. } = self;
+        Some(ReadIssue { request, history, events: events.len(), notes })
+    }
 }
 
-/// Documents of one place, by name.
-pub(super) fn docs(folder: &Path, reading: &mut Reading) -> Vec<(String, String)> {
+/// Documents of one place, by name, at most so many.
+pub(super) fn docs(folder: &Path, limit: usize, reading: &mut Reading) -> Vec<(String, String)> {
     let mut docs = BTreeMap::new();
     for file in reading.names(folder) {
         let path = folder.join(&file);
         match file.parse::<DocName>() {
             Err(_) => reading.skip(&path, "has a name that no document may have"),
-            Ok(_) if DOCS_MAX <= docs.len() => reading.skip(&path, "is one of too many documents"),
+            Ok(_) if limit <= docs.len() => reading.skip(&path, "is one of too many documents"),
             Ok(name) if docs.contains_key(name.as_str()) => {
                 reading.skip(&path, "is the second document of this name");
             }

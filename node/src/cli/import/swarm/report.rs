@@ -34,9 +34,7 @@ pub(super) struct Report {
     deliveries: usize,
     events: usize,
     new: usize,
-    continued: usize,
     known: usize,
-    calls: usize,
     /// Issues that are otherwise at the broker.
     differ: Vec<String>,
     refused: Refusals,
@@ -56,29 +54,23 @@ impl Report {
     }
 
     pub(super) fn add(&mut self, it: &ReadIssue) {
-        let whole = &it.whole;
+        let whole = &it.request;
         self.issues += 1;
         self.tasks += whole.tasks.len();
         self.submissions += whole.submissions.len();
         self.messages += whole.messages.len();
-        self.docs += whole.docs.len();
+        // One more is the history, which is told by its events.
+        self.docs += whole.docs.len() - 1;
         self.deliveries += whole.deliveries.len();
-        self.events += whole.events.len();
-        let notes = it.notes.iter().map(|note| Note { id: whole.id.clone(), note: note.clone() });
+        self.events += it.events;
+        let notes = it.notes.iter().map(|note| Note { id: it.id().to_owned(), note: note.clone() });
         self.notes.extend(notes);
     }
 
     /// Fails with what keeps the other issues out as well.
     pub(super) fn count(&mut self, id: String, outcome: Outcome) -> Result<(), Failure> {
         match outcome {
-            Outcome::New { parts } => {
-                self.new += 1;
-                self.calls += parts;
-            }
-            Outcome::Continued { parts } => {
-                self.continued += 1;
-                self.calls += parts;
-            }
+            Outcome::New => self.new += 1,
             Outcome::Known => self.known += 1,
             Outcome::Differs => self.differ.push(id),
             Outcome::Refused(why) => match why.as_reason() {
@@ -86,7 +78,7 @@ impl Report {
                     self.refused.push(id, why);
                 }
                 Some(_) | None => {
-                    return Err(broken_off(why, self.new + self.continued, "issue"));
+                    return Err(broken_off(why, self.new, "issue"));
                 }
             },
         }
@@ -127,9 +119,8 @@ impl Display for Report {
         } else {
             writeln!(
                 f,
-                "{} new, {} completed, {} here already, {} here otherwise.",
+                "{} new, {} here already, {} here otherwise.",
                 self.new,
-                self.continued,
                 self.known,
                 self.differ.len()
             )?;

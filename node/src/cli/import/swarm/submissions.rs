@@ -205,11 +205,12 @@ impl IssueReader<'_> {
         all: &[(String, Value)],
         reopened_ms: u64,
     ) {
-        self.whole.end = match it.text(&["status"]).as_str() {
+        let status = match it.text(&["status"]).as_str() {
             "done" => IssueStatus::Done,
             "canceled" => IssueStatus::Canceled,
             _ => IssueStatus::Open,
         };
+        self.issue.set_status(status);
         let own = all.iter().filter(|(_, it)| Fields(it).text(&["issue_id"]) == name);
         let mut own: Vec<&(String, Value)> = own.collect();
         own.sort_by_key(|(stem, it)| (Fields(it).time(&["delivered_at", "created_at"]), stem));
@@ -228,7 +229,7 @@ impl IssueReader<'_> {
         let delivered_ms = it.time(&["delivered_at", "created_at"]);
         let id = self.names.id(stem, delivered_ms, DeliveryId).to_string();
         self.times(&id, it);
-        let is_open = is_newest && self.whole.end == IssueStatus::Open;
+        let is_open = is_newest && self.issue.status() == IssueStatus::Open;
         let status = match it.text(&["status"]).as_str() {
             "approved" => DeliveryStatus::Approved,
             "rejected" => DeliveryStatus::Rejected,

@@ -1,7 +1,7 @@
 //! What came to be kept of issues after the first bytes of it were.
 
 use super::*;
-use crate::rules::swarm::{ImportBegun, ImportEnd, Imported, ImportedAuditEntry};
+use crate::rules::swarm::ImportedIssue;
 
 /// What can happen since the first bytes of this were kept, in a record of its own.
 fn later() -> Record {
@@ -47,86 +47,54 @@ fn unjudged() -> Record {
 
 /// An issue that came from elsewhere.
 fn elsewhere() -> Record {
-    let (content, paths) = (Hash([1; 16]), Hash([2; 16]));
+    let (id, content) = (IssueId(stamp(21)), Hash([1; 16]));
+    let mut issue = swarm::Issue::opened(id, "s".to_owned(), None, at(9));
+    (issue.content, issue.paths_content) = (Hash([12; 16]), Hash([2; 16]));
+    (issue.delivery, issue.is_accepted) = (Some(DeliveryId(stamp(7))), true);
+    issue.totals.insert(role("W"), swarm::Total { points: 7, low_scores: 1 });
     let mut done = swarm::Task::blank(task(1), "t".to_owned(), at(9));
     done.state = swarm::TaskState::Done;
-    let all = vec![
-        IssueEventKind::Imported(Box::new(Imported {
-            content: Hash([12; 16]),
-            part: 1,
-            parts: 2,
-            begin: Some(ImportBegun { subject: "s".to_owned(), content, paths, created: at(9) }),
-            end: None,
-        })),
-        IssueEventKind::TaskImported(Box::new(done)),
-        IssueEventKind::SubmissionImported {
-            task: task(1),
-            submission: Box::new(swarm::Submission {
-                id: SubmissionId(stamp(5)),
-                worker: role("w_1_ab12"),
-                content,
-                at: at(9),
-                state: swarm::SubmissionState::Approved,
-                reviewed: None,
-                minted: None,
-                files: vec![swarm::FileHash::of("a")],
-                item: 0,
-            }),
-        },
-        IssueEventKind::MessageImported {
-            task: task(1),
-            message: Box::new(swarm::Message {
-                id: TaskMessageId(stamp(6)),
-                sender: role("W"),
-                kind: MessageKind::Question,
-                content,
-                at: at(9),
-                state: swarm::MessageState::Resolved,
-                replied: None,
-                replied_by: None,
-                reply: None,
-                item: 0,
-            }),
-        },
-        IssueEventKind::DeliveryImported(Box::new(swarm::Delivery {
-            id: DeliveryId(stamp(7)),
-            issue: IssueId(stamp(21)),
-            role: None,
-            content,
-            commit: String::new(),
-            is_passed: true,
-            commands: swarm::Delivery::commands_hash(&[content]),
-            state: swarm::DeliveryState::Open,
-            at: at(9),
-            updated: at(10),
-            claim: None,
-            former: None,
-            evidence: Vec::new(),
-            verdict: None,
-        })),
-        IssueEventKind::PointsImported {
-            worker: role("W"),
-            total: swarm::Total { points: 7, low_scores: 1 },
-        },
-        IssueEventKind::ImportedAuditEntry(Box::new(ImportedAuditEntry {
-            kind: AuditKind::TaskMessage,
-            at: at(8),
-            actor: "w".to_owned(),
-            task: Some(task(1)),
-            submission: Some(SubmissionId(stamp(5))),
-            message: Some(TaskMessageId(stamp(6))),
-            delivery: Some(DeliveryId(stamp(7))),
-            detail: "d".to_owned(),
-            refs: "r".to_owned(),
-        })),
-        IssueEventKind::Imported(Box::new(Imported {
-            content: Hash([12; 16]),
-            part: 2,
-            parts: 2,
-            begin: None,
-            end: Some(ImportEnd { state: swarm::IssueState::Open, is_accepted: true }),
-        })),
-    ];
+    done.submissions.push(swarm::Submission {
+        id: SubmissionId(stamp(5)),
+        worker: role("w_1_ab12"),
+        content,
+        at: at(9),
+        state: swarm::SubmissionState::Approved,
+        reviewed: None,
+        minted: None,
+        files: vec![swarm::FileHash::of("a")],
+        item: 0,
+    });
+    done.messages.push(swarm::Message {
+        id: TaskMessageId(stamp(6)),
+        sender: role("W"),
+        kind: MessageKind::Question,
+        content,
+        at: at(9),
+        state: swarm::MessageState::Resolved,
+        replied: None,
+        replied_by: None,
+        reply: None,
+        item: 0,
+    });
+    let delivery = swarm::Delivery {
+        id: DeliveryId(stamp(7)),
+        issue: id,
+        role: None,
+        content,
+        commit: String::new(),
+        is_passed: true,
+        commands: swarm::Delivery::commands_hash(&[content]),
+        state: swarm::DeliveryState::Open,
+        at: at(9),
+        updated: at(10),
+        claim: None,
+        former: None,
+        evidence: Vec::new(),
+        verdict: None,
+    };
+    let imported = ImportedIssue { issue, tasks: vec![done], deliveries: vec![delivery] };
+    let all = vec![IssueEventKind::Imported(Box::new(imported))];
     Record { events: numbered(21, all).map(Event::Swarm).collect(), ..record() }
 }
 
