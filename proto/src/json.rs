@@ -63,9 +63,9 @@ mod tests {
         assert_eq!(value["next_step"]["difficulty"], json!("focus"));
         assert_eq!(value["next_step"]["reserved_until_ms"], json!(0));
         assert_eq!(value["words"], json!(null));
-        let issue = wire::Issue { imported: vec![0, 0xff], ..Default::default() };
-        assert_eq!(to_value(&issue).unwrap()["imported"], json!("00ff"));
-        assert_eq!(to_value(&issue).unwrap()["status"], json!(null));
+        assert_eq!(to_value(wire::Issue::default()).unwrap()["status"], json!(null));
+        let signed = wire::SignedRoster { roster: vec![0, 0xff], ..Default::default() };
+        assert_eq!(to_value(&signed).unwrap()["roster"], json!("00ff"));
     }
 
     #[test]
