@@ -492,10 +492,19 @@ pub(super) static CALLS: &[Call] = &[
     answers(
         "invalid_argument",
         inside("/tasuki.v1.Swarm/ImportIssue", Right::Steer, |workspace, _| {
+            // Of the future, which the rules refuse: it is parsed before.
+            let issue = wire::Issue {
+                issue_id: "issue_9999999999999_0000".to_owned(),
+                subject: "s".to_owned(),
+                created_ms: 1,
+                status: wire::IssueStatus::Open.into(),
+                ..Default::default()
+            };
             bytes(wire::ImportIssueRequest {
                 caller: caller(workspace),
                 key: new_key(),
                 person: "p".to_owned(),
+                issue: Some(issue),
                 ..Default::default()
             })
         }),
