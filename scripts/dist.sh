@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Builds an archive of both programs for the machine it runs on: target/dist/tasuki-VERSION-TARGET.
-# It holds the binaries, man pages, completions, systemd units and licences, as they lie below /usr.
+# Builds an archive of both programs for the machine it runs on,
+# target/dist/tasuki-VERSION-TARGET.tar.gz: binaries, man pages, completions, systemd units and
+# licences, laid out as below /usr.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+umask 022
 
 cargo build --release --locked -p tasuki-broker -p tasuki-node --bins
 bin=${CARGO_TARGET_DIR:-target}/release
@@ -13,7 +15,7 @@ out=target/dist/$name
 rm -rf "$out"
 install -Dt "$out/bin" "$bin/tasuki" "$bin/tasuki-broker"
 "$bin/tasuki" man-pages "$out/share/man/man1" > /dev/null
-"$bin/tasuki-broker" man-pages "$out/share/man/man1"
+"$bin/tasuki-broker" man-pages "$out/share/man/man8"
 for shell in bash zsh fish; do
     case $shell in
         bash) file=bash-completion/completions/tasuki ;;
@@ -26,10 +28,10 @@ done
 install -Dm644 -t "$out/lib/systemd/system" packaging/tasuki-broker.service
 install -Dm644 -t "$out/lib/systemd/user" packaging/tasuki-node.service
 install -Dm644 -t "$out/share/doc/tasuki" README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT
-# What is in the binaries, and under which licence.
-cargo tree --workspace --locked --edges normal --prefix none --format '{p} {l}' \
+# The crates in the binaries and their licences.
+cargo tree -p tasuki-broker -p tasuki-node --locked --edges normal --prefix none --format '{p} {l}' \
     | sed 's/ (\*)$//; s/ (proc-macro)//' | grep -v ' (/' | sort -u \
     > "$out/share/doc/tasuki/THIRD-PARTY.txt"
-tar -C target/dist -czf "$out.tar.gz" "$name"
+tar -C target/dist --owner=root --group=root -czf "$out.tar.gz" "$name"
 (cd target/dist && sha256sum "$name.tar.gz" > "$name.tar.gz.sha256")
 echo "$out.tar.gz"

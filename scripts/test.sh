@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PATH:/usr/sbin:/sbin"
-# Tests make files that count as the user's own, which those that a group may write to do not.
+# Tests create files that must count as the user's own: no group may write to them.
 umask 022
 
 # check NEED: whether this machine has it.

@@ -31,11 +31,11 @@ pub(super) struct Administer {
     #[command(flatten)]
     data: Data,
 
-    /// Certificate to show a broker that asks for one (`--client-ca`)
+    /// Client certificate, if the broker requires one (`--client-ca`)
     #[arg(long, value_name = "FILE", requires = "client_key")]
     client_cert: Option<PathBuf>,
 
-    /// Its key
+    /// Private key of that certificate
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
 }

@@ -22,16 +22,16 @@ pub(super) struct Invite {
     #[command(flatten)]
     scope: ScopeArgs,
 
-    /// How long the line can be used, at most 30d [default: 1h]
+    /// How long the invitation is valid, at most 30d [default: 1h]
     #[arg(long, value_name = "DURATION", value_parser = short_validity)]
     expires: Option<Duration>,
 
-    /// How long whoever joined with it stays in [default: until revoked]
+    /// How long the token of the machine that joins is valid [default: until revoked]
     #[arg(long, value_name = "DURATION", value_parser = validity)]
     token_expires: Option<Duration>,
 
-    /// For people: whom it is for
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    /// Label in lists, such as whom it is for
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     label: String,
 
     #[command(flatten)]
@@ -40,11 +40,11 @@ pub(super) struct Invite {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Invitations {
-    /// Show open, used and withdrawn invitations, newest first, and who tried a used one again
+    /// List open, used and withdrawn invitations, newest first, and who tried a used one again
     List(Administer),
-    /// End an invitation that nobody has used yet
+    /// Withdraw an invitation that nobody has used yet
     Withdraw {
-        /// As `invitations list` shows it
+        /// Id, as `invitations list` shows it
         #[arg(value_name = "ID")]
         id: String,
         #[command(flatten)]
@@ -109,9 +109,9 @@ async fn open(
     let invitation = Invitation { address: broker.file.advertise.clone(), trust, code };
     let command = format!("tasuki join {}", invitation.expose());
     let stays = match token_valid_ms {
-        0 => "Whoever joined with it stays in until its token is revoked.".to_owned(),
+        0 => "The token of the machine that joins is valid until it is revoked.".to_owned(),
         ms => format!(
-            "Whoever joined with it stays in for {}.",
+            "The token of the machine that joins is valid for {}.",
             humantime::format_duration(Duration::from_millis(ms))
         ),
     };
@@ -141,7 +141,8 @@ async fn list(broker: Broker) -> Result<Answer, No> {
     let value: Vec<Value> = listed.invitations.iter().map(value).collect();
     let mut lines: String = listed.invitations.iter().map(row).collect();
     if lines.is_empty() {
-        lines = "Nobody was invited. `tasuki-broker invite --role NAME` does.".to_owned();
+        lines =
+            "There are no invitations. To create one: tasuki-broker invite --role NAME".to_owned();
     }
     Ok(Answer { value: json!({ "invitations": value }), lines, notes: String::new() })
 }

@@ -37,17 +37,18 @@ const EXIT_UNAVAILABLE: u8 = 69;
 /// A durable write failed while running; start again once the disk is well.
 const EXIT_DISK: u8 = 74;
 
-/// Keeps the work of coding agents in order: turns, receipts, history.
+/// Run and manage a Tasuki broker, which keeps the work of coding agents in a journal.
 ///
-/// Exit codes: 0 fine; 1 the broker says no; 2 wrong usage; 65 the data is damaged; 69 the data
-/// directory or the address cannot be used, or the broker not be reached; 74 a durable write failed.
+/// Exit codes: 0 done; 1 refused by the broker; 2 invalid command line or configuration; 65 damaged
+/// data; 69 the data directory or the address cannot be used, or the broker cannot be reached; 74 a
+/// durable write failed.
 #[derive(Parser)]
 #[command(name = "tasuki-broker", version, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// How log lines on stderr look. What is logged: RUST_LOG.
+    /// Format of log lines on standard error; RUST_LOG sets what is logged
     #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
 }
@@ -58,20 +59,20 @@ enum Command {
     Serve(serve::Serve),
     /// Check every commit, record, snapshot and body in a data directory.
     Verify(Data),
-    /// Set a lost or spoilt mark to the newest commit, once everything else is found whole.
+    /// Set a lost or damaged mark to the newest commit, after checking everything else.
     ///
-    /// The mark is what notices that the newest commits are missing. Without a good one that
-    /// loss cannot be seen, so use this only when you know why the mark is gone.
+    /// The mark shows whether the newest commits are missing. A new one hides such a loss, so use
+    /// this only if you know why the mark is lost.
     RepairMark(Data),
-    /// Make the index of a workspace's mail anew, with which mail is searched.
+    /// Rebuild the search index of a workspace's mail.
     ///
-    /// Works on data that no broker serves. There is no need to: an index that is damaged, gone or
-    /// of another release is made anew by itself when mail is searched.
+    /// Needs data that no broker serves. It is rarely needed: the next search rebuilds an index
+    /// that is damaged, missing or from another release.
     Reindex(reindex::Reindex),
-    /// Let one machine join: prints the line that it runs.
+    /// Invite one machine: print the command with which it joins.
     ///
-    /// The line carries the broker's fingerprint and a code that works once. This reaches the
-    /// running broker through its data directory, which only its owner can read.
+    /// It contains the broker's fingerprint and a code that works once. The running broker is found
+    /// through its data directory, which only its owner can read.
     Invite(invite::Invite),
     /// Manage invitations.
     #[command(subcommand)]
@@ -90,8 +91,8 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Data {
-    /// The data directory, as `tasuki up` takes it; the broker's part is `broker` in it
-    /// [default: the platform's data directory]
+    /// Data directory, as for `tasuki up`; the broker uses `broker` in it
+    /// [default: the platform's]
     #[arg(long, env = "TASUKI_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
 
@@ -99,7 +100,7 @@ struct Data {
     #[arg(long, env = "TASUKI_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Print one JSON object instead of text.
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -139,15 +140,24 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 }
 
 fn man_pages(dir: &Path) -> u8 {
-    let written =
-        std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(Cli::command(), dir));
-    match written {
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    match std::fs::create_dir_all(dir).and_then(|()| write_pages(&command, dir)) {
         Ok(()) => EXIT_OK,
         Err(why) => {
             tracing::error!("cannot write to {}: {why}", dir.display());
             EXIT_UNAVAILABLE
         }
     }
+}
+
+/// Writes the page of a command and those of its subcommands, in section 8: in section 1
+/// `tasuki-broker-token` is the page of `tasuki broker-token`.
+fn write_pages(command: &clap::Command, dir: &Path) -> std::io::Result<()> {
+    for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+        write_pages(subcommand, dir)?;
+    }
+    clap_mangen::Man::new(command.clone()).section("8").generate_to(dir).map(drop)
 }
 
 fn exit_code(error: &JournalError) -> u8 {

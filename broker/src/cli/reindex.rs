@@ -26,8 +26,7 @@ pub(super) struct Reindex {
     #[command(flatten)]
     data: Data,
 
-    /// Only this workspace, also if its mail was never searched [default: every workspace that has
-    /// an index]
+    /// Only this workspace, even if it has no index yet [default: every workspace that has one]
     #[arg(long, value_name = "WORKSPACE")]
     workspace: Option<WorkspaceId>,
 }
@@ -54,7 +53,7 @@ async fn reindex(it: &Reindex, data: &Path) -> u8 {
             tracing::error!("{error}");
             if matches!(error, JournalError::InUse(_)) {
                 tracing::error!(
-                    "stop it first; a running broker makes a damaged or missing index anew by itself"
+                    "stop it first; a running broker rebuilds a damaged or missing index by itself"
                 );
             }
             return exit_code(&error);

@@ -25,16 +25,16 @@ pub(super) struct ScopeArgs {
     #[arg(long, value_name = "NAME")]
     workspace: Option<WorkspaceId>,
 
-    /// A role its bearer may act as; repeat for each
+    /// Role that the token may act as; repeatable
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<RoleId>,
 
-    /// It may act as every role
+    /// Allow every role
     #[arg(long, conflicts_with = "roles")]
     any_role: bool,
 
-    /// A right, of read, host, send, claim, review, steer and admin; repeat for each
-    /// [default: all that a node needs: read, host, send, claim, review]
+    /// Right: read, host, send, claim, review, steer or admin; repeatable
+    /// [default: those that a node needs: read, host, send, claim, review]
     #[arg(long = "right", value_name = "RIGHT")]
     rights: Vec<Right>,
 }
@@ -48,9 +48,7 @@ impl ScopeArgs {
         let acts = [Right::Host, Right::Send, Right::Claim, Right::Review];
         let needs_role = acts.iter().any(|right| rights.contains(right));
         if needs_role && self.roles.is_empty() && !self.any_role {
-            return Err(No::usage(
-                "Say as which roles: --role NAME, once for each, or --any-role.",
-            ));
+            return Err(No::usage("Specify the roles: --role NAME, once for each, or --any-role."));
         }
         let roles: BTreeSet<&str> = self.roles.iter().map(RoleId::as_str).collect();
         let workspace = self.workspace.as_ref().map_or(WORKSPACE_DEFAULT, WorkspaceId::as_str);

@@ -35,43 +35,43 @@ pub(super) struct Serve {
     #[command(flatten)]
     data: Data,
 
-    /// Where to listen for gRPC; port 0 takes a free one [default: 127.0.0.1:7420]
+    /// Address on which to serve gRPC; port 0 takes a free one [default: 127.0.0.1:7420]
     ///
-    /// Off loopback, TLS and tokens are always on: `tasuki-broker invite` lets others in.
+    /// Off loopback, TLS and tokens are always required; `tasuki-broker invite` lets machines in.
     #[arg(long, env = "TASUKI_BROKER_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
 
-    /// Ask for TLS and tokens on a loopback address too, such as behind a tunnel
+    /// Require TLS and tokens on a loopback address too, such as behind a tunnel
     #[arg(long, env = "TASUKI_SECURE", value_parser = FalseyValueParser::new())]
     secure: bool,
 
-    /// Under which name others reach it; goes into invitations and into a new certificate
-    /// [default: this machine's address]
+    /// Name or address under which other machines reach this one; part of invitations and of a new
+    /// certificate [default: this machine's address]
     #[arg(long, env = "TASUKI_ADVERTISE", value_name = "HOST[:PORT]")]
     advertise: Option<String>,
 
-    /// A certificate to show, and those between it and its authority, in PEM; turns TLS and
-    /// tokens on [default: one of its own making, known by its fingerprint]
+    /// Certificate with its chain in PEM; turns TLS and tokens on
+    /// [default: a self-signed one, known by its fingerprint]
     #[arg(long, env = "TASUKI_TLS_CERT", value_name = "FILE")]
     tls_cert: Option<PathBuf>,
 
-    /// Its key, in PEM
+    /// Private key of that certificate in PEM
     #[arg(long, env = "TASUKI_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
 
-    /// Let only those connect who show a certificate of an authority in this file (PEM), beside
-    /// their token; turns TLS and tokens on
+    /// Require a client certificate from an authority in this file (PEM), in addition to a token;
+    /// turns TLS and tokens on
     #[arg(long, env = "TASUKI_CLIENT_CA", value_name = "FILE")]
     client_ca: Option<PathBuf>,
 
-    /// How long a turn may be held without a sign of life [default: 15m]
+    /// How long a turn stays with its holder after the last sign of life [default: 15m]
     #[arg(long, env = "TASUKI_LEASE", value_name = "DURATION", value_parser = config::duration)]
     lease: Option<Duration>,
 
     /// Serve data that was moved here or restored from a backup: a copy is refused otherwise
     ///
-    /// Needed once: the place is noted. Make sure that no other copy is served. What was done after
-    /// a backup was made is gone, and tokens that were revoked since are good again: look at
+    /// Needed once: the new place is recorded. Make sure that no other copy is served. Changes
+    /// since a backup are lost, and tokens that were revoked since are valid again: check
     /// `tasuki-broker token list`.
     #[arg(long)]
     moved: bool,

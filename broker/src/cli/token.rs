@@ -21,42 +21,42 @@ use super::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Show all tokens: what each may do, since when, until when, when it was last used
+    /// List tokens: what each may do, since when, until when, when it was last used
     List(Administer),
-    /// End a token; its live connections end within a second
+    /// Revoke a token; its connections end within a second
     Revoke {
-        /// As `token list` shows it
+        /// Id, as `token list` shows it
         #[arg(value_name = "ID")]
         id: TokenId,
         #[command(flatten)]
         administer: Administer,
     },
-    /// Give a token another secret and print the token; what it may do stays
+    /// Rotate the secret of a token and print the new token; its rights stay
     ///
-    /// The old secret stays good until the new one is used, and for the overlap at most. The new
-    /// token is printed once and kept nowhere.
+    /// The old secret stays valid until the new one is used, at most for the overlap. The new token
+    /// is printed once and stored nowhere.
     Rotate {
-        /// As `token list` shows it
+        /// Id, as `token list` shows it
         #[arg(value_name = "ID")]
         id: TokenId,
-        /// How long the old secret stays good, at most 30d [default: 10m]
+        /// How long the old secret stays valid, at most 30d [default: 10m]
         #[arg(long, value_name = "DURATION", value_parser = short_validity)]
         overlap: Option<Duration>,
         #[command(flatten)]
         administer: Administer,
     },
-    /// Make a token without an invitation, for gRPC clients, and print it
+    /// Create a token without an invitation, for gRPC clients, and print it
     ///
-    /// It is printed once and kept nowhere. Calls carry it in their metadata, as
+    /// It is printed once and stored nowhere. Calls carry it in their metadata, as
     /// `authorization: Bearer TOKEN`.
     New {
         #[command(flatten)]
         scope: ScopeArgs,
-        /// How long it is good [default: until revoked]
+        /// How long it is valid [default: until revoked]
         #[arg(long, value_name = "DURATION", value_parser = validity)]
         expires: Option<Duration>,
-        /// For people: whose it is
-        #[arg(long, value_name = "TEXT", default_value = "")]
+        /// Label in lists, such as whose it is
+        #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
         label: String,
         #[command(flatten)]
         administer: Administer,
