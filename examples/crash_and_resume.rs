@@ -2,8 +2,8 @@
 //!
 //! `kill -9` of the broker, of a node, of both, each while a turn is being played. The agents do
 //! what any agent does whose call failed: call again. At the end the history must hold every
-//! handover once, with turns numbered without a gap. Run it: `cargo run --example
-//! crash_and_resume` (after `cargo build --workspace`).
+//! handover once, with turns numbered without a gap. Run it, after `cargo build --workspace`:
+//! `cargo run -p tasuki-examples --example crash_and_resume`.
 
 use anstream::println;
 use serde_json::json;

@@ -2,7 +2,8 @@
 //!
 //! A broker and two nodes run as processes of their own. The agents follow a script; everything
 //! else is as with real ones: they speak MCP to the node beside them, with the tools that they know
-//! from FileBox. Run it: `cargo run --example mail` (after `cargo build --workspace`).
+//! from FileBox. Run it, after `cargo build --workspace`:
+//! `cargo run -p tasuki-examples --example mail`.
 
 use anstream::println;
 use serde_json::{Value, json};

@@ -4,8 +4,8 @@
 //! a task that it may have, does it, and waits for the verdict; the acceptor looks at what is
 //! delivered. The third worker claims a task and is never heard of again: its lease lapses, and
 //! another one does the task. All of them speak gRPC to a real broker and follow a script; nobody
-//! asks again and again, everybody is woken. Run it: `cargo run --example swarm` (after
-//! `cargo build --workspace`).
+//! asks again and again, everybody is woken. Run it, after `cargo build --workspace`:
+//! `cargo run -p tasuki-examples --example swarm`.
 
 use anstream::println;
 use tasuki_examples::{Error, Result, process::Process};

@@ -2,7 +2,8 @@
 //!
 //! A broker and two nodes run as processes of their own. The agents follow a script; everything
 //! else is as with real ones: they speak MCP to the node beside them and know nothing of the
-//! broker. Run it: `cargo run --example two_agents` (after `cargo build --workspace`).
+//! broker. Run it, after `cargo build --workspace`:
+//! `cargo run -p tasuki-examples --example two_agents`.
 
 use anstream::println;
 use serde_json::json;

@@ -8,24 +8,20 @@ mod rpc;
 
 use std::{env, error::Error, fs, path::PathBuf};
 
-const API: [&str; 8] = [
-    "tasuki/v1/turn_loop.proto",
-    "tasuki/v1/directory.proto",
-    "tasuki/v1/waits.proto",
-    "tasuki/v1/feed.proto",
-    "tasuki/v1/access.proto",
-    "tasuki/v1/mailbox.proto",
-    "tasuki/v1/privacy.proto",
-    "tasuki/v1/swarm.proto",
-];
+const API: &str = "tasuki/v1";
 const JOURNAL: &str = "tasuki/journal/v1/journal.proto";
 
 fn main() -> Result<(), Box<dyn Error>> {
     for source in ["build.rs", "build", "tasuki"] {
         println!("cargo:rerun-if-changed={source}");
     }
+    let files = fs::read_dir(API)?.map(|file| file.map(|file| file.path()));
+    let mut files = files.collect::<Result<Vec<_>, _>>()?;
+    files.retain(|path| path.extension().is_some_and(|it| it == "proto"));
+    // What is generated does not depend on the file system's order.
+    files.sort();
     let mut api = protox::Compiler::new(["."])?;
-    api.include_imports(true).include_source_info(true).open_files(API)?;
+    api.include_imports(true).include_source_info(true).open_files(files)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), api.encode_file_descriptor_set())?;
     let pool = api.descriptor_pool();

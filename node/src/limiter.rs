@@ -97,6 +97,11 @@ impl RoleLimiter {
         Ok(Permit { _role: role, _node: self.node.acquire().await? })
     }
 
+    /// A permit for somebody who plays no role: it counts for the node alone.
+    pub async fn acquire_without_role(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        self.node.acquire().await
+    }
+
     /// Permits of `role` that are out.
     pub fn in_use(&self, role: &RoleId) -> usize {
         self.roles.lock().get(role).map_or(0, Limiter::in_use)
@@ -163,6 +168,7 @@ mod tests {
         let full = limiter.acquire(&b).await.unwrap_err();
         assert!(full.message.starts_with("3 calls of this node are"), "{full}");
         assert_eq!(limiter.in_use(&b), 1, "who is refused holds nothing");
+        assert!(futures::poll!(Box::pin(limiter.acquire_without_role())).is_pending());
         let mut next = Box::pin(limiter.acquire(&a));
         assert!(futures::poll!(&mut next).is_pending());
         drop(first);

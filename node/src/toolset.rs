@@ -6,8 +6,15 @@ use std::{fmt, str::FromStr};
 
 use tasuki_proto::{echo::echo, id::RoleId};
 
+/// Taking turns.
+pub const LOOP: &str = "loop";
+pub const MAIL: &str = "mail";
+pub const SWARM_LEAD: &str = "swarm-lead";
+pub const SWARM_WORKER: &str = "swarm-worker";
+pub const SWARM_ACCEPTOR: &str = "swarm-acceptor";
+
 /// Every toolset that a role can be given.
-pub const NAMES: [&str; 5] = ["loop", "mail", "swarm-lead", "swarm-worker", "swarm-acceptor"];
+pub const NAMES: [&str; 5] = [LOOP, MAIL, SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR];
 
 /// A toolset a role gets, and how much of it `tools/list` shows. All of it can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,13 +70,13 @@ impl fmt::Display for ToolsetChoice {
 /// read, and little beside them.
 pub fn usual_toolsets(role: &RoleId) -> Vec<ToolsetChoice> {
     let own = match role.as_str() {
-        "lead" => Some("swarm-lead"),
-        "acceptor" => Some("swarm-acceptor"),
-        name if name.starts_with("worker") => Some("swarm-worker"),
+        "lead" => Some(SWARM_LEAD),
+        "acceptor" => Some(SWARM_ACCEPTOR),
+        name if name.starts_with("worker") => Some(SWARM_WORKER),
         _ => None,
     };
     let beside = if own.is_some() { ToolVisibility::Quiet } else { ToolVisibility::Core };
-    let sets = ["loop", "mail"].map(|set| ToolsetChoice { set, shown: beside });
+    let sets = [LOOP, MAIL].map(|set| ToolsetChoice { set, shown: beside });
     let own = own.map(|set| ToolsetChoice { set, shown: ToolVisibility::Core });
     sets.into_iter().chain(own).collect()
 }

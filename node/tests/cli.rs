@@ -10,12 +10,12 @@ mod accept;
 mod connect;
 #[path = "filebox/main.rs"]
 mod filebox;
-#[path = "cli/hook.rs"]
-mod hook;
 #[path = "cli/import_killed.rs"]
 mod import_killed;
 #[path = "cli/import_swarm.rs"]
 mod import_swarm;
+#[path = "cli/lock_hook/mod.rs"]
+mod lock_hook;
 #[path = "cli/mail.rs"]
 mod mail;
 #[path = "mirror/main.rs"]
@@ -53,6 +53,24 @@ use tonic::{Code, Request, Response, Status, transport::server::TcpIncoming};
 
 /// For one command on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a command ended, and what it printed.
+#[derive(Debug)]
+struct Said {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Said {
+    fn of(output: &Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout.clone()).unwrap(),
+            err: String::from_utf8(output.stderr.clone()).unwrap(),
+        }
+    }
+}
 
 type Result<T> = std::result::Result<Response<T>, Status>;
 
@@ -282,7 +300,7 @@ async fn what_says_nothing_of_the_command_is_asked_again() {
     }
 }
 
-/// Only what is said of the command itself tells what became of the attempt before.
+/// After an attempt whose outcome is unknown, only a response to the command itself settles it.
 #[tokio::test]
 async fn who_is_turned_away_later_does_not_know_what_became_of_it() {
     for (second, expected) in [

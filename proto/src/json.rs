@@ -70,9 +70,11 @@ mod tests {
 
     #[test]
     fn what_a_oneof_holds_is_named_beside_its_fields() {
-        let sent = wire::event::Kind::MailboxOpened(wire::MailboxOpened { role: "A".to_owned() });
-        let event = wire::Event { kind: Some(sent) };
-        assert_eq!(to_value(&event).unwrap(), json!({"kind": "mailbox_opened", "role": "A"}));
-        assert_eq!(to_value(wire::Event::default()).unwrap(), json!({"kind": null}));
+        let opened = wire::MailboxOpened { role: "A".to_owned() };
+        let kind = Some(wire::mail_event::Kind::MailboxOpened(opened));
+        let event = wire::Event { noun: Some(wire::event::Noun::Mail(wire::MailEvent { kind })) };
+        let expected = json!({"noun": "mail", "kind": "mailbox_opened", "role": "A"});
+        assert_eq!(to_value(&event).unwrap(), expected);
+        assert_eq!(to_value(wire::Event::default()).unwrap(), json!({"noun": null}));
     }
 }

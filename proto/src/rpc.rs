@@ -141,9 +141,9 @@ mod tests {
     fn every_call_is_declared_whole() {
         assert!(CALLS.is_sorted_by(|one, other| one.path < other.path), "searched by halves");
         for call in CALLS {
-            let may_change = call.access == Access::Rights(&[Right::Read]);
+            let is_for_readers = call.access == Access::Rights(&[Right::Read]);
             let is_command = call.kind == CallKind::Command;
-            assert!(!(may_change && is_command), "{} changes something with `read`", call.path);
+            assert!(!(is_for_readers && is_command), "{} changes something with `read`", call.path);
             assert!(is_command || !call.has_key, "{} has a key and changes nothing", call.path);
         }
     }

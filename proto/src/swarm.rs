@@ -200,9 +200,10 @@ pub struct NotADocName(String);
 impl FromStr for DocName {
     type Err = NotADocName;
 
-    /// `plan` and `plan.md` are two names of one document.
+    /// `plan` and `plan.md` are two names of one document. What is left is its own name: else it
+    /// would be read from disk as another.
     fn from_str(text: &str) -> Result<Self, NotADocName> {
-        let name = text.strip_suffix(".md").unwrap_or(text);
+        let name = text.trim_end_matches(".md");
         match name.parse::<crate::id::RoleId>() {
             Ok(_) => Ok(Self(name.into())),
             Err(_) => Err(NotADocName(text.chars().take(80).collect())),
@@ -334,8 +335,10 @@ mod tests {
 
     #[test]
     fn names_of_documents_lead_nowhere() {
-        let plan: DocName = "plan.md".parse().unwrap();
-        assert_eq!(plan, "plan".parse().unwrap());
+        for plan in ["plan", "plan.md", "plan.md.md"] {
+            let plan: DocName = plan.parse().unwrap();
+            assert_eq!(plan.as_str(), "plan");
+        }
         for bad in ["../../evil", "a/b", ".hidden", "", ".md", "..", "a b", &"a".repeat(65)] {
             assert!(bad.parse::<DocName>().is_err(), "{bad}");
         }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Denied, HELD_PER_TOKEN_MAX,
-    PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
+    IN_FLIGHT_PER_TOKEN_KIB_MAX, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX,
 };
 use crate::{
     connection::Peer,
@@ -35,7 +35,7 @@ pub struct ActiveToken {
     pub(crate) waits: Arc<Semaphore>,
     pub(crate) held: Arc<Semaphore>,
     pub(crate) pages: Arc<Semaphore>,
-    pub(crate) words: Arc<Semaphore>,
+    pub(crate) in_flight_kib: Arc<Semaphore>,
     /// Cancelled once nobody may act with it any more.
     pub(crate) ended: CancellationToken,
     used_ms: AtomicU64,
@@ -65,7 +65,7 @@ impl ActiveToken {
             waits: Arc::new(Semaphore::new(WAITS_PER_TOKEN_MAX)),
             held: Arc::new(Semaphore::new(HELD_PER_TOKEN_MAX)),
             pages: Arc::new(Semaphore::new(PAGES_PER_TOKEN_MAX)),
-            words: Arc::new(Semaphore::new(WORDS_PER_TOKEN_KIB_MAX)),
+            in_flight_kib: Arc::new(Semaphore::new(IN_FLIGHT_PER_TOKEN_KIB_MAX)),
             ended: CancellationToken::new(),
             used_ms: AtomicU64::new(0),
             secrets: Mutex::new(Secrets {

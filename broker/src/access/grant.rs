@@ -34,9 +34,9 @@ pub const HELD_PER_TOKEN_MAX: usize = 128;
 /// Large answers (histories, lists) of one token being made at once: each may be 4 MiB.
 pub const PAGES_PER_TOKEN_MAX: usize = 8;
 
-/// Words of one token's calls that come in, or are on their way to the disk, in KiB: a quarter of
-/// what all share.
-pub const WORDS_PER_TOKEN_KIB_MAX: usize = 64 * 1024;
+/// Messages of one token's calls that come in, or are on their way to the disk, in KiB: a quarter
+/// of what all share.
+pub const IN_FLIGHT_PER_TOKEN_KIB_MAX: usize = 64 * 1024;
 
 /// What a call may do. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -143,11 +143,13 @@ impl Grant {
         place.map(Some).map_err(|_| overloaded(WAITS_PER_TOKEN_MAX, "waits"))
     }
 
-    /// A place for a command's words, in bytes.
-    pub(crate) fn words(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Status> {
+    /// A place for so many bytes among those that the token has in flight.
+    pub(crate) fn reserve_bytes(
+        &self,
+        bytes: usize,
+    ) -> Result<Option<OwnedSemaphorePermit>, Status> {
         let Self::Token(live) = self else { return Ok(None) };
-        let kib = bytes.div_ceil(1024);
-        take_words(&live.words, kib).map(Some)
+        reserve_kib(&live.in_flight_kib, bytes.div_ceil(1024)).map(Some)
     }
 
     /// Resolves once the token is no longer good.
@@ -159,14 +161,14 @@ impl Grant {
     }
 }
 
-/// A place for so many KiB among a token's words.
-pub(crate) fn take_words(
-    words: &Arc<Semaphore>,
+/// The same, in KiB.
+pub(crate) fn reserve_kib(
+    in_flight_kib: &Arc<Semaphore>,
     kib: usize,
 ) -> Result<OwnedSemaphorePermit, Status> {
     let kib = u32::try_from(kib).unwrap_or(u32::MAX);
-    let place = words.clone().try_acquire_many_owned(kib);
-    place.map_err(|_| overloaded(WORDS_PER_TOKEN_KIB_MAX, "KiB of words"))
+    let place = in_flight_kib.clone().try_acquire_many_owned(kib);
+    place.map_err(|_| overloaded(IN_FLIGHT_PER_TOKEN_KIB_MAX, "KiB of messages"))
 }
 
 /// The end of a grant.
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_one_token_on_their_way_are_bounded_and_given_back() {
+    fn bytes_of_one_token_in_flight_are_bounded_and_given_back() {
         let secret = tasuki_proto::token::Secret::new([7; 32]).hash();
         let token = Token {
             secret,
@@ -206,13 +208,13 @@ mod tests {
             revoked: None,
         };
         let grant = Grant::Token(Arc::new(ActiveToken::new("0011".parse().unwrap(), &token)));
-        let most = WORDS_PER_TOKEN_KIB_MAX * 1024 - 512 * 1024;
-        let held = grant.words(most).unwrap();
-        let largest = grant.words(512 * 1024).unwrap();
-        let refused = grant.words(1).unwrap_err();
+        let most = IN_FLIGHT_PER_TOKEN_KIB_MAX * 1024 - 512 * 1024;
+        let held = grant.reserve_bytes(most).unwrap();
+        let largest = grant.reserve_bytes(512 * 1024).unwrap();
+        let refused = grant.reserve_bytes(1).unwrap_err();
         assert_eq!(Reason::of(&refused), Some(Reason::Overloaded));
         drop(largest);
-        assert!(grant.words(1).unwrap().is_some() && held.is_some());
-        assert!(Grant::Open.words(usize::MAX).unwrap().is_none());
+        assert!(grant.reserve_bytes(1).unwrap().is_some() && held.is_some());
+        assert!(Grant::Open.reserve_bytes(usize::MAX).unwrap().is_none());
     }
 }

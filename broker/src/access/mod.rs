@@ -33,9 +33,9 @@ use tracing::{info, warn};
 pub use self::active_token::ActiveToken;
 pub use self::grant::{
     CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, Ended, Grant, HELD_PER_TOKEN_MAX,
-    PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
+    IN_FLIGHT_PER_TOKEN_KIB_MAX, PAGES_PER_TOKEN_MAX, STREAMS_PER_TOKEN_MAX, WAITS_PER_TOKEN_MAX,
 };
-pub(crate) use self::grant::{CallSlot, take_words};
+pub(crate) use self::grant::{CallSlot, reserve_kib};
 use crate::{
     clock::Clock,
     rules::{Caller, Command, Reply, Request, access},

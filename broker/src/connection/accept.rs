@@ -8,6 +8,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use futures::Stream;
+use tasuki_proto::net::tls::ALPN_H2;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::mpsc,
@@ -23,7 +24,6 @@ use super::{
     slots::{ConnectionSlots, Shares},
     stream::{Connection, PendingConnection, Wire},
 };
-use tasuki_proto::net::tls::ALPN_H2;
 
 /// How long to wait when the system has no descriptor for another connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);

@@ -49,8 +49,8 @@ pub(crate) const RESETS_UNSEEN_MAX: usize = 20;
 /// Streams that were reset here over the life of a connection: because the peer broke the protocol
 /// in them, or went on in them after they were refused. The second is no breach: whoever is far
 /// away has said all of a call when the refusal arrives, so a full house of callers that are
-/// refused together handshake [`STREAMS_MAX`]. A peer that goes on so for ever is not worth its work:
-/// the connection ends.
+/// refused together owes [`STREAMS_MAX`]. A peer that goes on so for ever is not worth its work: the
+/// connection ends.
 pub(crate) const RESETS_OWED_MAX: usize = 10 * STREAMS_MAX as usize;
 
 /// What may be on the way to one stream, in bytes: several of the usual messages, and 3 MB/s to a

@@ -16,12 +16,12 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use tasuki_proto::net::auth_backoff::network;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::{
     CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, STRANGERS_MAX, STRANGERS_PER_ADDRESS_MAX,
 };
-use tasuki_proto::net::auth_backoff::network;
 
 /// How many of each there may be.
 #[derive(Debug, Clone, Copy)]

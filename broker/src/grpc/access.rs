@@ -152,12 +152,12 @@ impl Endpoint for wire::IssueTokenRequest {
 
 impl Endpoint for wire::ListTokensRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let (grant, services) = (session.admitted.grant.clone(), session.services.clone());
+        let (grant, tokens) = (session.admitted.grant.clone(), session.services.tokens.clone());
         let seen = session.query(None, move |view| {
             let seen = view.workspace.access.tokens.iter();
             let mut seen: Vec<_> = seen.filter(|(_, it)| grant.covers(&it.scope)).collect();
             seen.sort_by_key(|(id, it)| (it.issued, *id));
-            Ok(seen.into_iter().map(|(id, it)| render_token(&services.tokens, id, it)).collect())
+            Ok(seen.into_iter().map(|(id, it)| render_token(&tokens, id, it)).collect())
         });
         Ok(wire::ListTokensResponse { tokens: seen.await? })
     }

@@ -3,7 +3,7 @@
 //! - **E4** Every call is in [`CALLS`] or [`STANDARD`], and one that is not is refused.
 //! - **E5** What is refused here was not looked at: no message is decoded.
 //! - **E8** Messages that are on their way in are bounded: those of a stranger in number and size,
-//!   those of a token by its words.
+//!   those of a token in bytes, all together.
 //!
 //! A token's workspace and roles are in the message, so they are checked where messages are
 //! parsed: in [`WorkspaceSession`](super::session), the only way to a workspace.
@@ -146,8 +146,8 @@ where
         };
         // A stream's messages are small, and go on.
         if call.kind != CallKind::Stream {
-            let words = Arc::clone(&live.words);
-            request = request.map(|body| Incoming::wrap(body, Allowed::Words(words)));
+            let in_flight_kib = Arc::clone(&live.in_flight_kib);
+            request = request.map(|body| Incoming::wrap(body, Allowed::InFlight(in_flight_kib)));
         }
         Box::pin(async move {
             let mut ended = grant.ended();
@@ -308,8 +308,8 @@ impl Drop for HeldBack<'_> {
 enum Allowed {
     /// So many bytes.
     Bytes(usize),
-    /// As much as its token has under way besides leaves room for, in KiB.
-    Words(Arc<Semaphore>),
+    /// As much as its token has in flight besides leaves room for, in KiB.
+    InFlight(Arc<Semaphore>),
 }
 
 /// A request of which no more is taken than is allowed (E8).
@@ -319,13 +319,13 @@ struct Incoming {
     /// What its message begins with (gRPC over HTTP/2): compressed or not, and its length.
     head: [u8; HEAD_BYTES],
     allowed: Allowed,
-    /// KiB taken of the token's words, given back with this.
-    words: Option<OwnedSemaphorePermit>,
+    /// KiB of what its token may have in flight, given back with this.
+    reserved: Option<OwnedSemaphorePermit>,
 }
 
 impl Incoming {
     fn wrap(body: Body, allowed: Allowed) -> Body {
-        Body::new(Self { body, bytes: 0, head: [0; HEAD_BYTES], allowed, words: None })
+        Body::new(Self { body, bytes: 0, head: [0; HEAD_BYTES], allowed, reserved: None })
     }
 
     /// The announced length counts at once, because memory is set aside for it at once.
@@ -341,15 +341,15 @@ impl Incoming {
             Allowed::Bytes(most) => {
                 Err(Status::out_of_range(format!("the message has more than {most} bytes")))
             }
-            Allowed::Words(words) => {
-                let taken = self.words.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+            Allowed::InFlight(in_flight_kib) => {
+                let taken = self.reserved.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
                 // What is longer is refused when it is read.
                 let bytes = bytes.min(MESSAGE_BYTES_MAX);
                 let more = bytes.div_ceil(1024).saturating_sub(taken);
-                let more = access::take_words(words, more)?;
-                match &mut self.words {
-                    Some(words) => words.merge(more),
-                    None => self.words = Some(more),
+                let more = access::reserve_kib(in_flight_kib, more)?;
+                match &mut self.reserved {
+                    Some(reserved) => reserved.merge(more),
+                    None => self.reserved = Some(more),
                 }
                 Ok(())
             }

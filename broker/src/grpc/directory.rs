@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tasuki_proto::{
     id::{NodeId, RoleId, TokenId},
     limits::{LEASE_MS, ROLES_MAX, TOOLSETS_MAX},
-    wire::{self, event::Kind},
+    wire::{self, directory_event::Kind},
 };
 use tonic::Status;
 

@@ -5,12 +5,16 @@
 use std::convert::Infallible;
 
 use axum::Router;
-use tasuki_proto::{limits::MESSAGE_BYTES_MAX, rpc::Rpc};
+use tasuki_proto::{
+    limits::MESSAGE_BYTES_MAX,
+    rpc::{Rpc, RpcResponse},
+};
 use tonic::{Request, Response, Status, Streaming, body::Body, codegen::BoxStream, server::Grpc};
 use tonic_prost::ProstCodec;
 use tower::service_fn;
 
 use super::session::{Admitted, Services, WorkspaceSession};
+use crate::{rules::Rejection, workspace::View};
 
 /// A message without texts that agents wrote, in bytes: 64 roles with 16 toolsets each, of names
 /// as long as may be. What is announced is set aside at once, so it may not be announced larger.
@@ -49,6 +53,14 @@ pub(super) type Later<T> = Box<dyn FnOnce(&WorkspaceSession) -> Result<T, Status
 /// An answer that nothing is left to read for.
 pub(super) fn at_once<T: Send + 'static>(answer: T) -> Later<T> {
     Box::new(move |_| Ok(answer))
+}
+
+/// Renders a command that is answered with nothing but that it took effect.
+pub(super) fn default_response<T: RpcResponse, R>(
+    _: &View<'_>,
+    _: R,
+) -> Result<Later<T>, Rejection> {
+    Ok(at_once(T::default()))
 }
 
 /// Routes a call of one request and one response.

@@ -1,6 +1,6 @@
 //! What the feed tells of events, and to whom: each noun renders its own.
 
-use tasuki_proto::wire;
+use tasuki_proto::wire::{self, event::Noun};
 
 use super::{directory, mailbox, privacy, swarm, turn_loop};
 use crate::{access::Grant, rules::Event};
@@ -8,13 +8,15 @@ use crate::{access::Grant, rules::Event};
 /// What whoever has this grant is told. `None` for what is no news to them, and for what belongs to
 /// no workspace that anybody can follow.
 pub(super) fn render(event: &Event, grant: &Grant) -> Option<wire::Event> {
-    let kind = match event {
-        Event::Directory(it) => directory::event(it),
-        Event::Turn(it) => turn_loop::event(it),
-        Event::Mail(it) => mailbox::event(it, grant)?,
-        Event::Privacy(it) => privacy::event(it),
-        Event::Swarm(it) => swarm::event(it)?,
+    let noun = match event {
+        Event::Directory(it) => {
+            Noun::Directory(wire::DirectoryEvent { kind: Some(directory::event(it)) })
+        }
+        Event::Turn(it) => Noun::Turn(wire::TurnEvent { kind: Some(turn_loop::event(it)) }),
+        Event::Mail(it) => Noun::Mail(wire::MailEvent { kind: Some(mailbox::event(it, grant)?) }),
+        Event::Privacy(it) => Noun::Privacy(wire::PrivacyEvent { kind: Some(privacy::event(it)) }),
+        Event::Swarm(it) => Noun::Swarm(wire::SwarmEvent { kind: Some(swarm::event(it)?) }),
         Event::Access(_) => return None,
     };
-    Some(wire::Event { kind: Some(kind) })
+    Some(wire::Event { noun: Some(noun) })
 }

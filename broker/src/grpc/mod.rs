@@ -30,7 +30,10 @@ use tonic::service::Routes;
 
 pub use self::auth::{Guard, Guarded};
 use self::{
-    endpoint::{Answer, Endpoint, Later, QUESTION_BYTES_MAX, at_once, only, streaming, unary},
+    endpoint::{
+        Answer, Endpoint, Later, QUESTION_BYTES_MAX, at_once, default_response, only, streaming,
+        unary,
+    },
     session::{Admitted, Services, WorkspaceSession},
 };
 use crate::{access::Tokens, search::Search, workspace::Workspaces};

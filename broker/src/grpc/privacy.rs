@@ -4,10 +4,10 @@
 
 use tasuki_proto::{
     private::{NodeKey, SignedRoster},
-    wire::{self, event::Kind},
+    wire::{self, privacy_event::Kind},
 };
 
-use super::{Answer, Endpoint, WorkspaceSession, at_once, status};
+use super::{Answer, Endpoint, WorkspaceSession, at_once, default_response, status};
 use crate::rules::privacy;
 
 impl Endpoint for wire::GetRosterRequest {
@@ -34,11 +34,7 @@ impl Endpoint for wire::SetRosterRequest {
             let why = format!("is of the workspace {}", signed.roster().workspace);
             return Err(status::invalid("roster", &why));
         }
-        session
-            .execute(privacy::Command::SetRoster(signed), |_, _| {
-                Ok(at_once(wire::SetRosterResponse::default()))
-            })
-            .await
+        session.execute(privacy::Command::SetRoster(signed), default_response).await
     }
 }
 
@@ -47,11 +43,7 @@ impl Endpoint for wire::PublishKeyRequest {
         let key = NodeKey::of_wire(&session.workspace, &self.node_key.unwrap_or_default());
         let key =
             key.map_err(|why| status::invalid("node_key", &format!("does not hold: {why}")))?;
-        session
-            .execute(privacy::Command::Publish(key), |_, _| {
-                Ok(at_once(wire::PublishKeyResponse::default()))
-            })
-            .await
+        session.execute(privacy::Command::Publish(key), default_response).await
     }
 }
 

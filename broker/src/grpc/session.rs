@@ -41,7 +41,8 @@ use crate::{
 /// Workspaces named where one is unknown.
 const NAMES_SHOWN_MAX: usize = 20;
 
-/// What all calls share: nothing of it leads to a workspace but [`Services::enter_any`].
+/// What all calls share: nothing of it leads to a workspace but [`Services::enter_any`], and
+/// [`Services::open`] to that of the broker itself.
 #[derive(Debug, Clone)]
 pub(super) struct Services {
     workspaces: Workspaces,
@@ -263,23 +264,22 @@ impl WorkspaceSession {
         command: impl Into<Command>,
         render: impl FnOnce(&View<'_>, Reply) -> Result<Later<T>, Rejection> + Send + 'static,
     ) -> Result<T, Status> {
-        let executed = self.execute_within(self.words()?, command, |view, done| {
+        let executed = self.execute_within(self.reserve_bytes()?, command, |view, done| {
             let basis = Basis::new(view, done.is_repeat, done.sequence);
             Ok((render(view, done.reply)?, basis))
         });
         self.finish(executed.await?)
     }
 
-    /// A place for what the call brings among the token's words.
-    pub(super) fn words(&self) -> Result<Option<OwnedSemaphorePermit>, Status> {
-        self.admitted.grant.words(self.admitted.bytes)
+    /// A place for what the call brings among the bytes that its token has in flight.
+    pub(super) fn reserve_bytes(&self) -> Result<Option<OwnedSemaphorePermit>, Status> {
+        self.admitted.grant.reserve_bytes(self.admitted.bytes)
     }
 
-    /// Executes a command whose bytes have had their place among the token's words, `words`, since
-    /// the first of them came.
+    /// Executes a command whose bytes have their place already.
     pub(super) async fn execute_within<T: Send + 'static>(
         &self,
-        _words: Option<OwnedSemaphorePermit>,
+        _reserved: Option<OwnedSemaphorePermit>,
         command: impl Into<Command>,
         render: impl FnOnce(&View<'_>, Executed) -> Result<T, Rejection> + Send + 'static,
     ) -> Result<T, Status> {
@@ -512,6 +512,21 @@ mod tests {
             };
             assert!(!message.nested_type.iter().any(is_map), "{} has a map", message.name());
         }
+    }
+
+    /// Holds E6: a call that names no caller is let into the system workspace without a look at
+    /// which workspace its token has.
+    #[test]
+    fn every_call_but_those_about_access_says_which_workspace_it_is_made_to() {
+        fn check<R: Endpoint>() {
+            let names_none = R::default().envelope().caller.is_none();
+            let path = R::CALL.path;
+            assert_eq!(names_none, path.starts_with("/tasuki.v1.Access/"), "E6: {path}");
+        }
+        macro_rules! check_all {
+            ($($request:ident)*) => { $(check::<wire::$request>();)* };
+        }
+        tasuki_proto::for_each_request!(check_all);
     }
 
     #[test]

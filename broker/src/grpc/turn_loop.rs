@@ -5,12 +5,12 @@ use std::ops::Bound;
 use tasuki_proto::{
     id::{LoopId, Turn},
     limits::{HISTORY_PAGE_MAX, LOOPS_PAGE_MAX},
-    wire::{self, event::Kind, park_response::Outcome},
+    wire::{self, park_response::Outcome, turn_event::Kind},
 };
 use tonic::Status;
 
 use super::{
-    Answer, Endpoint, Later, WorkspaceSession, at_once, parse,
+    Answer, Endpoint, Later, WorkspaceSession, at_once, default_response, parse,
     render::{ms, text},
     status,
 };
@@ -111,9 +111,7 @@ impl Endpoint for wire::MarkTurnRequest {
         };
         let (loop_id, role) = (parse::loop_id(&self.r#loop)?, session.role()?);
         let mark = turn::MarkTurn::new(loop_id, role, self.turn.into(), mark);
-        session
-            .execute(turn::Command::Mark(mark), |_, _| Ok(at_once(wire::MarkTurnResponse {})))
-            .await
+        session.execute(turn::Command::Mark(mark), default_response).await
     }
 }
 

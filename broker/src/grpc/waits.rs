@@ -36,7 +36,7 @@ use crate::{
 const REFUSALS_MAX: usize = 64;
 
 /// What a wait ended with, as far as the state says it.
-type Outcomes = Result<Later<Outcome>, Status>;
+type Rendered = Result<Later<Outcome>, Status>;
 
 /// What became of one wait, on its way to the stream.
 struct Ended {
@@ -78,14 +78,14 @@ impl WorkspaceSession {
             // The caller may be gone; the answer is still there for its next call.
             let _ = reply.send(outcome);
         };
-        let parked = self.park_until(question, parse::hold(hold_ms), || end).await?;
+        let parked = self.park_until(question, hold_ms, || end).await?;
         let outcome = outcome.await;
         parked.has_ended();
         outcome.map_err(|_| lost())??(self)
     }
 
     /// Parks a wait that ends with its outcome as it is rendered.
-    async fn park_until<E: FnOnce(Outcomes) + Send + 'static>(
+    async fn park_until<E: FnOnce(Rendered) + Send + 'static>(
         &self,
         question: Question,
         hold_ms: u64,
@@ -100,7 +100,7 @@ impl WorkspaceSession {
                 Box::new(move || end(outcome))
             })
         };
-        self.park(question, hold_ms, reply).await
+        self.park(question, parse::hold(hold_ms), reply).await
     }
 }
 
@@ -178,7 +178,7 @@ fn asked(
     hold_ms: u64,
 ) -> Result<Asked, Status> {
     let session = services.enter(admitted, caller.as_ref())?;
-    Ok(Asked { session, question: question?, hold_ms: parse::hold(hold_ms) })
+    Ok(Asked { session, question: question?, hold_ms })
 }
 
 /// What a role was offered goes to the next.
@@ -214,7 +214,7 @@ async fn park_question(
         let (parked, session) = (parked.clone(), session.clone());
         move || {
             let parked = EndOnDrop(parked);
-            move |outcome: Outcomes| parked.0.end(outcome.map(|it| (session, it)))
+            move |outcome: Rendered| parked.0.end(outcome.map(|it| (session, it)))
         }
     };
     match session.park_until(question, hold_ms, end).await {

@@ -155,6 +155,7 @@ impl Workspace {
             }
         }
         check()?;
+        request.command.check_words(&self.privacy)?;
         let asked = Asked { now, context, caller: &request.caller, workspace: self };
         self.decide_command(asked, &request.command)
     }

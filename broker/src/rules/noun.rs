@@ -9,7 +9,9 @@ use tasuki_proto::id::{PersonId, RoleId, Timestamp};
 
 use super::{
     Caller, Context, Decision, Principal, Rejection, Workspace, access, clients, directory,
-    mailbox, privacy, swarm, turn,
+    mailbox,
+    privacy::{self, Privacy},
+    swarm, turn,
 };
 
 /// Around a command: who asks when, and everything else that is known.
@@ -21,17 +23,19 @@ pub struct Asked<'a> {
     pub workspace: &'a Workspace,
 }
 
-/// Who acts by a command.
+/// What is asked of every command before its noun decides it. Without defaults: each noun says it.
 pub trait Acting {
     /// The role that acts, where one does.
-    fn role(&self) -> Option<&RoleId> {
-        None
-    }
+    fn role(&self) -> Option<&RoleId>;
 
     /// The person who acts, where one does.
-    fn person(&self) -> Option<&PersonId> {
-        None
-    }
+    fn person(&self) -> Option<&PersonId>;
+
+    /// Whether the words and files that it brings into mail may come in as they do (Y5).
+    ///
+    /// # Errors
+    /// When they may not.
+    fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection>;
 }
 
 /// A part of the state, as a snapshot holds it: item by item.
@@ -132,6 +136,13 @@ macro_rules! nouns {
                 match self {
                     $(Self::$noun(command) => command.person(),)*
                     Self::Tick => None,
+                }
+            }
+
+            pub(super) fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection> {
+                match self {
+                    $(Self::$noun(command) => command.check_words(privacy),)*
+                    Self::Tick => Ok(()),
                 }
             }
         }

@@ -81,22 +81,24 @@ pub enum Rejection {
     #[error("no token {token} is in use here")]
     UnknownToken { token: TokenId },
     #[error(
-        "mail in this workspace is private (owner's key {owner}): what is sent has to be sealed by \
-         a node that the owner vouched for; `tasuki mail private status` says what is missing"
+        "mail in this workspace is private (owner's key {owner}): it takes only messages encrypted \
+         by a node that the owner approved; `tasuki mail private status` says what is missing"
     )]
     PrivateWorkspace { owner: KeyId },
     #[error(
-        "mail in this workspace is private, and attached files are not sealed, so none is taken; \
-         put what matters into the text"
+        "mail in this workspace is private, and attached files are not encrypted, so it takes \
+         none; put what matters into the text"
     )]
     PrivateFiles,
     #[error(
         "mail in this workspace is private, and only the owner's key {owner} says who may read it"
     )]
     NotOwner { owner: KeyId },
-    #[error("the roster {presented} is no newer than the current one, {current}; look again")]
+    #[error("roster {presented} is not newer than the current one, {current}; read that one first")]
     StaleRoster { presented: u64, current: u64 },
-    #[error("as many keys as may be wait for the owner to vouch for them; see to those first")]
+    #[error(
+        "too many keys wait for approval; approve them with `tasuki mail private approve` first"
+    )]
     TooManyKeys,
     #[error("{INVITATIONS_MAX} invitations are open, which is the limit; withdraw some")]
     TooManyInvitations,
@@ -109,15 +111,15 @@ pub enum Rejection {
          it was not executed now"
     )]
     KeyExpired { key: IdempotencyKey, highest: u64 },
-    #[error("this workspace remembers as many clients as it can; try again later")]
+    #[error("this workspace has reached its limit of clients; try again later")]
     TooManyClients,
     #[error(
-        "token {token} came with {} clients within 30 days, which is the limit of one token; go on \
-         with one of them, or ask for another token",
+        "token {token} came with {} clients within 30 days, which is the limit of one token; reuse \
+         one of them, or ask for another token",
         CLIENTS_PER_TOKEN_MAX + RETIRED_PER_TOKEN_MAX
     )]
     TooManyClientsOfToken { token: TokenId },
-    #[error("this workspace has as many waits parked as it can; try again later")]
+    #[error("this workspace has reached its limit of open waits; try again later")]
     TooManyWaits,
     #[error("this workspace has {LOOPS_MAX} loops, which is the limit")]
     TooManyLoops,
@@ -162,7 +164,7 @@ pub enum Rejection {
     TooManyParticipants { thread: MessageId },
     #[error("this workspace has {MAILBOXES_MAX} mailboxes, which is the limit")]
     TooManyMailboxes,
-    #[error("this workspace holds as much mail as it can; begin another workspace")]
+    #[error("this workspace has reached its limit of mail; use another workspace")]
     TooMuchMail,
     #[error(
         "the attached files of this workspace would be more than {ATTACHMENTS_BYTES_MAX} bytes, \

@@ -215,6 +215,7 @@ pub(super) fn ask<T>(
     decide(Asked { now, context: &context, caller, workspace })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "these stories are about nodes and turns")]
 fn say(decision: &Decision) -> String {
     let mut said = match &decision.reply {
         Reply::Directory(directory::Reply::Registered { epoch }) => format!("epoch {epoch}"),
@@ -231,10 +232,8 @@ fn say(decision: &Decision) -> String {
         Reply::Turn(turn::Reply::Reclaimed { ended, turn, from, to }) => {
             format!("turn {ended} of {from} taken, turn {turn} to {to}")
         }
-        Reply::Access(_) | Reply::Mail(_) | Reply::Swarm(_) => {
-            unreachable!("these stories are about nodes and turns")
-        }
         Reply::Done => decision.events.iter().map(happened).collect::<Vec<_>>().join(", "),
+        other => unreachable!("not of nodes or turns: {other:?}"),
     };
     if decision
         .events
@@ -253,28 +252,20 @@ fn say(decision: &Decision) -> String {
 }
 
 fn happened(event: &Event) -> String {
+    let Event::Turn(event) = event else { unreachable!("not of turns: {event:?}") };
     match event {
-        Event::Turn(turn::Event::LeaseRenewed(it)) if it.is_grace => {
+        turn::Event::LeaseRenewed(it) if it.is_grace => {
             format!("grace until {}", it.lapses.as_millis())
         }
-        Event::Turn(turn::Event::LeaseRenewed(it)) => {
-            format!("renewed until {}", it.lapses.as_millis())
-        }
-        Event::Turn(turn::Event::TurnLapsed(it)) => format!("turn {} lapsed", it.turn),
-        Event::Turn(turn::Event::TurnHanded(it)) => format!("turn {} handed", it.turn),
-        Event::Turn(turn::Event::TurnSeen(it)) => format!("turn {} seen", it.turn),
-        Event::Directory(_)
-        | Event::Access(_)
-        | Event::Mail(_)
-        | Event::Privacy(_)
-        | Event::Swarm(_)
-        | Event::Turn(
-            turn::Event::LoopOpened(_)
-            | turn::Event::ParticipantsSet(_)
-            | turn::Event::HandedOver(_)
-            | turn::Event::TurnReclaimed(_)
-            | turn::Event::RoundStarted(_),
-        ) => unreachable!("these have replies of their own"),
+        turn::Event::LeaseRenewed(it) => format!("renewed until {}", it.lapses.as_millis()),
+        turn::Event::TurnLapsed(it) => format!("turn {} lapsed", it.turn),
+        turn::Event::TurnHanded(it) => format!("turn {} handed", it.turn),
+        turn::Event::TurnSeen(it) => format!("turn {} seen", it.turn),
+        turn::Event::LoopOpened(_)
+        | turn::Event::ParticipantsSet(_)
+        | turn::Event::HandedOver(_)
+        | turn::Event::TurnReclaimed(_)
+        | turn::Event::RoundStarted(_) => unreachable!("these have replies of their own"),
     }
 }
 

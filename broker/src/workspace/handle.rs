@@ -32,8 +32,8 @@ use crate::{
 /// Commands and reads of one workspace admitted and not yet answered.
 pub const IN_FLIGHT_MAX: usize = 4096;
 
-/// Words of commands admitted and not yet durable, of all workspaces together, in KiB: 4,096
-/// handovers of the largest size would be 2 GiB.
+/// Commands admitted and not yet durable, of all workspaces together, in KiB: 4,096 handovers of
+/// the largest size would be 2 GiB.
 pub const IN_FLIGHT_KIB_MAX: usize = 256 * 1024;
 
 /// How long a caller waits for an answer. Past it the outcome is unknown, not negative.
@@ -45,8 +45,8 @@ pub enum ExecuteError {
     Rejected(#[from] Rejection),
     #[error("{IN_FLIGHT_MAX} requests of this workspace are under way already; try again shortly")]
     Overloaded,
-    #[error("{IN_FLIGHT_KIB_MAX} KiB of words are on their way to the disk; try again shortly")]
-    TooManyWords,
+    #[error("{IN_FLIGHT_KIB_MAX} KiB of commands are being written already; try again shortly")]
+    TooManyBytes,
     #[error("as many workspaces are awake as fit into memory; try again shortly")]
     TooManyAwake,
     #[error("{0}; try again shortly")]
@@ -69,7 +69,7 @@ impl ExecuteError {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Rejected(rejection) => rejection.reason(),
-            Self::Overloaded | Self::TooManyWords | Self::TooManyAwake => Reason::Overloaded,
+            Self::Overloaded | Self::TooManyBytes | Self::TooManyAwake => Reason::Overloaded,
             Self::Unavailable(_) => Reason::Unavailable,
             Self::Damaged(_) => Reason::Damaged,
             Self::OutcomeUnknown | Self::DiskFailed(_) => Reason::OutcomeUnknown,

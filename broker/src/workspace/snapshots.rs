@@ -36,7 +36,7 @@ pub(super) struct Job {
     /// About how many it will have.
     pub(super) bytes: u64,
     pub(super) writer: Box<dyn SnapshotWriter>,
-    /// WaitOutcome how many bytes it has; or why there is none.
+    /// Called with how many bytes it has, or why there is none.
     pub(super) done: Box<dyn FnOnce(Result<u64, Failure>) + Send>,
 }
 

@@ -59,8 +59,8 @@ pub(super) struct Shared {
     fatal: Arc<dyn Fn(&str) + Send + Sync>,
     snapshots: Snapshots,
     next_wait: AtomicU64,
-    /// Words that may still come in, in KiB.
-    words: Arc<Semaphore>,
+    /// How much may still be on its way to the disk, in KiB.
+    in_flight_kib: Arc<Semaphore>,
     on_wake: OnceLock<OnWake>,
 }
 
@@ -104,7 +104,7 @@ impl Workspaces {
             fatal,
             snapshots: Snapshots::start().expect("the system has a thread to spare at start"),
             next_wait: AtomicU64::new(1),
-            words: Arc::new(Semaphore::new(IN_FLIGHT_KIB_MAX)),
+            in_flight_kib: Arc::new(Semaphore::new(IN_FLIGHT_KIB_MAX)),
             on_wake: OnceLock::new(),
         });
         let (supervisor, _) = Actor::spawn(None, Supervisor, shared.clone())
@@ -154,17 +154,17 @@ impl Workspaces {
     ) -> Result<T, ExecuteError> {
         let (handle, place) = self.admitted(workspace).await?;
         let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
-        let words = self.shared.words.clone().try_acquire_many_owned(kib);
-        let words = words.map_err(|_| ExecuteError::TooManyWords)?;
+        let bytes = self.shared.in_flight_kib.clone().try_acquire_many_owned(kib);
+        let bytes = bytes.map_err(|_| ExecuteError::TooManyBytes)?;
         let execute = move |state: &mut State| {
             let executed = state.execute(&request)?;
             Ok(render(&state.view(), executed))
         };
-        match (handle.run((place, words), execute).await?, self.shared.journal.failure()) {
-            (Some(answer), _) => answer.map_err(ExecuteError::Rejected),
-            (None, Some(failure)) => Err(ExecuteError::DiskFailed(failure)),
-            (None, None) => Err(ExecuteError::OutcomeUnknown),
-        }
+        let Some(answer) = handle.run((place, bytes), execute).await? else {
+            let failure = self.shared.journal.failure();
+            return Err(failure.map_or(ExecuteError::OutcomeUnknown, ExecuteError::DiskFailed));
+        };
+        answer.map_err(ExecuteError::Rejected)
     }
 
     /// Runs `query` on a workspace's state; what it saw is durable when this returns.

@@ -9,8 +9,8 @@ use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::oneshot;
 
 use super::{
-    Answer, ExecuteError, IN_FLIGHT_MAX, Question, Settings, WaitOutcome, Workspaces, actor::Msg,
-    state::State, supervisor::Shared, waits::WaitReply,
+    Answer, ExecuteError, Executed, IN_FLIGHT_MAX, Question, Settings, WaitOutcome, Workspaces,
+    actor::Msg, state::State, supervisor::Shared, waits::WaitReply,
 };
 use crate::{
     clock::Clock,
@@ -72,18 +72,25 @@ impl Fixture {
     }
 
     async fn park_by(&self, caller: Caller) -> Waiting {
+        let (loop_id, role) = ("main".parse().unwrap(), "B".parse().unwrap());
+        self.park_question(Question::Turn { loop_id, role }, caller, 60_000).await
+    }
+
+    async fn park_question(&self, question: Question, caller: Caller, hold_ms: u64) -> Waiting {
         let (told, waiting) = oneshot::channel();
         let reply: WaitReply = Box::new(|_, outcome| Box::new(move || _ = told.send(outcome)));
-        let question =
-            Question::Turn { loop_id: "main".parse().unwrap(), role: "B".parse().unwrap() };
-        let parked = self.workspaces.park(&self.id, question, caller, 60_000, || reply).await;
+        let parked = self.workspaces.park(&self.id, question, caller, hold_ms, || reply).await;
         parked.unwrap().has_ended();
         waiting
     }
 
+    async fn execute(&self, request: Request) -> Executed {
+        self.workspaces.execute(&self.id, request, 0, |_, executed| executed).await.unwrap()
+    }
+
     async fn hand_over(&self) {
         let request = Request { caller: Caller::default(), key: None, command: hand_over() };
-        self.workspaces.execute(&self.id, request, 0, |_, executed| executed).await.unwrap();
+        self.execute(request).await;
     }
 }
 
@@ -253,26 +260,19 @@ impl Fixture {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_whoever_hosts_a_role_gives_signs_of_its_life() {
     let it = Fixture::start().await;
-    it.workspaces
-        .execute(&it.id, register("n1", "A", false), 0, |_, executed| executed)
-        .await
-        .unwrap();
+    it.execute(register("n1", "A", false)).await;
     let handover = Request {
         caller: caller("n1", "t1"),
         key: Some((IdempotencyKey { client: "c".parse().unwrap(), counter: 1 }, Hash([1; 16]))),
         command: hand_over(),
     };
-    let first =
-        it.workspaces.execute(&it.id, handover.clone(), 0, |_, executed| executed).await.unwrap();
+    let first = it.execute(handover.clone()).await;
     let (node, role) = it.signs("n1", "A").await;
     assert!(node.is_some() && role.is_some());
-    it.workspaces
-        .execute(&it.id, register("n2", "A", true), 0, |_, executed| executed)
-        .await
-        .unwrap();
+    it.execute(register("n2", "A", true)).await;
     it.clock.fetch_add(10, Ordering::SeqCst);
     // What it was told once it is told again, but it is not there as A any more.
-    let again = it.workspaces.execute(&it.id, handover, 0, |_, executed| executed).await.unwrap();
+    let again = it.execute(handover).await;
     assert_eq!((&again.reply, again.sequence), (&first.reply, first.sequence));
     assert_eq!(again.recorded, None);
     let beat = |role: &str| vec![(role.parse().unwrap(), 0, "client".to_owned())];
@@ -293,25 +293,16 @@ async fn a_wait_ends_with_what_let_its_caller_ask() {
         node: Some((node.parse().unwrap(), epoch.into())),
         token: None,
     };
-    it.workspaces
-        .execute(&it.id, register("n1", "B", false), 0, |_, executed| executed)
-        .await
-        .unwrap();
+    it.execute(register("n1", "B", false)).await;
     let waiting = it.park_by(by("n1", 1)).await;
-    it.workspaces
-        .execute(&it.id, register("n2", "B", true), 0, |_, executed| executed)
-        .await
-        .unwrap();
+    it.execute(register("n2", "B", true)).await;
     let ended = waiting.await.unwrap().unwrap_err();
     let (node, role) = ("n1".parse().unwrap(), "B".parse().unwrap());
     assert_eq!(ended, Rejection::RoleForbidden { node, role });
 
     // An older life of the same node would be told to start beside the newer.
     let older = it.park_by(by("n2", 1)).await;
-    it.workspaces
-        .execute(&it.id, register("n2", "B", false), 0, |_, executed| executed)
-        .await
-        .unwrap();
+    it.execute(register("n2", "B", false)).await;
     let fenced = older.await.unwrap().unwrap_err();
     let (presented, current) = (1.into(), 2.into());
     assert_eq!(fenced, Rejection::StaleEpoch { node: "n2".parse().unwrap(), presented, current });
@@ -331,9 +322,9 @@ async fn records_say_on_whose_word_something_happened() {
         caller: Caller { token: caller("n1", "t1").token, node: None },
         ..register("n1", "A", false)
     };
-    it.workspaces.execute(&it.id, registers, 0, |_, executed| executed).await.unwrap();
+    it.execute(registers).await;
     let handover = Request { caller: caller("n1", "t1"), key: None, command: hand_over() };
-    it.workspaces.execute(&it.id, handover, 0, |_, executed| executed).await.unwrap();
+    it.execute(handover).await;
     let registered = feed.recv().await.unwrap();
     assert_eq!(registered.principal.token, Some("t1".parse().unwrap()));
     assert_eq!(

@@ -127,8 +127,7 @@ fn module(source: &Path, path: &Path) -> String {
 }
 
 fn is_test(path: &Path) -> bool {
-    let parts = || path.components().rev().take(6);
-    parts().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
+    path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 
 /// What `crate_name` does against its layers, a line each.

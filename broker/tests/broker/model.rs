@@ -7,6 +7,7 @@
 mod access;
 mod mail;
 mod swarm;
+mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,15 +17,14 @@ use tasuki_broker::{
     hash::Hash,
     journal::codec::{self, CodecError, decode_record, encode_record},
     rules::{
-        Caller, Command, Context, Event, Principal, ReceiptKind, Record, Rejection, Reply, Request,
+        self, Caller, Command, Context, Event, Principal, Record, Rejection, Reply, Request,
         Workspace,
         directory::{self, Register, RoleSpec},
         presence::Presence,
-        turn::{self, Actor, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound, TurnStatus},
     },
 };
 use tasuki_proto::{
-    id::{Epoch, IdempotencyKey, LoopId, NodeId, RoleId, Timestamp, TokenId, Turn},
+    id::{Epoch, IdempotencyKey, NodeId, RoleId, Timestamp, TokenId},
     limits::KEY_WINDOW,
     reason::Reason,
 };
@@ -33,7 +33,6 @@ use self::access::System;
 
 const LEASE_MS: u64 = 100;
 const ROLES: [&str; 4] = ["A", "B", "dev", "qa"];
-const LOOPS: [&str; 2] = ["main", "side"];
 
 /// Who calls, and under which key.
 #[derive(Debug, Clone)]
@@ -61,45 +60,12 @@ fn call() -> impl Strategy<Value = Call> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    HandOver {
-        call: Call,
-        loop_id: u8,
-        role: u8,
-        text: u8,
-        complete: bool,
-        to: Option<u8>,
-        turn: u64,
-    },
-    Reclaim {
-        call: Call,
-        loop_id: u8,
-        by: u8,
-        is_person: bool,
-        to: Option<u8>,
-        turn: u64,
-    },
-    Start {
-        call: Call,
-        loop_id: u8,
-        to: Option<u8>,
-    },
-    Create {
-        call: Call,
-        loop_id: u8,
-        participants: u8,
-    },
+    Turn(turn::Step),
     Register {
         call: Call,
         node: u8,
         roles: u8,
         take_over: bool,
-    },
-    Mark {
-        call: Call,
-        loop_id: u8,
-        role: u8,
-        turn: u64,
-        handed: bool,
     },
     Access(access::Step),
     Mail(mail::Step),
@@ -121,27 +87,10 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let turn = prop_oneof![3 => Just(0u64), 2 => 1..12u64];
-    let to = proptest::option::weighted(0.3, 0..4u8);
     prop_oneof![
-        8 => (call(), 0..2u8, 0..4u8, 0..3u8, any::<bool>(), to.clone(), turn.clone(), 0..4u8)
-            .prop_map(|(call, loop_id, role, text, complete, to, turn, rare)| Step::HandOver {
-                call, loop_id, role, text, complete: complete && rare == 0, to, turn,
-            }),
-        2 => (call(), 0..2u8, 0..4u8, any::<bool>(), to.clone(), turn).prop_map(
-            |(call, loop_id, by, is_person, to, turn)| Step::Reclaim {
-                call, loop_id, by, is_person, to, turn
-            }
-        ),
-        2 => (call(), 0..2u8, to).prop_map(|(call, loop_id, to)| Step::Start { call, loop_id, to }),
-        1 => (call(), 0..2u8, 1..16u8).prop_map(|(call, loop_id, participants)| Step::Create {
-            call, loop_id, participants
-        }),
+        15 => turn::step().prop_map(Step::Turn),
         3 => (call(), 0..3u8, 0..16u8, any::<bool>()).prop_map(|(call, node, roles, take_over)| {
             Step::Register { call, node, roles, take_over }
-        }),
-        2 => (call(), 0..2u8, 0..4u8, 1..12u64, any::<bool>()).prop_map(|(call, loop_id, role, turn, handed)| {
-            Step::Mark { call, loop_id, role, turn, handed }
         }),
         5 => access::step().prop_map(Step::Access),
         14 => mail::step().prop_map(Step::Mail),
@@ -173,9 +122,7 @@ struct World {
     answers: BTreeMap<(Option<TokenId>, IdempotencyKey), (Hash, Reply)>,
     /// The newest epoch of each node.
     epochs: BTreeMap<NodeId, Epoch>,
-    /// The newest turn begun in each loop.
-    turns: BTreeMap<LoopId, Turn>,
-    entries: BTreeMap<LoopId, u64>,
+    turns: turn::Ledger,
     mail: mail::Ledger,
     swarm: swarm::Ledger,
 }
@@ -192,30 +139,26 @@ impl World {
             system: System::new(Timestamp::from_millis(1)),
             epochs: BTreeMap::new(),
             answers: BTreeMap::new(),
-            turns: BTreeMap::new(),
-            entries: BTreeMap::new(),
+            turns: turn::Ledger::default(),
             mail: mail::Ledger::default(),
             swarm: swarm::Ledger::default(),
         }
     }
 
     fn take(&mut self, step: &Step) {
-        let id = |name: &str| name.parse::<RoleId>().unwrap();
-        let role = |index: u8| id(ROLES[usize::from(index)]);
-        let loop_of = |index: u8| LOOPS[usize::from(index)].parse::<LoopId>().unwrap();
-        let turn = |turn: u64| (turn != 0).then(|| Turn::from(turn));
         let (call, command) = match step {
             Step::Pass { ms } => {
                 self.now += ms;
                 return;
             }
-            Step::Seen { role: index } => {
+            Step::Seen { role } => {
                 let now = Timestamp::from_millis(self.now);
-                self.context.presence.role_seen(&role(*index), now, None);
+                let role = ROLES[usize::from(*role)].parse().unwrap();
+                self.context.presence.role_seen(&role, now, None);
                 return;
             }
             Step::Told { loop_id } => {
-                let loop_id = loop_of(*loop_id);
+                let loop_id = turn::loop_of(*loop_id);
                 if let Some(state) = self.workspace.loops.by_id.get(&loop_id) {
                     self.context.told.insert(loop_id, state.turn);
                 }
@@ -241,6 +184,10 @@ impl World {
                 return;
             }
             Step::Tick => (None, Command::Tick),
+            Step::Turn(step) => {
+                let (call, command) = turn::command(step);
+                (Some(call), Command::Turn(command))
+            }
             Step::Mail(step) => {
                 let Some((call, command)) = mail::command(step, &self.workspace) else { return };
                 (call, Command::Mail(command))
@@ -250,48 +197,6 @@ impl World {
                 let Some((call, command)) = swarm::command(step, &self.workspace) else { return };
                 (call, Command::Swarm(command))
             }
-            Step::HandOver { call, loop_id, role: index, text, complete, to, turn: number } => (
-                Some(call),
-                Command::Turn(turn::Command::HandOver(HandOver {
-                    loop_id: loop_of(*loop_id),
-                    role: role(*index),
-                    summary: format!("s{text}"),
-                    instruction: "go".to_owned(),
-                    is_task_complete: *complete,
-                    to: to.map(role),
-                    turn: turn(*number),
-                })),
-            ),
-            Step::Reclaim { call, loop_id, by, is_person, to, turn: number } => (
-                Some(call),
-                Command::Turn(turn::Command::Reclaim(Reclaim {
-                    loop_id: loop_of(*loop_id),
-                    by: match is_person {
-                        true => Actor::Person("ann".parse().unwrap()),
-                        false => Actor::Role(role(*by)),
-                    },
-                    to: to.map(role),
-                    reason: "because".to_owned(),
-                    turn: turn(*number),
-                })),
-            ),
-            Step::Start { call, loop_id, to } => (
-                Some(call),
-                Command::Turn(turn::Command::StartRound(StartRound {
-                    loop_id: loop_of(*loop_id),
-                    by: Actor::Person("ann".parse().unwrap()),
-                    to: to.map(role),
-                    summary: String::new(),
-                    instruction: "again".to_owned(),
-                })),
-            ),
-            Step::Create { call, loop_id, participants } => (
-                Some(call),
-                Command::Turn(turn::Command::CreateLoop(CreateLoop {
-                    loop_id: loop_of(*loop_id),
-                    participants: roles(*participants),
-                })),
-            ),
             Step::Register { call, node, roles: bits, take_over } => {
                 let spec = |role| RoleSpec { role, toolsets: Vec::new() };
                 (
@@ -303,19 +208,6 @@ impl World {
                         software: String::new(),
                         orphan_of: self.orphan_of(&node_of(*node)),
                     })),
-                )
-            }
-            Step::Mark { call, loop_id, role: index, turn, handed } => {
-                let mark = if *handed { ReceiptKind::Handed } else { ReceiptKind::Seen };
-                let (loop_id, role) = (loop_of(*loop_id), role(*index));
-                (
-                    Some(call),
-                    Command::Turn(turn::Command::Mark(MarkTurn::new(
-                        loop_id,
-                        role,
-                        Turn::from(*turn),
-                        mark,
-                    ))),
                 )
             }
         };
@@ -336,7 +228,7 @@ impl World {
         if matches!(command, Command::Directory(directory::Command::Register(_))) {
             caller.node = None;
         }
-        if matches!(command, Command::Turn(turn::Command::Mark(_))) {
+        if matches!(command, Command::Turn(rules::turn::Command::Mark(_))) {
             key = None;
         }
         let now = Timestamp::from_millis(self.now);
@@ -454,54 +346,18 @@ impl World {
 
     fn check_events(&mut self, events: &[Event]) {
         for event in events {
+            self.turns.take(event);
             self.mail.take(event);
             self.swarm.take(Timestamp::from_millis(self.now), event);
             if let Event::Directory(directory::Event::NodeRegistered(it)) = event {
                 let earlier = self.epochs.insert(it.node.clone(), it.epoch);
                 assert!(earlier < Some(it.epoch), "D1: {} after {earlier:?}", it.epoch);
             }
-            let (loop_id, entry, began) = match event {
-                Event::Turn(turn::Event::HandedOver(it)) => {
-                    (&it.loop_id, it.entry, it.next.as_ref().map(|next| next.turn))
-                }
-                Event::Turn(turn::Event::TurnReclaimed(it)) => {
-                    (&it.loop_id, it.entry, Some(it.next.turn))
-                }
-                Event::Turn(turn::Event::RoundStarted(it)) => {
-                    (&it.loop_id, it.entry, Some(it.next.turn))
-                }
-                Event::Directory(_)
-                | Event::Access(_)
-                | Event::Mail(_)
-                | Event::Privacy(_)
-                | Event::Swarm(_)
-                | Event::Turn(
-                    turn::Event::LoopOpened(_)
-                    | turn::Event::ParticipantsSet(_)
-                    | turn::Event::TurnHanded(_)
-                    | turn::Event::TurnSeen(_)
-                    | turn::Event::TurnLapsed(_)
-                    | turn::Event::LeaseRenewed(_),
-                ) => continue,
-            };
-            let last = self.entries.insert(loop_id.clone(), entry).unwrap_or(0);
-            assert_eq!(entry, last + 1, "T3");
-            if let Some(began) = began {
-                let newest = self.turns.insert(loop_id.clone(), began);
-                assert_eq!(began, newest.map_or_else(|| Turn::from(2), Turn::next), "T2");
-            }
         }
     }
 
     fn check_state(&self) {
-        for (id, state) in &self.workspace.loops.by_id {
-            let can_start = state.participants.iter().filter(|role| {
-                let told = self.workspace.loops.answer(id, role).unwrap();
-                told.standing == TurnStatus::CanStart
-            });
-            assert!(can_start.count() <= 1, "T1: more than one may start in {id}");
-            assert!(state.lease.is_none() || state.holder.is_some(), "a lease without a holder");
-        }
+        turn::check(&self.workspace);
         let mut hosted = BTreeSet::new();
         for spec in self.workspace.directory.nodes.values().flat_map(|node| &node.roles) {
             assert!(hosted.insert(&spec.role), "D2: {} has two hosts", spec.role);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use bytes::Bytes;
 use h2::{Reason, client::SendRequest};
 use tasuki_broker::access::{
-    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, WORDS_PER_TOKEN_KIB_MAX,
+    CALLS_PER_TOKEN_MAX, CONNECTIONS_PER_TOKEN_MAX, IN_FLIGHT_PER_TOKEN_KIB_MAX,
 };
 use tasuki_proto::wire::{self, mailbox_client::MailboxClient, put_attachment_request::Part};
 use tokio::{
@@ -126,19 +126,19 @@ async fn messages_of_one_token_that_do_not_end_are_bounded_together() {
     let send = stranger(&guarded).await;
     let token = guarded.admin.expose();
     let kib = usize::try_from(ANNOUNCED / 1024).unwrap();
-    assert!(WORDS_PER_TOKEN_KIB_MAX < CALLS * kib, "what is said is beyond the bound");
+    assert!(IN_FLIGHT_PER_TOKEN_KIB_MAX < CALLS * kib, "what is said is beyond the bound");
     for path in ["tasuki.v1.TurnLoop/HandOver", "tasuki.v1.TurnLoop/AwaitTurn"] {
         let answered = pour(&send, path, Some(&token), CALLS).await;
         let held = CALLS - answered.len();
-        assert!(held * kib <= WORDS_PER_TOKEN_KIB_MAX, "{held} are held: {answered:?}");
+        assert!(held * kib <= IN_FLIGHT_PER_TOKEN_KIB_MAX, "{held} are held: {answered:?}");
         // Some lose their stream before they read why.
         assert!(answered.iter().all(|it| it != "0"), "{answered:?}");
     }
     let more = guarded.broker.memory_kib("VmHWM") - before;
     // The allocator keeps some of what those left behind that were refused halfway.
-    let bound = 3 * WORDS_PER_TOKEN_KIB_MAX as u64;
+    let bound = 3 * IN_FLIGHT_PER_TOKEN_KIB_MAX as u64;
     assert!(more < bound, "{more} KiB more");
-    // The calls went with their tasks, so their words are given back.
+    // The calls went with their tasks, so their bytes are given back.
     let again = async {
         loop {
             let answered = pour(&send, "tasuki.v1.TurnLoop/HandOver", Some(&token), 1).await;
@@ -147,7 +147,7 @@ async fn messages_of_one_token_that_do_not_end_are_bounded_together() {
             }
         }
     };
-    soon("words are given back", again).await;
+    soon("bytes are given back", again).await;
     guarded.broker.kill().await;
 }
 

@@ -4,14 +4,14 @@ use std::{net::SocketAddr, path::Path, time::Duration};
 
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tasuki_proto::wire::{
-    Caller, CreateLoopRequest, HandOverRequest, IdempotencyKey, RegisterRequest,
-    directory_client::DirectoryClient, turn_loop_client::TurnLoopClient,
-};
 use tasuki_proto::{
     host::{admin::AdminFile, config::FOLDER},
     invitation::Trust,
     net::tls::{self, ALPN_H2, Trusting},
+    wire::{
+        Caller, CreateLoopRequest, HandOverRequest, IdempotencyKey, RegisterRequest,
+        directory_client::DirectoryClient, turn_loop_client::TurnLoopClient,
+    },
 };
 use tokio::{net::TcpStream, process::Command, task::JoinSet, time::Instant};
 use tonic::{

@@ -314,10 +314,7 @@ fn is_unauthenticated(status: &Status) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tasuki_proto::{
-        host::trust::TrustStore,
-        token::{SECRET_BYTES, Secret, Token},
-    };
+    use tasuki_proto::token::{SECRET_BYTES, Secret, Token};
 
     use super::*;
     use crate::{
@@ -328,13 +325,7 @@ mod tests {
     #[test]
     fn a_command_is_about_the_workspace_of_the_node_whose_broker_it_asks() {
         let place = tempfile::tempdir().unwrap();
-        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around = Environment {
-            env: env.into(),
-            directory: place.path().to_owned(),
-            home: None,
-            trusted: TrustStore::within(place.path()),
-        };
+        let around = Environment::within(place.path());
         let meant = |told: &[(Key, &'static str)]| {
             let raw = |text: &str| Raw { source: Source::Flag("-"), texts: vec![text.to_owned()] };
             let layer: Layer = told.iter().map(|(key, text)| (*key, raw(text))).collect();

@@ -3,7 +3,9 @@
 use owo_colors::OwoColorize as _;
 use tasuki_proto::{
     mail::BoxKind,
-    wire::{self, event::Kind},
+    wire::{
+        self, directory_event, event::Noun, mail_event, privacy_event, swarm_event, turn_event,
+    },
 };
 
 use super::text::{fitted, line, time};
@@ -23,15 +25,28 @@ pub(crate) fn lines(item: &wire::FeedItem) -> String {
 }
 
 fn event_text(event: &wire::Event) -> String {
-    let Some(kind) = &event.kind else {
-        return "something this release does not know; upgrade to see it".dimmed().to_string();
-    };
+    let text = event.noun.as_ref().and_then(|noun| match noun {
+        Noun::Directory(it) => it.kind.as_ref().map(directory_text),
+        Noun::Turn(it) => it.kind.as_ref().map(turn_text),
+        Noun::Mail(it) => it.kind.as_ref().map(mail_text),
+        Noun::Privacy(it) => it.kind.as_ref().map(privacy_text),
+        Noun::Swarm(it) => it.kind.as_ref().map(swarm_text),
+    });
+    text.unwrap_or_else(|| {
+        "something this release does not know; upgrade to see it".dimmed().to_string()
+    })
+}
+
+fn directory_text(kind: &directory_event::Kind) -> String {
+    let directory_event::Kind::NodeRegistered(e) = kind;
+    let roles: Vec<String> = e.roles.iter().map(|role| line(&role.role)).collect();
+    let what = format!("node {} joined", line(&e.node));
+    format!("{} with {} (epoch {})", what.cyan(), roles.join(", "), e.epoch)
+}
+
+fn turn_text(kind: &turn_event::Kind) -> String {
+    use turn_event::Kind;
     match kind {
-        Kind::NodeRegistered(e) => {
-            let roles: Vec<String> = e.roles.iter().map(|role| line(&role.role)).collect();
-            let what = format!("node {} joined", line(&e.node));
-            format!("{} with {} (epoch {})", what.cyan(), roles.join(", "), e.epoch)
-        }
         Kind::LoopOpened(e) => {
             let what = format!("loop {} opened", line(&e.r#loop));
             format!("{} for {}", what.green(), names(&e.participants))
@@ -73,6 +88,12 @@ fn event_text(event: &wire::Event) -> String {
                 format!("lease of turn {} of {} until {lapses}{why}", e.turn, line(&e.r#loop));
             what.dimmed().to_string()
         }
+    }
+}
+
+fn mail_text(kind: &mail_event::Kind) -> String {
+    use mail_event::Kind;
+    match kind {
         Kind::MailSent(e) => {
             let what = format!("{} → {}", line(&e.sender), names(&e.receivers));
             let (kind, mail) = (line(&e.r#type), mail(&e.message_id));
@@ -106,11 +127,23 @@ fn event_text(event: &wire::Event) -> String {
         }
         Kind::MailboxOpened(e) => format!("mailbox of {} opened", line(&e.role)),
         Kind::MailboxClosed(e) => format!("mailbox of {} closed", line(&e.role)),
+    }
+}
+
+fn privacy_text(kind: &privacy_event::Kind) -> String {
+    use privacy_event::Kind;
+    match kind {
         Kind::RosterSet(e) if e.is_on => {
             format!("{}, roster {}", "mail is private".cyan(), e.number)
         }
         Kind::RosterSet(e) => format!("{}, roster {}", "mail is not private".cyan(), e.number),
         Kind::KeyPublished(e) => format!("{} made its key known", line(&e.node)),
+    }
+}
+
+fn swarm_text(kind: &swarm_event::Kind) -> String {
+    use swarm_event::Kind;
+    match kind {
         Kind::IssueChanged(e) => {
             let of = [&e.task_id, &e.worker, &e.submission_id, &e.message_id, &e.delivery_id];
             let of: Vec<String> =
@@ -151,12 +184,12 @@ fn names(names: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn shown(kind: Option<Kind>) -> String {
+    fn shown(noun: Option<Noun>) -> String {
         let item = wire::FeedItem {
             sequence: 7,
             at_ms: 1_795_302_600_000,
             role: "A".into(),
-            events: vec![wire::Event { kind }],
+            events: vec![wire::Event { noun }],
             ..Default::default()
         };
         anstream::adapter::strip_str(&lines(&item)).to_string()
@@ -172,10 +205,12 @@ mod tests {
             reason: "gone\n\u{1b}[2Jfake line".into(),
             ..Default::default()
         };
+        let kind = Some(turn_event::Kind::TurnReclaimed(reclaimed));
         assert_eq!(
-            shown(Some(Kind::TurnReclaimed(reclaimed))),
+            shown(Some(Noun::Turn(wire::TurnEvent { kind }))),
             "2026-11-21 23:10:00Z      7  A → B reclaimed in main, turn 4: gone fake line  by A\n"
         );
         assert!(shown(None).contains("upgrade"));
+        assert!(shown(Some(Noun::Turn(Default::default()))).contains("upgrade"));
     }
 }

@@ -37,14 +37,14 @@ pub(crate) const HELP: &str = "\
 Exit codes:
   0  done
   1  refused by the broker; the reason's code is printed
-  2  the command line or the configuration makes no sense
+  2  invalid command line or configuration
   3  the broker or the node cannot be reached; nothing happened
   4  the command may or may not have taken effect
   5  something on this machine failed: a file, a port, a disk
-  6  whoever answers is not the broker that was joined, or TLS fails; nothing was sent
-  7  what was waited for did not come
-  8  a command that was run again failed
-  9  what was submitted or delivered was rejected (--wait)
+  6  the broker that answers is not the one that was joined, or TLS fails; nothing was sent
+  7  no result: a wait ended without one, or there is no task to claim
+  8  a command that `tasuki accept` ran again failed
+  9  the submission or delivery was rejected (--wait)
 
 Settings come from flags, else from TASUKI_* variables, else from tasuki.toml;
 `tasuki config check` shows them all and where each came from.

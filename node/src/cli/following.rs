@@ -4,23 +4,25 @@
 //! nothing and repeats nothing. Only what happens before the first event is seen and while nobody
 //! is connected can be missed, and then that is said.
 
-use std::time::Duration;
-
 use tasuki_proto::{reason::Reason, wire};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tonic::{Response, Status, Streaming};
 
 use super::{
     Failure,
     broker::{ANSWER_WITHIN, Broker},
 };
-use crate::client::{channel, feed::oldest, retry::is_lost};
+use crate::client::{
+    channel,
+    feed::oldest,
+    retry::{Backoff, chance, is_lost},
+};
 
-/// Before the first attempt to connect again; doubled before each later one.
-const PAUSE: Duration = Duration::from_millis(250);
+/// The first pause before connecting again, in milliseconds.
+const PAUSE_MS_MIN: u64 = 250;
 
-/// The longest pause: a person is looking.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The longest pause, in milliseconds: a person is looking.
+const PAUSE_MS_MAX: u64 = 5_000;
 
 /// What is said beside the answer.
 pub(crate) type Notes<'a> = dyn FnMut(&str) + Send + 'a;
@@ -36,7 +38,7 @@ pub(crate) struct Following {
     items: Option<Streaming<wire::FeedItem>>,
     /// It was told of that `items` are there.
     is_joined: bool,
-    pause: Duration,
+    backoff: Backoff,
 }
 
 /// What following told.
@@ -61,9 +63,14 @@ impl Following {
     ///
     /// A first connection that fails is a mistake to tell; a later one is weather.
     pub(crate) async fn new(broker: &Broker, from: u64) -> Result<Self, Failure> {
-        let broker = broker.clone();
-        let mut feed =
-            Self { broker, next: from, began: from, items: None, is_joined: false, pause: PAUSE };
+        let mut feed = Self {
+            broker: broker.clone(),
+            next: from,
+            began: from,
+            items: None,
+            is_joined: false,
+            backoff: Backoff::between(PAUSE_MS_MIN, PAUSE_MS_MAX),
+        };
         match feed.open().await? {
             Ok(items) => feed.items = Some(items),
             Err(status) if is_lost(&status) => return Err(feed.broker.failure(&status)),
@@ -90,7 +97,7 @@ impl Following {
                 Some(items) => match items.message().await {
                     Ok(Some(item)) => {
                         self.next = item.sequence + 1;
-                        self.pause = PAUSE;
+                        self.backoff.reset();
                         return Ok(Told::Item(item));
                     }
                     Ok(None) => End::Broken("The broker ended the feed".into()),
@@ -110,8 +117,7 @@ impl Following {
     async fn rest(&mut self, why: &str, note: &mut Notes<'_>) {
         let missing = if self.next == 0 { "; what happens until then is not shown" } else { "" };
         note(&format!("{why}; connecting again{missing}"));
-        tokio::time::sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        sleep(self.backoff.pause(chance())).await;
     }
 
     async fn subscribe(&mut self, note: &mut Notes<'_>) -> Result<Streaming<wire::FeedItem>, End> {

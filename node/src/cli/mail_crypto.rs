@@ -5,7 +5,6 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tasuki_proto::{
     id::RoleId,
-    limits::BOX_PAGE_MAX,
     mail::{BoxKind, MessageId},
     reason::Reason,
     wire::{self, MailMark},
@@ -15,7 +14,7 @@ use super::{Failure, broker::Broker};
 use crate::{
     private::{
         Ask, Sealer,
-        finding::{Ended, Items, Mail},
+        finding::{Ended, Items, Mail, box_page},
     },
     refusal::Refusal,
 };
@@ -101,14 +100,7 @@ impl Mail for Opening<'_> {
         kind: BoxKind,
         after: &str,
     ) -> Result<wire::ListBoxResponse, Refusal> {
-        let request = wire::ListBoxRequest {
-            role: role.to_string(),
-            r#box: kind.to_wire().into(),
-            limit: BOX_PAGE_MAX,
-            after: after.to_owned(),
-            ..Default::default()
-        };
-        self.asking.list(request).await
+        self.asking.list(box_page(role, kind, after)).await
     }
 
     async fn read(

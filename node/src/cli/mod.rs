@@ -42,11 +42,12 @@ mod outbox;
 mod output;
 mod pipes;
 mod prompt;
-mod role_arg;
+mod role_args;
 #[cfg(unix)]
 mod sandboxed;
 mod status;
 mod stop;
+mod subcommands;
 mod swarm;
 mod take_over;
 mod text;
@@ -64,6 +65,10 @@ use clap::{
 use tasuki_proto::echo::REFUSAL_BYTES_MAX;
 use tokio::runtime;
 
+use self::{
+    help::{AGENTS, MACHINE, START, WORK},
+    swarm::{board, delivery, doc, hints::with_hint, issue, lock, settings, task, worker},
+};
 use crate::config::{Config, Environment, Key, Layer, Problem, Raw, Source};
 
 pub use failure::{Exit, Failure};
@@ -100,56 +105,128 @@ pub struct Global {
     pub log_format: Option<String>,
 }
 
-/// The commands. Each has its description with its arguments.
+/// The commands. Each has its description with its arguments, and as its `display_order` the
+/// heading that it stands under in `tasuki --help`, where they keep their order.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    #[command(display_order = START)]
     Up(up::Args),
+    #[command(display_order = START)]
     Node(node::Args),
+    #[command(display_order = START)]
     Join(join::Args),
-    /// Manage this machine's broker token
-    #[command(subcommand)]
-    BrokerToken(broker_token::Command),
+    #[command(display_order = START)]
     Connect(connect::Args),
+    #[command(display_order = START)]
     Disconnect(connect::DisconnectArgs),
-    Mcp(mcp::Args),
-    #[command(subcommand, args(target()))]
-    Loop(loops::Command),
-    #[command(subcommand, args(target()))]
-    Mail(mail::Command),
-    #[command(flatten)]
-    Swarm(swarm::Command),
-    #[cfg(unix)]
-    #[command(args(target()))]
-    Accept(Box<accept::Args>),
-    #[command(args(target()))]
-    Watch(watch::Args),
-    #[command(subcommand, args(target()))]
-    Import(import::Command),
-    #[command(args(target()))]
-    Export(export::Args),
     /// Show broker, nodes, roles and loops, and who waits for what
     ///
     /// While the broker is unreachable, shows what waits in the outbox, and the loops as this machine's
     /// node last saw them, with their age; with --json beside `error`. The exit code is that of an
     /// unreachable broker.
-    #[command(args(target()))]
+    #[command(display_order = START, args(target()))]
     Status,
-    Outbox(outbox::Args),
-    #[command(subcommand)]
-    Mirror(mirror::Command),
-    TakeOver(take_over::Args),
-    AgentToken(agent_token::Args),
-    #[command(subcommand)]
-    LockHook(lock_hook::Command),
-    #[command(subcommand)]
-    MailHook(mail_hook::Command),
-    #[command(subcommand)]
-    Config(config_check::Command),
-    Trust(trust::Args),
+    #[command(display_order = START, args(target()))]
+    Board(board::Args),
+    #[command(display_order = START, args(target()))]
+    Watch(watch::Args),
+
+    #[command(display_order = WORK, subcommand, args(target()))]
+    Loop(loops::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
+    Mail(mail::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
+    Issue(issue::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
+    Task(task::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
+    Delivery(delivery::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
+    Lock(lock::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
+    Doc(doc::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
+    Worker(worker::Command),
+    #[cfg(unix)]
+    #[command(display_order = WORK, args(target()))]
+    Accept(Box<accept::Args>),
+
+    #[command(display_order = AGENTS)]
     Prompt(prompt::Args),
+    #[command(display_order = AGENTS)]
+    TakeOver(take_over::Args),
+    #[command(display_order = AGENTS)]
+    AgentToken(agent_token::Args),
+    #[command(display_order = AGENTS)]
+    Mcp(mcp::Args),
+    #[command(display_order = AGENTS, subcommand)]
+    LockHook(lock_hook::Command),
+    #[command(display_order = AGENTS, subcommand)]
+    MailHook(mail_hook::Command),
+
+    /// Manage this machine's broker token
+    #[command(display_order = MACHINE, subcommand)]
+    BrokerToken(broker_token::Command),
+    #[command(display_order = MACHINE)]
+    Outbox(outbox::Args),
+    #[command(display_order = MACHINE, subcommand)]
+    Mirror(mirror::Command),
+    #[command(display_order = MACHINE, subcommand)]
+    Config(config_check::Command),
+    #[command(display_order = MACHINE, args(target()))]
+    Settings(settings::Args),
+    #[command(display_order = MACHINE)]
+    Trust(trust::Args),
+    #[command(display_order = MACHINE, subcommand, args(target()))]
+    Import(import::Command),
+    #[command(display_order = MACHINE, args(target()))]
+    Export(export::Args),
+    #[command(display_order = MACHINE)]
     Completions(completions::Args),
     #[command(hide = true)]
     ManPages(man_pages::Args),
+}
+
+impl Command {
+    /// Whether it may be the first that keeps something in its data directory.
+    fn keeps_data(&self) -> bool {
+        match self {
+            Self::Up(_)
+            | Self::Node(_)
+            | Self::Join(_)
+            | Self::Connect(_)
+            | Self::Board(_)
+            | Self::Loop(_)
+            | Self::Mail(_)
+            | Self::Issue(_)
+            | Self::Task(_)
+            | Self::Delivery(_)
+            | Self::Lock(_)
+            | Self::Doc(_)
+            | Self::Worker(_)
+            | Self::TakeOver(_)
+            | Self::AgentToken(_)
+            | Self::BrokerToken(_)
+            | Self::Settings(_)
+            | Self::Import(_) => true,
+            #[cfg(unix)]
+            Self::Accept(_) => true,
+            Self::LockHook(command) => matches!(command, lock_hook::Command::Install(_)),
+            Self::Disconnect(_)
+            | Self::Status
+            | Self::Watch(_)
+            | Self::Prompt(_)
+            | Self::Mcp(_)
+            | Self::MailHook(_)
+            | Self::Outbox(_)
+            | Self::Mirror(_)
+            | Self::Config(_)
+            | Self::Trust(_)
+            | Self::Export(_)
+            | Self::Completions(_)
+            | Self::ManPages(_) => false,
+        }
+    }
 }
 
 /// The options of commands that ask a broker. [`Flags::target`] reads them.
@@ -292,7 +369,7 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
         return Err(Failure::configuration(&problems));
     }
     logs::start(config.log_format.value);
-    if keeps_data(&cli.command) {
+    if cli.command.keeps_data() {
         config.claim_data(&around);
     }
     // A bridge does one thing at a time, and a second thread would only be one more to wake.
@@ -309,39 +386,6 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
     // A read of standard input cannot be cut short; nobody waits for it.
     runtime.shutdown_background();
     result
-}
-
-/// Whether a command may be the first that keeps something in its data directory.
-fn keeps_data(command: &Command) -> bool {
-    match command {
-        Command::Up(_)
-        | Command::Node(_)
-        | Command::Join(_)
-        | Command::BrokerToken(_)
-        | Command::Connect(_)
-        | Command::Loop(_)
-        | Command::Mail(_)
-        | Command::Swarm(_)
-        | Command::Import(_)
-        | Command::TakeOver(_)
-        | Command::AgentToken(_) => true,
-        #[cfg(unix)]
-        Command::Accept(_) => true,
-        Command::LockHook(command) => matches!(command, lock_hook::Command::Install(_)),
-        Command::Disconnect(_)
-        | Command::Mcp(_)
-        | Command::Watch(_)
-        | Command::Export(_)
-        | Command::Status
-        | Command::Outbox(_)
-        | Command::Mirror(_)
-        | Command::MailHook(_)
-        | Command::Config(_)
-        | Command::Trust(_)
-        | Command::Prompt(_)
-        | Command::Completions(_)
-        | Command::ManPages(_) => false,
-    }
 }
 
 /// Reads the configuration again.
@@ -363,11 +407,19 @@ async fn dispatch(
         Command::Mcp(args) => mcp::run(args, config).await,
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Mail(command) => mail::run(command, config, output).await,
-        Command::Swarm(command) => Box::pin(swarm::run(command, config, output)).await,
+        Command::Board(args) => Box::pin(board::run(args, config, output)).await.map_err(with_hint),
+        Command::Issue(command) => issue::run(command, config, output).await.map_err(with_hint),
+        Command::Task(command) => task::run(command, config, output).await.map_err(with_hint),
+        Command::Delivery(command) => {
+            delivery::run(command, config, output).await.map_err(with_hint)
+        }
+        Command::Lock(command) => lock::run(command, config, output).await.map_err(with_hint),
+        Command::Doc(command) => doc::run(command, config, output).await.map_err(with_hint),
+        Command::Worker(command) => worker::run(command, config, output).await.map_err(with_hint),
+        Command::Settings(args) => settings::run(args, config, output).await.map_err(with_hint),
         #[cfg(unix)]
         Command::Accept(args) => {
-            let accepted = Box::pin(accept::run(*args, config, output)).await;
-            accepted.map_err(swarm::hints::with_hint)
+            Box::pin(accept::run(*args, config, output)).await.map_err(with_hint)
         }
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Import(command) => import::run(command, config, output).await,

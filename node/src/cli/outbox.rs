@@ -28,7 +28,7 @@ use crate::{
 /// Shown of a subject, or of a reason in a list, in characters.
 const SHOWN_CHARS: usize = 72;
 
-/// List, retry and drop letters in this node's outbox
+/// List, retry and drop messages in this node's outbox
 ///
 /// While the broker is unreachable, the node keeps what its agents send, and sends it in order once
 /// the broker is back. What the broker then refuses stays here with the reason: correct the
@@ -43,13 +43,13 @@ pub struct Args {
 enum Command {
     /// List what waits and what failed, with the reason [default]
     List,
-    /// Send a failed letter again
+    /// Send a failed message again
     Retry {
         /// Its number in the list
         #[arg(value_name = "ID")]
         number: u64,
     },
-    /// Drop a letter; it is not sent, unless it was sent a moment ago
+    /// Drop a message; it is not sent, unless it was sent a moment ago
     Drop {
         /// Its number in the list
         #[arg(value_name = "ID")]
@@ -136,7 +136,7 @@ async fn settle(data: &Path, number: u64, how: Settling) -> Result<(), Failure> 
 
 fn unknown(number: u64, how: Settling) -> Failure {
     let what = match how {
-        Settling::Retry => "no letter that failed",
+        Settling::Retry => "no message that failed",
         Settling::Drop => "nothing",
     };
     let text = format!("There is {what} under number {number} in the outbox.");

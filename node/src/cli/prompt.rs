@@ -111,21 +111,13 @@ fn unknown(name: &RoleId, hosted: &[Role], set: &[Role]) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use tasuki_proto::host::trust::TrustStore;
-
     use super::*;
     use crate::config::{Environment, Key, Layer, Raw};
 
     #[test]
     fn a_role_has_the_toolsets_and_the_place_of_its_node_or_of_the_settings() {
         let place = tempfile::tempdir().unwrap();
-        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around = Environment {
-            env: env.into(),
-            directory: place.path().to_owned(),
-            home: None,
-            trusted: TrustStore::within(place.path()),
-        };
+        let around = Environment::within(place.path());
         let texts = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let found = |asked: &str, hosted: &str, set: &str| {
             let mut layer = Layer::new();

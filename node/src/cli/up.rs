@@ -14,7 +14,7 @@ use crate::{
     credentials::Joined,
 };
 
-/// Run broker and node in one process: all that one machine needs.
+/// Run broker and node in one process: all that one machine needs
 ///
 /// Data is kept between starts. Prints where it listens, one line each:
 ///

@@ -12,6 +12,9 @@ use super::{
 use crate::config::Config;
 
 /// Show events of the workspace, live, one line each.
+///
+/// With --json each line is what one command did: its `events`, each with its `noun`, its `kind` and
+/// the fields of that kind.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Sequence in the workspace's journal to start from [default: only new events]

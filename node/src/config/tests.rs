@@ -15,6 +15,13 @@ fn around(directory: &Path, env: &[(&str, &str)]) -> Environment {
     Environment { env, directory: directory.to_owned(), home: None, trusted }
 }
 
+impl Environment {
+    /// That of a directory which holds the data, too.
+    pub(crate) fn within(place: &Path) -> Self {
+        around(place, &[("TASUKI_DATA", &place.display().to_string())])
+    }
+}
+
 /// Trusts the file in a directory as it is.
 fn trust(place: &Path) {
     let content = fs::read(place.join(FILE)).unwrap();

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use tasuki_proto::{
     id::RoleId,
-    wire::{self, event::Kind as Said},
+    wire::{self, event::Noun, mail_event::Kind as Said},
 };
 
 use super::spec::{Hook, Kind};
@@ -79,7 +79,7 @@ impl About {
 pub fn of_item(item: &wire::FeedItem, hosted: &BTreeSet<RoleId>) -> Vec<Happening> {
     let mut found = Vec::new();
     for (event, said) in item.events.iter().enumerate() {
-        let Some(said) = &said.kind else { continue };
+        let Some(Noun::Mail(wire::MailEvent { kind: Some(said) })) = &said.noun else { continue };
         let mut push = |part, kind, role: &str, message: &str, entry, about: About| {
             let Some(role) = hosted.iter().find(|own| own.as_str() == role).cloned() else {
                 return;
@@ -136,27 +136,7 @@ pub fn of_item(item: &wire::FeedItem, hosted: &BTreeSet<RoleId>) -> Vec<Happenin
                     push(i + 1, Kind::Dead, &of.sender, &it.message_id, of.entry, about);
                 }
             }
-            Said::RosterSet(_)
-            | Said::KeyPublished(_)
-            | Said::MailImported(_)
-            | Said::MailboxOpened(_)
-            | Said::MailboxClosed(_)
-            | Said::NodeRegistered(_)
-            | Said::LoopOpened(_)
-            | Said::ParticipantsSet(_)
-            | Said::HandedOver(_)
-            | Said::TurnReclaimed(_)
-            | Said::RoundStarted(_)
-            | Said::TurnMarked(_)
-            | Said::TurnLapsed(_)
-            | Said::LeaseRenewed(_)
-            | Said::IssueChanged(_)
-            | Said::ItemsHanded(_)
-            | Said::WorkerRegistered(_)
-            | Said::SharedDocWritten(_)
-            | Said::FilesLocked(_)
-            | Said::FilesUnlocked(_)
-            | Said::SwarmSettingsSet(_) => {}
+            Said::MailImported(_) | Said::MailboxOpened(_) | Said::MailboxClosed(_) => {}
         }
     }
     found

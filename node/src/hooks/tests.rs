@@ -7,7 +7,10 @@ use axum::{Router, extract::State, http::HeaderMap, routing::post};
 use futures::{StreamExt as _, stream};
 use http::StatusCode;
 use serde_json::Value;
-use tasuki_proto::{reason::Reason, wire};
+use tasuki_proto::{
+    reason::Reason,
+    wire::{self, event::Noun, mail_event},
+};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
@@ -57,9 +60,9 @@ impl Journal {
             receivers: vec!["B".into()],
             r#type: kind.into(),
         };
-        let kind = Some(wire::event::Kind::MailSent(sent));
+        let kind = Some(mail_event::Kind::MailSent(sent));
         let at_ms = self.era + sequence;
-        let events = vec![wire::Event { kind }];
+        let events = vec![wire::Event { noun: Some(Noun::Mail(wire::MailEvent { kind })) }];
         self.items.push(wire::FeedItem { sequence, at_ms, events, ..Default::default() });
     }
 }

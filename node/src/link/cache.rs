@@ -288,6 +288,7 @@ fn aged<T: Send + 'static>((at, what): (Moment, T)) -> Seen<AnyResponse> {
 impl Link {
     /// All loops; while the broker is out of reach, as they were last seen.
     pub async fn list_loops(&self) -> Result<Seen<wire::ListLoopsResponse>, Refusal> {
+        let _permit = self.calls.acquire_without_role().await?;
         match self.every_loop().await {
             Ok(list) => {
                 let answer = Answer::Loops(list.clone());

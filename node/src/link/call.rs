@@ -57,11 +57,18 @@ impl Link {
             let found = self.search_sealed(role, search.clone()).await?;
             return Ok(Seen::now(Box::new(found)));
         }
-        self.look_up(request).await
+        self.ask_or_recall(request).await
+    }
+
+    /// Asks something for somebody who plays no role; answered from memory while the broker is out of
+    /// reach.
+    pub async fn look_up(&self, request: AnyRequest) -> Result<Seen<AnyResponse>, Refusal> {
+        let _permit = self.calls.acquire_without_role().await?;
+        self.ask_or_recall(request).await
     }
 
     /// Asks something; answered from memory while the broker is out of reach.
-    pub async fn look_up(&self, request: AnyRequest) -> Result<Seen<AnyResponse>, Refusal> {
+    async fn ask_or_recall(&self, request: AnyRequest) -> Result<Seen<AnyResponse>, Refusal> {
         match self.ask(|channel, caller| request.send(channel, caller)).await {
             Ok(mut response) => {
                 self.open(&mut response).await;

@@ -124,7 +124,7 @@ pub struct Settings {
 pub enum StartError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("the letters that wait in {path} cannot be read")]
+    #[error("the messages that wait in {path} cannot be read")]
     Outbox { path: PathBuf, source: io::Error },
 }
 

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tasuki_proto::{
     id::{LoopId, RoleId},
-    wire::{self, event::Kind},
+    wire::{self, event::Noun, turn_event::Kind},
 };
 use tokio::sync::watch;
 
@@ -78,46 +78,34 @@ impl Changes {
     /// Takes in what the broker told.
     pub fn take(&mut self, item: &wire::FeedItem) {
         for event in &item.events {
-            match &event.kind {
-                Some(Kind::LoopOpened(it)) => {
-                    self.loop_changed(&it.r#loop);
-                    it.participants.iter().for_each(|role| self.list_changed(role));
-                }
-                Some(Kind::ParticipantsSet(it)) => {
-                    self.loop_changed(&it.r#loop);
-                    // Who left is not said.
-                    self.every_list = self.next();
-                }
-                Some(Kind::HandedOver(it)) => self.loop_changed(&it.r#loop),
-                Some(Kind::TurnReclaimed(it)) => self.loop_changed(&it.r#loop),
-                Some(Kind::RoundStarted(it)) => self.loop_changed(&it.r#loop),
-                Some(Kind::TurnMarked(it)) => self.loop_changed(&it.r#loop),
-                Some(Kind::TurnLapsed(it)) => self.loop_changed(&it.r#loop),
-                // A lease that goes on is no news to anybody.
-                Some(Kind::LeaseRenewed(_) | Kind::NodeRegistered(_)) => {}
-                // No resource shows mail or issues.
-                Some(
-                    Kind::MailSent(_)
-                    | Kind::MailMoved(_)
-                    | Kind::MailMarked(_)
-                    | Kind::MailLapsed(_)
-                    | Kind::MailDied(_)
-                    | Kind::MailImported(_)
-                    | Kind::MailboxOpened(_)
-                    | Kind::MailboxClosed(_)
-                    | Kind::RosterSet(_)
-                    | Kind::KeyPublished(_)
-                    | Kind::IssueChanged(_)
-                    | Kind::ItemsHanded(_)
-                    | Kind::WorkerRegistered(_)
-                    | Kind::SharedDocWritten(_)
-                    | Kind::FilesLocked(_)
-                    | Kind::FilesUnlocked(_)
-                    | Kind::SwarmSettingsSet(_),
-                ) => {}
+            match &event.noun {
+                Some(Noun::Turn(wire::TurnEvent { kind: Some(kind) })) => self.take_turn(kind),
+                // No resource shows anything else.
+                Some(Noun::Directory(_) | Noun::Mail(_) | Noun::Privacy(_) | Noun::Swarm(_)) => {}
                 // Of a newer broker.
-                None => self.miss(),
+                Some(Noun::Turn(wire::TurnEvent { kind: None })) | None => self.miss(),
             }
+        }
+    }
+
+    fn take_turn(&mut self, kind: &Kind) {
+        match kind {
+            Kind::LoopOpened(it) => {
+                self.loop_changed(&it.r#loop);
+                it.participants.iter().for_each(|role| self.list_changed(role));
+            }
+            Kind::ParticipantsSet(it) => {
+                self.loop_changed(&it.r#loop);
+                // Who left is not said.
+                self.every_list = self.next();
+            }
+            Kind::HandedOver(it) => self.loop_changed(&it.r#loop),
+            Kind::TurnReclaimed(it) => self.loop_changed(&it.r#loop),
+            Kind::RoundStarted(it) => self.loop_changed(&it.r#loop),
+            Kind::TurnMarked(it) => self.loop_changed(&it.r#loop),
+            Kind::TurnLapsed(it) => self.loop_changed(&it.r#loop),
+            // A lease that goes on is no news to anybody.
+            Kind::LeaseRenewed(_) => {}
         }
     }
 
@@ -253,12 +241,16 @@ mod tests {
         name.parse().expect("an id")
     }
 
-    fn item(kind: Option<Kind>) -> wire::FeedItem {
-        wire::FeedItem { events: vec![wire::Event { kind }], ..Default::default() }
+    fn item(noun: Option<Noun>) -> wire::FeedItem {
+        wire::FeedItem { events: vec![wire::Event { noun }], ..Default::default() }
+    }
+
+    fn turn(kind: Option<Kind>) -> wire::FeedItem {
+        item(Some(Noun::Turn(wire::TurnEvent { kind })))
     }
 
     fn opened(name: &str, participants: &[&str]) -> wire::FeedItem {
-        item(Some(Kind::LoopOpened(wire::LoopOpened {
+        turn(Some(Kind::LoopOpened(wire::LoopOpened {
             r#loop: name.into(),
             participants: participants.iter().map(ToString::to_string).collect(),
         })))
@@ -266,7 +258,7 @@ mod tests {
 
     fn handed(name: &str) -> wire::FeedItem {
         let kind = wire::HandedOver { r#loop: name.into(), ..Default::default() };
-        item(Some(Kind::HandedOver(kind)))
+        turn(Some(Kind::HandedOver(kind)))
     }
 
     /// Which of loops `main` and `side` and lists of A and C are newer after `items`.
@@ -290,10 +282,12 @@ mod tests {
             (vec![handed("other")], ""),
             (vec![handed("main"), handed("side")], "main side"),
             (vec![opened("side", &["C", "D"])], "side C"),
-            (vec![item(Some(Kind::ParticipantsSet(set)))], "main A C"),
-            (vec![item(Some(Kind::LeaseRenewed(renewed)))], ""),
-            (vec![item(Some(Kind::NodeRegistered(Default::default())))], ""),
+            (vec![turn(Some(Kind::ParticipantsSet(set)))], "main A C"),
+            (vec![turn(Some(Kind::LeaseRenewed(renewed)))], ""),
+            (vec![item(Some(Noun::Directory(Default::default())))], ""),
+            (vec![item(Some(Noun::Mail(Default::default())))], ""),
             (vec![item(None)], "main side A C"),
+            (vec![turn(None)], "main side A C"),
             (vec![handed("not a name")], "main side A C"),
         ] {
             assert_eq!(news(&items), expected, "{items:?}");

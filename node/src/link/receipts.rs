@@ -259,6 +259,7 @@ mod tests {
         assert_eq!(queued.len(), TURNS_MAX);
         assert_eq!(queued.front().map(|mark| mark.turn), Some(1.into()));
     }
+
     fn pushed(marks: &[(u128, u32, wire::MailMark)]) -> Vec<(u128, u32, wire::MailMark)> {
         let receipts = Receipts::default();
         let role = "A".parse().expect("an id");

@@ -39,7 +39,7 @@ use super::{
 use crate::{
     hooks::Hooks,
     role::{Connected, Overview, player::Ended},
-    toolset::ToolsetChoice,
+    toolset::{self, ToolsetChoice},
 };
 
 /// The header that names a session.
@@ -113,7 +113,7 @@ impl McpService for Agents {
         let who = Address::of(closing).who();
         for role in self.host.instances.left(self.scope.roles(&self.host), &who) {
             if let Some(actions) = self.host.roles.get(role) {
-                actions.swarm().decline();
+                actions.decline();
             }
         }
     }
@@ -161,7 +161,7 @@ impl Agent {
 
     /// Whether any role of this address has mail.
     fn has_mail(&self) -> bool {
-        self.scope.roles(&self.host).into_iter().any(|role| self.host.has_set(role, tools::MAIL))
+        self.scope.roles(&self.host).into_iter().any(|role| self.host.has_set(role, toolset::MAIL))
     }
 
     /// The roles of this address, with their toolsets.
@@ -173,7 +173,7 @@ impl Agent {
     /// The roles of this address that take turns.
     fn players(&self) -> Vec<&RoleId> {
         let mut roles = self.scope.roles(&self.host);
-        roles.retain(|role| self.host.has_set(role, tools::LOOP));
+        roles.retain(|role| self.host.has_set(role, toolset::LOOP));
         roles
     }
 

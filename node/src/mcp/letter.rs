@@ -23,7 +23,7 @@ use super::{
     host::Host,
     transport::{bearer::only_its_user, server::refuse},
 };
-use crate::{outbox::ENTRY_BYTES_MAX, role::mail::Sent};
+use crate::{link::Sent, outbox::ENTRY_BYTES_MAX};
 
 /// What became of it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ pub(super) async fn send(
         let message = "the body is no letter, or a larger one than the outbox takes".to_owned();
         return refuse(StatusCode::BAD_REQUEST, "invalid_argument", message);
     };
-    match actions.mail().send(letter, None).await {
+    match actions.send(letter, None).await {
         Ok(Sent::Stored(response)) => {
             let bytes = BASE64_STANDARD.encode(response.encode_to_vec());
             Json(Answer::Stored(bytes)).into_response()

@@ -42,7 +42,7 @@ pub(super) async fn settle(
         Ok(true) => Json(json!({ "number": number })).into_response(),
         Ok(false) => {
             let what = match how {
-                Settling::Retry => "no letter that failed",
+                Settling::Retry => "no message that failed",
                 Settling::Drop => "nothing",
             };
             let message = format!("there is {what} under number {number} in the outbox");

@@ -14,8 +14,11 @@ use rmcp::{
 };
 use tasuki_proto::{echo::echo, id::RoleId, limits::TEXT_BYTES_MAX};
 
-use super::tools::{LOOP, part, sanitizer::FRAME};
-use crate::{config::Role, toolset::ToolsetChoice};
+use super::tools::{part, sanitizer::FRAME};
+use crate::{
+    config::Role,
+    toolset::{LOOP, ToolsetChoice},
+};
 
 /// What a prompt's name begins with; the role follows.
 const PREFIX: &str = "play_";
@@ -153,7 +156,7 @@ pub(super) fn get<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toolset::usual_toolsets;
+    use crate::toolset::{SWARM_ACCEPTOR, SWARM_LEAD, SWARM_WORKER, usual_toolsets};
 
     fn role(name: &str) -> RoleId {
         name.parse().expect("an id")
@@ -285,7 +288,7 @@ mod tests {
     #[test]
     fn prompts_and_instructions_name_tools_that_the_role_is_shown() {
         let name = role("x");
-        for set in ["swarm-lead", "swarm-worker", "swarm-acceptor"] {
+        for set in [SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR] {
             for sets in [sets(set), sets(&format!("{set}:full")), sets(&format!("loop,mail,{set}"))]
             {
                 let shown = crate::mcp::tool_names(&sets);
@@ -335,7 +338,7 @@ mod tests {
 
     #[test]
     fn instructions_about_issues_are_short() {
-        for set in ["swarm-lead", "swarm-worker", "swarm-acceptor"] {
+        for set in [SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR] {
             for mail in [true, false] {
                 let (name, sets) = (role(&"r".repeat(64)), sets(set));
                 let told = instructions(Some((&name, &sets)), &[], "", true, mail);

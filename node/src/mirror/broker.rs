@@ -5,17 +5,11 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use tasuki_proto::{
-    id::RoleId,
-    mail::{BoxKind, MessageId},
-    wire,
-};
+use tasuki_proto::{id::RoleId, mail::MessageId, wire};
 
 use super::source::Source;
 use crate::{
-    client::feed::{Ended, Items},
     link::{Link, Sent},
-    private::finding::Mail,
     refusal::Refusal,
 };
 
@@ -29,31 +23,9 @@ impl Source for Link {
         self.state().borrow().is_connected()
     }
 
-    async fn follow(&self, from: u64) -> Result<Items, Ended> {
-        self.subscribe(from).await
-    }
-
     async fn roles(&self) -> Result<BTreeSet<String>, Refusal> {
         let all = self.query(wire::ListMailboxesRequest::default()).await?;
         Ok(all.mailboxes.into_iter().map(|it| it.role).collect())
-    }
-
-    async fn list(
-        &self,
-        role: &RoleId,
-        kind: BoxKind,
-        after: &str,
-    ) -> Result<wire::ListBoxResponse, Refusal> {
-        Mail::list(self, role, kind, after).await
-    }
-
-    async fn read(
-        &self,
-        role: &RoleId,
-        id: MessageId,
-        from: u32,
-    ) -> Result<wire::ReadThreadResponse, Refusal> {
-        Mail::read(self, role, id, from).await
     }
 
     async fn saw(&self, role: &RoleId, id: MessageId, through: u32) {

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     id::RoleId,
-    wire::{self, event::Kind},
+    wire::{self, event::Noun, mail_event::Kind},
 };
 use tokio::time;
 
@@ -34,44 +34,30 @@ impl DirtySets {
 
     fn take(&self, item: &wire::FeedItem) {
         for event in &item.events {
-            match &event.kind {
-                // Whoever has a copy reads all of the thread, addressed or not.
-                Some(Kind::MailSent(it)) => {
-                    let own = it.receivers.iter().chain([&it.sender]);
-                    self.thread(&it.message_id, own, true);
-                }
-                Some(Kind::MailImported(it)) => {
-                    self.thread(&it.message_id, it.participants.iter(), true);
-                }
-                Some(Kind::MailMoved(it)) => self.thread(&it.message_id, [&it.role], false),
-                Some(Kind::MailLapsed(it)) => {
-                    self.thread(&it.message_id, it.roles.iter(), false);
-                }
-                Some(
-                    Kind::MailMarked(_)
-                    | Kind::MailDied(_)
-                    | Kind::MailboxOpened(_)
-                    | Kind::MailboxClosed(_)
-                    | Kind::NodeRegistered(_)
-                    | Kind::LoopOpened(_)
-                    | Kind::ParticipantsSet(_)
-                    | Kind::HandedOver(_)
-                    | Kind::TurnReclaimed(_)
-                    | Kind::RoundStarted(_)
-                    | Kind::TurnMarked(_)
-                    | Kind::TurnLapsed(_)
-                    | Kind::LeaseRenewed(_)
-                    | Kind::IssueChanged(_)
-                    | Kind::ItemsHanded(_)
-                    | Kind::WorkerRegistered(_)
-                    | Kind::SharedDocWritten(_)
-                    | Kind::FilesLocked(_)
-                    | Kind::FilesUnlocked(_)
-                    | Kind::SwarmSettingsSet(_),
-                ) => {}
+            match &event.noun {
+                Some(Noun::Mail(wire::MailEvent { kind: Some(kind) })) => self.take_mail(kind),
+                Some(Noun::Directory(_) | Noun::Turn(_) | Noun::Swarm(_)) => {}
                 // What was sealed may be read now; or of a newer broker.
-                Some(Kind::RosterSet(_) | Kind::KeyPublished(_)) | None => self.all_mail(),
+                Some(Noun::Privacy(_) | Noun::Mail(wire::MailEvent { kind: None })) | None => {
+                    self.all_mail();
+                }
             }
+        }
+    }
+
+    fn take_mail(&self, kind: &Kind) {
+        match kind {
+            // Whoever has a copy reads all of the thread, addressed or not.
+            Kind::MailSent(it) => {
+                self.thread(&it.message_id, it.receivers.iter().chain([&it.sender]), true);
+            }
+            Kind::MailImported(it) => self.thread(&it.message_id, &it.participants, true),
+            Kind::MailMoved(it) => self.thread(&it.message_id, [&it.role], false),
+            Kind::MailLapsed(it) => self.thread(&it.message_id, &it.roles, false),
+            Kind::MailMarked(_)
+            | Kind::MailDied(_)
+            | Kind::MailboxOpened(_)
+            | Kind::MailboxClosed(_) => {}
         }
     }
 

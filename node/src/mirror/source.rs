@@ -3,47 +3,21 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use tasuki_proto::{
-    id::RoleId,
-    mail::{BoxKind, MessageId},
-    wire,
-};
+use tasuki_proto::{id::RoleId, mail::MessageId, wire};
 
-use crate::{
-    client::feed::{Ended, Items},
-    link::Sent,
-    refusal::Refusal,
-};
+use crate::{link::Sent, private::finding::Mail, refusal::Refusal};
 
-/// What the mirror asks. Nothing of it counts as a sign of an agent's life, or as told to it.
+/// What the mirror asks besides mail. Nothing of it counts as a sign of an agent's life, or as told
+/// to it.
 #[async_trait]
-pub trait Source: std::fmt::Debug + Send + Sync + 'static {
+pub trait Source: Mail + std::fmt::Debug + 'static {
     /// Resolves while the broker can be asked.
     async fn ready(&self);
 
     fn is_ready(&self) -> bool;
 
-    /// Records from `from` on; 0: those yet to come.
-    async fn follow(&self, from: u64) -> Result<Items, Ended>;
-
     /// The roles that the workspace knows.
     async fn roles(&self) -> Result<BTreeSet<String>, Refusal>;
-
-    /// A page of a box, as large as pages are.
-    async fn list(
-        &self,
-        role: &RoleId,
-        kind: BoxKind,
-        after: &str,
-    ) -> Result<wire::ListBoxResponse, Refusal>;
-
-    /// Entries of a thread from this one on, with the words that sealed ones have.
-    async fn read(
-        &self,
-        role: &RoleId,
-        id: MessageId,
-        from: u32,
-    ) -> Result<wire::ReadThreadResponse, Refusal>;
 
     /// The role has seen a thread through this entry: whoever answers had it in the file. Resolves
     /// once that is told, or will not be soon.

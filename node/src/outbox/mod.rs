@@ -166,9 +166,9 @@ impl Drop for Untold {
 /// Why an entry is not kept; nothing of it is.
 #[derive(Debug, thiserror::Error)]
 pub enum NotKept {
-    #[error("{ENTRIES_MAX} letters wait in this node's outbox already")]
+    #[error("{ENTRIES_MAX} messages wait in this node's outbox already")]
     Full,
-    #[error("the letters in this node's outbox have {BYTES_MAX} bytes already")]
+    #[error("the messages in this node's outbox have {BYTES_MAX} bytes already")]
     FullOfBytes,
     #[error("it has {0} bytes; {ENTRY_BYTES_MAX} are the most that this node's outbox takes")]
     TooLarge(usize),

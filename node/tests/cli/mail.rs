@@ -7,7 +7,7 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Output, Stdio},
+    process::Stdio,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,7 +21,10 @@ use tokio::{
     process::Command,
 };
 
-use crate::process::{Process, soon, tasuki};
+use crate::{
+    Said,
+    process::{Process, soon, tasuki},
+};
 
 /// A broker with the roles A and B, and people at its commands.
 struct Office {
@@ -86,22 +89,7 @@ impl Office {
     }
 }
 
-#[derive(Debug)]
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
-
 impl Said {
-    fn of(output: &Output) -> Self {
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout.clone()).unwrap(),
-            err: String::from_utf8(output.stderr.clone()).unwrap(),
-        }
-    }
-
     /// What was printed, with the id and times of a test replaced.
     fn golden(&self, id: &str) -> String {
         let text = self.out.replace(id, "ID").replace(&id[..8], "SHORT");

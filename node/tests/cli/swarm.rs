@@ -19,19 +19,15 @@ use tokio::{
     process::{Child, ChildStdout, Command},
 };
 
-use crate::process::{Process, soon, tasuki};
+use crate::{
+    Said,
+    process::{Process, soon, tasuki},
+};
 
 /// A broker, and people at its commands.
 struct Shop {
     place: tempfile::TempDir,
     up: Process,
-}
-
-#[derive(Debug)]
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
 }
 
 impl Shop {
@@ -64,12 +60,7 @@ impl Shop {
     }
 
     async fn run(&self, args: &[&str]) -> Said {
-        let output = soon(self.command(args).output()).await.unwrap();
-        Said {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
+        Said::of(&soon(self.command(args).output()).await.unwrap())
     }
 
     /// What a command says that must succeed, with what differs from run to run replaced.

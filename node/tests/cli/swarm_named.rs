@@ -215,12 +215,7 @@ pub(super) fn git(at: &Path, args: &[&str]) -> String {
 
 async fn at(place: &Path, mut command: Command) -> Said {
     command.current_dir(place).env("GIT_CEILING_DIRECTORIES", place.parent().unwrap());
-    let output = soon(command.output()).await.unwrap();
-    Said {
-        code: output.status.code().unwrap_or(-1),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+    Said::of(&soon(command.output()).await.unwrap())
 }
 
 #[tokio::test]

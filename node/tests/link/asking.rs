@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tasuki_node::{
     link::{AnyRequest, Link},
-    role::{Actions, HandOver, Refusal, Seen, mail::MailFilter},
-    wait::{Answer, Question},
+    role::{Actions, HandOver, Refusal, Seen},
+    wait::{Answer, MailFilter, Question},
 };
 use tasuki_proto::{
     id::{LoopId, RoleId},

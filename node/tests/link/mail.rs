@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tasuki_node::{
-    link::Phase,
-    role::{
-        Refusal,
-        mail::{MailFilter, Sent},
-    },
+    link::{Phase, Sent},
+    role::Refusal,
+    wait::MailFilter,
 };
 use tasuki_proto::{
     mail::{MessageId, MessageType},
@@ -47,7 +45,7 @@ type Waiting = JoinHandle<Result<wire::MailAnswer, Refusal>>;
 impl Bench {
     fn awaiting_mail(&self, filter: MailFilter) -> Waiting {
         let role = self.role("B");
-        tokio::spawn(async move { role.mail().await_mail(&filter, LONG).await })
+        tokio::spawn(async move { role.await_mail(&filter, LONG).await })
     }
 
     async fn parked_for_mail(&self, count: usize) {
@@ -70,16 +68,16 @@ async fn a_letter_begins_a_thread_whose_id_the_node_made() {
     let role = bench.role("A");
     let mut ids = Vec::new();
     for text in ["one", "two"] {
-        let sent = role.mail().send(letter(text), None).await.expect("stored");
+        let sent = role.send(letter(text), None).await.expect("stored");
         let Sent::Stored(stored) = sent else { panic!("{sent:?}") };
         ids.push(stored.message_id.parse::<MessageId>().expect("a UUID"));
     }
     assert_ne!(ids[0], ids[1]);
     let own = "ded66c6a-58c1-47f4-916e-13787156f665";
     let named = wire::SendRequest { message_id: own.to_owned(), ..letter("three") };
-    role.mail().send(named, None).await.expect("stored");
+    role.send(named, None).await.expect("stored");
     let answer = wire::SendRequest { in_reply_to: own.to_owned(), ..letter("four") };
-    role.mail().send(answer, None).await.expect("stored");
+    role.send(answer, None).await.expect("stored");
     let mail = bench.fake.world.borrow().mail.clone();
     assert_eq!(mail.texts(), ["one", "two", "three", "four"]);
     assert!(mail.letters.iter().all(|letter| letter.role == "A"), "{mail:?}");
@@ -96,7 +94,7 @@ async fn a_letter_whose_answer_was_lost_is_sent_again_and_there_once() {
     let mut bench = start(Fake::new()).await;
     bench.fake.change(|world| world.is_mute = true);
     let role = bench.role("A");
-    let sending = tokio::spawn(async move { role.mail().send(letter("one"), None).await });
+    let sending = tokio::spawn(async move { role.send(letter("one"), None).await });
     bench.fake.until("carried out", |world| world.mail.letters.len() == 1).await;
     bench.fake.kill().await;
     bench.fake.change(|world| world.is_mute = false);
@@ -113,7 +111,7 @@ async fn a_letter_is_carried_through_though_its_sender_left() {
     let mut bench = start(Fake::new()).await;
     bench.fake.change(|world| world.is_mute = true);
     let role = bench.role("A");
-    let sending = tokio::spawn(async move { role.mail().send(letter("one"), None).await });
+    let sending = tokio::spawn(async move { role.send(letter("one"), None).await });
     bench.fake.until("carried out", |world| world.mail.letters.len() == 1).await;
     sending.abort();
     bench.fake.kill().await;
@@ -161,7 +159,7 @@ async fn a_newer_wait_for_the_same_mail_supersedes_the_older() {
     );
     let turn = bench.awaiting("B");
     bench.parked_for_mail(3).await;
-    let look = bench.role("B").mail().await_mail(&MailFilter::default(), Duration::ZERO).await;
+    let look = bench.role("B").await_mail(&MailFilter::default(), Duration::ZERO).await;
     assert_eq!(look.expect("looked").standing(), Standing::StillWaiting);
     bench.parked_for_mail(3).await;
     let newer = bench.awaiting_mail(MailFilter::default());
@@ -219,23 +217,30 @@ async fn boxes_are_shown_as_they_were_last_seen_and_new_mail_never() {
     let role = bench.role("B");
     let (inbox, read) = (
         wire::ListBoxRequest { r#box: wire::Box::Inbox.into(), ..Default::default() },
-        wire::ReadThreadRequest { message: thread("", "").message_id, ..Default::default() },
+        wire::ReadThreadRequest {
+            message: thread("", "").message_id,
+            mark: MailMark::None.into(),
+            ..Default::default()
+        },
     );
-    let seen = role.mail().list_box(inbox.clone()).await.expect("listed");
+    let seen = role.look_up(inbox.clone()).await.expect("listed");
     assert_eq!((seen.ago, seen.what.threads.len()), (None, 1));
-    assert_eq!(role.mail().read_thread(read.clone()).await.expect("read").ago, None);
-    assert_eq!(role.mail().mailboxes().await.expect("listed").ago, None);
+    assert_eq!(role.look_up(read.clone()).await.expect("read").ago, None);
+    assert_eq!(
+        role.look_up(wire::ListMailboxesRequest::default()).await.expect("listed").ago,
+        None
+    );
     bench.kill().await;
-    let seen = role.mail().list_box(inbox).await.expect("remembered");
+    let seen = role.look_up(inbox).await.expect("remembered");
     assert!(seen.ago.is_some() && seen.what.threads == [thread("BR", "A")], "{seen:?}");
-    let seen = role.mail().read_thread(read.clone()).await.expect("remembered");
+    let seen = role.look_up(read.clone()).await.expect("remembered");
     assert!(seen.ago.is_some() && seen.what.thread == Some(thread("BR", "A")), "{seen:?}");
-    let seen = role.mail().mailboxes().await.expect("remembered");
+    let seen = role.look_up(wire::ListMailboxesRequest::default()).await.expect("remembered");
     assert!(seen.ago.is_some() && seen.what.mailboxes.len() == 2, "{seen:?}");
     let elsewhere = bench.role("A");
     for refusal in [
-        elsewhere.mail().read_thread(read).await.expect_err("another role's"),
-        role.mail().await_mail(&MailFilter::default(), Duration::ZERO).await.expect_err("a wait"),
+        elsewhere.look_up(read).await.expect_err("another role's"),
+        role.await_mail(&MailFilter::default(), Duration::ZERO).await.expect_err("a wait"),
     ] {
         assert_eq!(refusal.reason, Reason::Unavailable);
     }
@@ -249,8 +254,8 @@ async fn marks_are_told_when_the_broker_is_back_the_highest_of_each() {
     let role = bench.role("B");
     // The first is on its way already when the others come.
     for through in [1, 2, 3] {
-        role.mail().mark_mail(id, through, MailMark::Handed);
-        role.mail().mark_mail(id, through, MailMark::Seen);
+        role.mark_mail(id, through, MailMark::Handed);
+        role.mark_mail(id, through, MailMark::Seen);
         tokio::task::yield_now().await;
     }
     bench.fake.serve();
@@ -278,15 +283,15 @@ async fn files_get_through_whole_though_connections_break() {
     let content: Vec<u8> = (0..700_000_u32).map(|it| it.to_le_bytes()[0] ^ 0x5a).collect();
     let (file, role) = (attached(&content), bench.role("A"));
     bench.fake.change(|world| world.mail.to_break = 2);
-    role.mail().put_attachment(&file, content.clone().into()).await.expect("stored");
+    role.put_attachment(&file, content.clone().into()).await.expect("stored");
     let world = bench.fake.world.borrow().clone();
     assert_eq!((world.mail.files.get(&file.hash), world.mail.transfers), (Some(&content), 3));
     bench.fake.change(|world| world.mail.to_break = 2);
-    let got = role.mail().get_attachment("ded6", &file).await.expect("there");
+    let got = role.get_attachment("ded6", &file).await.expect("there");
     assert!(got == content, "{} bytes", got.len());
     let empty = attached(b"");
-    role.mail().put_attachment(&empty, Bytes::new()).await.expect("stored");
-    assert_eq!(role.mail().get_attachment("ded6", &empty).await.expect("there"), Bytes::new());
+    role.put_attachment(&empty, Bytes::new()).await.expect("stored");
+    assert_eq!(role.get_attachment("ded6", &empty).await.expect("there"), Bytes::new());
 }
 
 #[tokio::test]
@@ -297,7 +302,7 @@ async fn a_file_that_is_not_what_it_should_be_is_not_passed_on() {
     let put = |file: wire::Attachment, content: &'static [u8]| {
         let role = role.clone();
         async move {
-            let refused = role.mail().put_attachment(&file, Bytes::from_static(content)).await;
+            let refused = role.put_attachment(&file, Bytes::from_static(content)).await;
             refused.expect_err("not what it says").reason
         }
     };
@@ -306,12 +311,12 @@ async fn a_file_that_is_not_what_it_should_be_is_not_passed_on() {
     let large = wire::Attachment { size: u64::MAX, ..file.clone() };
     assert_eq!(put(large, b"").await, Reason::TooLarge);
     assert_eq!(bench.fake.world.borrow().mail.transfers, 0, "nothing was sent");
-    let refusal = role.mail().get_attachment("ded6", &file).await.expect_err("not there");
+    let refusal = role.get_attachment("ded6", &file).await.expect_err("not there");
     assert_eq!(refusal.reason, Reason::UnknownAttachment);
     for wrong in [&b"the trick"[..], b"the", b"the trace and more"] {
         let hash = file.hash.clone();
         bench.fake.change(|world| drop(world.mail.files.insert(hash, wrong.to_vec())));
-        let refusal = role.mail().get_attachment("ded6", &file).await.expect_err("damaged");
+        let refusal = role.get_attachment("ded6", &file).await.expect_err("damaged");
         assert_eq!(refusal.reason, Reason::Damaged, "{wrong:?}");
     }
 }
@@ -319,11 +324,13 @@ async fn a_file_that_is_not_what_it_should_be_is_not_passed_on() {
 #[tokio::test]
 async fn commands_without_words_are_carried_out() {
     let bench = start(Fake::new()).await;
-    let (role, qa) = (bench.role("A"), "qa".parse().expect("an id"));
-    role.mail().open_mailbox(&qa).await.expect("opened");
-    role.mail().close_mailbox(&qa).await.expect("closed");
+    let (role, qa) = (bench.role("A"), "qa".to_owned());
+    let open = wire::OpenMailboxRequest { role: qa.clone(), ..Default::default() };
+    role.command(open, None).await.expect("opened");
+    let close = wire::CloseMailboxRequest { role: qa, ..Default::default() };
+    role.command(close, None).await.expect("closed");
     let moves = wire::MoveRequest { messages: vec!["ded6".to_owned()], ..Default::default() };
-    role.mail().move_mail(moves, None).await.expect("moved");
+    role.move_mail(moves, None).await.expect("moved");
     let mail = bench.fake.world.borrow().mail.clone();
     let asked: Vec<_> = mail.asked.iter().map(|asked| asked.what.as_str()).collect();
     assert_eq!(asked, ["open qa", "close qa", "ded6"]);

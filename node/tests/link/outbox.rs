@@ -1,12 +1,10 @@
 //! Letters while the broker is away: kept, in order, once, and no word too much.
 
 use tasuki_node::{
+    link::{Moving, Sent},
     node::Node,
     outbox::{self, Summary, Untold},
-    role::{
-        Settling,
-        mail::{Moving, Sent},
-    },
+    role::Settling,
 };
 use tasuki_proto::{
     id::IdempotencyKey,
@@ -25,7 +23,7 @@ impl Bench {
     }
 
     async fn queue(&self, role: &str, text: &str) -> (String, u64) {
-        let sent = self.role(role).mail().send(letter(text), None).await.expect("kept");
+        let sent = self.role(role).send(letter(text), None).await.expect("kept");
         let Sent::Queued { message, number } = sent else { panic!("{sent:?}") };
         (message, number)
     }
@@ -78,7 +76,7 @@ async fn letters_outlive_the_node_and_arrive_once_and_in_order() {
     let (thread, first) = bench.queue("A", "one").await;
     assert_eq!(first, 1);
     let answer = wire::SendRequest { in_reply_to: thread.clone(), ..letter("two") };
-    let sent = bench.role("A").mail().send(answer, None).await.expect("kept");
+    let sent = bench.role("A").send(answer, None).await.expect("kept");
     assert_eq!(sent, Sent::Queued { message: thread.clone(), number: 2 });
     assert_eq!(outbox::read(bench.data.path()).expect("readable").entries.len(), 2);
     let mut bench = restarted(bench.crash_node()).await;
@@ -90,7 +88,7 @@ async fn letters_outlive_the_node_and_arrive_once_and_in_order() {
     assert_eq!(world.mail.letters[0].message_id, thread, "as the agent was told");
     assert_eq!(world.mail.letters[1].in_reply_to, thread);
     bench.is_empty_but(0).await;
-    let sent = bench.role("A").mail().send(letter("four"), None).await.expect("stored");
+    let sent = bench.role("A").send(letter("four"), None).await.expect("stored");
     assert!(matches!(sent, Sent::Stored(_)), "{sent:?}");
     assert_eq!(outbox::read(bench.data.path()).expect("readable").entries, []);
 }
@@ -106,8 +104,8 @@ async fn nothing_newer_of_a_role_goes_past_what_waits() {
     }
     bench.fake.serve();
     connected(&bench.node).await;
-    let sent = bench.role("A").mail().send(letter("last"), None).await.expect("taken");
-    let other = bench.role("B").mail().send(letter("other"), None).await.expect("stored");
+    let sent = bench.role("A").send(letter("last"), None).await.expect("taken");
+    let other = bench.role("B").send(letter("other"), None).await.expect("stored");
     assert!(matches!(other, Sent::Stored(_)), "it waits for nobody: {other:?}");
     bench.fake.until("all there", |world| world.mail.letters.len() == 22).await;
     let mail = bench.fake.world.borrow().mail.clone();
@@ -123,7 +121,7 @@ async fn a_letter_whose_outcome_is_unknown_waits_under_the_key_it_had() {
     let mut bench = start(Fake::new()).await;
     bench.fake.change(|world| world.is_mute = true);
     let role = bench.role("A");
-    let sending = tokio::spawn(async move { role.mail().send(letter("one"), None).await });
+    let sending = tokio::spawn(async move { role.send(letter("one"), None).await });
     bench.sent(&["one"]).await;
     bench.fake.kill().await;
     // Whoever comes back is not let in: what became of the letter nobody says.
@@ -146,8 +144,8 @@ async fn what_is_refused_late_is_kept_with_its_reason_and_goes_out_when_a_person
         bench.queue("A", text).await;
     }
     let ghost = wire::SendRequest { to: vec!["ghost".to_owned()], ..letter("to nobody") };
-    bench.role("A").mail().send(ghost.clone(), None).await.expect("kept");
-    bench.role("A").mail().send(ghost, None).await.expect("kept");
+    bench.role("A").send(ghost.clone(), None).await.expect("kept");
+    bench.role("A").send(ghost, None).await.expect("kept");
     bench.queue("A", "last").await;
     bench.fake.change(|world| {
         world.mail.refused = Some(("ghost".to_owned(), Reason::UnknownRole));
@@ -163,8 +161,8 @@ async fn what_is_refused_late_is_kept_with_its_reason_and_goes_out_when_a_person
     assert!(why.message.contains("ghost"), "{why:?}");
     assert_eq!(bench.outbox("B"), [], "another role's");
     let only = |number: u64| failed.iter().filter(|it| it.number == number).cloned().collect();
-    role.mail().mark_told(Untold::of(only(3)));
-    bench.role("B").mail().mark_told(Untold::of(only(4)));
+    role.mark_told(Untold::of(only(3)));
+    bench.role("B").mark_told(Untold::of(only(4)));
     let told = async {
         while !bench.outbox("A")[0].failed.as_ref().expect("f").is_told {
             tokio::task::yield_now().await;
@@ -195,7 +193,7 @@ async fn of_moves_that_are_refused_late_only_those_are_left() {
     let request =
         wire::MoveRequest { messages, to: wire::Box::Done.into(), ..wire::MoveRequest::default() };
     let role = bench.role("A");
-    let moving = role.mail().move_mail(request, None).await.expect("kept");
+    let moving = role.move_mail(request, None).await.expect("kept");
     assert_eq!(moving, Moving::Queued { number: 1 });
     bench.fake.serve();
     bench.is_empty_but(1).await;
@@ -211,7 +209,7 @@ async fn an_intent_that_waits_is_the_same_however_often_it_is_said() {
     let mut bench = start(Fake::new()).await;
     let key = IdempotencyKey { client: "agent-1".parse().expect("an id"), counter: 7 };
     let role = bench.role("A");
-    let say = || role.mail().send(letter("one"), Some(key.clone()));
+    let say = || role.send(letter("one"), Some(key.clone()));
     bench.kill().await;
     let first = say().await.expect("kept");
     assert_eq!(say().await.expect("kept"), first);
@@ -230,7 +228,7 @@ async fn a_letter_whose_name_the_broker_would_refuse_does_not_wait() {
     bench.kill().await;
     for name in ["x".repeat(2_000), "a\u{202e}b".to_owned()] {
         let named = wire::SendRequest { client_ref: name, ..letter("one") };
-        let refusal = bench.role("A").mail().send(named, None).await.expect_err("no name");
+        let refusal = bench.role("A").send(named, None).await.expect_err("no name");
         assert_eq!(refusal.reason, Reason::InvalidArgument);
     }
     assert!(bench.outbox("A").is_empty());
@@ -242,7 +240,7 @@ async fn words_that_wait_are_one_letter_when_they_are_said_again_after_a_crash()
     let mut bench = start(Fake::new()).await;
     let folding = |text: &str| wire::SendRequest { fold: true, ..letter(text) };
     let named = |text: &str| wire::SendRequest { client_ref: "build".to_owned(), ..letter(text) };
-    let say = async |bench: &Bench, letter| bench.role("A").mail().send(letter, None).await;
+    let say = async |bench: &Bench, letter| bench.role("A").send(letter, None).await;
     bench.kill().await;
     let first = say(&bench, named("named")).await.expect("kept");
     let last = say(&bench, folding("last")).await.expect("kept");
@@ -268,13 +266,13 @@ async fn a_letter_with_a_name_has_one_id_whatever_was_lost() {
     let named = || wire::SendRequest { client_ref: "build".to_owned(), ..letter("one") };
     bench.fake.change(|world| world.is_mute = true);
     let role = bench.role("A");
-    let sending = tokio::spawn(async move { role.mail().send(named(), None).await });
+    let sending = tokio::spawn(async move { role.send(named(), None).await });
     let first = bench.sent(&["one"]).await.mail.letters[0].message_id.clone();
     sending.abort();
     bench.kill().await;
     let bench = restarted(bench.crash_node()).await;
     bench.fake.change(|world| world.is_mute = false);
-    let sent = bench.role("A").mail().send(named(), None).await.expect("kept");
+    let sent = bench.role("A").send(named(), None).await.expect("kept");
     assert_eq!(sent, Sent::Queued { message: first, number: 1 });
 }
 
@@ -284,8 +282,8 @@ async fn a_letter_has_the_time_that_was_left_when_it_was_tried_first() {
     bench.kill().await;
     let within = |text: &str, expires_in_ms| wire::SendRequest { expires_in_ms, ..letter(text) };
     let role = bench.role("A");
-    role.mail().send(within("too late", 1), None).await.expect("kept");
-    role.mail().send(within("in time", 3_600_000), None).await.expect("kept");
+    role.send(within("too late", 1), None).await.expect("kept");
+    role.send(within("in time", 3_600_000), None).await.expect("kept");
     // Its millisecond is over before the broker is there.
     let said = tokio::time::Instant::now();
     while said.elapsed().as_millis() < 5 {
@@ -306,7 +304,7 @@ async fn a_key_that_expired_while_its_letter_waited_is_replaced_and_one_that_was
     let key = |counter| IdempotencyKey { client: "agent-1".parse().expect("an id"), counter };
     let role = bench.role("A");
     bench.kill().await;
-    role.mail().send(letter("kept back"), Some(key(1))).await.expect("kept");
+    role.send(letter("kept back"), Some(key(1))).await.expect("kept");
     bench.fake.change(|world| world.mail.expired = Some("agent-1".to_owned()));
     bench.fake.serve();
     bench.sent(&["kept back"]).await;
@@ -315,7 +313,7 @@ async fn a_key_that_expired_while_its_letter_waited_is_replaced_and_one_that_was
     bench.fake.change(|world| (world.is_mute, world.mail.expired) = (true, None));
     let sending = {
         let role = bench.role("A");
-        tokio::spawn(async move { role.mail().send(letter("lost"), Some(key(2))).await })
+        tokio::spawn(async move { role.send(letter("lost"), Some(key(2))).await })
     };
     bench.sent(&["kept back", "lost"]).await;
     bench.fake.kill().await;
@@ -338,10 +336,10 @@ async fn what_can_be_known_here_is_refused_at_once_and_marks_are_not_kept() {
     let mut bench = start(Fake::new()).await;
     bench.kill().await;
     let long = letter(&"x".repeat(256 * 1024 + 1));
-    let refusal = bench.role("A").mail().send(long, None).await.expect_err("too long");
+    let refusal = bench.role("A").send(long, None).await.expect_err("too long");
     assert_eq!(refusal.reason, Reason::TooLarge);
     let id = "ded66c6a-58c1-47f4-916e-13787156f665".parse().expect("an id");
-    bench.role("A").mail().mark_mail(id, 1, MailMark::Seen);
+    bench.role("A").mark_mail(id, 1, MailMark::Seen);
     assert_eq!(outbox::read(bench.data.path()).expect("readable").entries, []);
     assert_eq!(bench.node.overview().at_a_glance().outbox, outbox::Counts::default());
 }
@@ -354,7 +352,7 @@ async fn a_node_that_stops_takes_nothing_more_and_keeps_what_waits() {
     let role = bench.role("A");
     let Bench { fake, node, data } = bench;
     node.shutdown(SOON).await;
-    let refusal = role.mail().send(letter("two"), None).await.expect_err("stopped");
+    let refusal = role.send(letter("two"), None).await.expect_err("stopped");
     assert_eq!(refusal.reason, Reason::Unavailable);
     let mut bench = restarted((fake, data)).await;
     bench.fake.serve();

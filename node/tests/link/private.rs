@@ -10,10 +10,11 @@ use std::{
 use tasuki_broker::server::{self, Broker};
 use tasuki_node::{
     identity::Identity,
+    link::Sent,
     node::{Node, RoleSpec, Settings},
     outbox,
     private::{envelope::Envelope, keys::NodeKeys, owning, sealer::NOT_SEALED, trust},
-    role::{Actions, Refusal, mail::Sent},
+    role::{Actions, Refusal},
 };
 use tasuki_proto::{
     id::WorkspaceId,
@@ -78,15 +79,19 @@ impl Machine {
     }
 
     async fn send(&self, role: &str, request: wire::SendRequest) -> Result<String, Refusal> {
-        match self.role(role).mail().send(request, None).await? {
+        match self.role(role).send(request, None).await? {
             Sent::Stored(stored) => Ok(stored.message_id),
             queued @ Sent::Queued { .. } => panic!("{queued:?}"),
         }
     }
 
     async fn reads(&self, role: &str, message: &str) -> (String, Vec<String>) {
-        let request = wire::ReadThreadRequest { message: message.to_owned(), ..Default::default() };
-        let read = self.role(role).mail().read_thread(request).await.expect("read").what;
+        let request = wire::ReadThreadRequest {
+            message: message.to_owned(),
+            mark: wire::MailMark::None.into(),
+            ..Default::default()
+        };
+        let read = self.role(role).look_up(request).await.expect("read").what;
         let texts = read.entries.into_iter().map(|it| it.text).collect();
         (read.thread.expect("a thread").subject, texts)
     }
@@ -95,7 +100,7 @@ impl Machine {
     async fn finds(&self, role: &str, query: &str) -> Vec<(String, u32, String)> {
         let query = query.to_owned();
         let request = wire::SearchMailRequest { query, ..Default::default() };
-        let found = self.role(role).mail().search_mail(request).await.expect("searched");
+        let found = self.role(role).query(request).await.expect("searched");
         let hit = |it: wire::MailHit| {
             let lit = it.highlights.chunks_exact(2);
             let lit = lit.map(|at| &it.excerpt[at[0] as usize..at[1] as usize]);
@@ -192,18 +197,18 @@ async fn what_two_nodes_write_is_nowhere_at_the_broker() {
     // A wait shows it opened, subject and all.
     let role = there.role("C");
     let (filter, hold) = (Default::default(), Duration::from_secs(60));
-    let seen = role.mail().await_mail(&filter, Duration::ZERO).await.expect("answered");
+    let seen = role.await_mail(&filter, Duration::ZERO).await.expect("answered");
     let thread = seen.thread.expect("the plain one");
     assert_eq!(seen.entries[0].text, format!("{NOT_SEALED}in-the-clear-77aa"));
     let number = thread.entries;
     let id = thread.message_id.parse().expect("an id");
-    role.mail().mark_mail(id, number, wire::MailMark::Handed);
-    role.mail().mark_mail(id, number, wire::MailMark::Seen);
+    role.mark_mail(id, number, wire::MailMark::Handed);
+    role.mark_mail(id, number, wire::MailMark::Seen);
     let waiting = {
         let role = role.clone();
         tokio::spawn(async move {
             loop {
-                let told = role.mail().await_mail(&filter, hold).await.expect("answered");
+                let told = role.await_mail(&filter, hold).await.expect("answered");
                 let is_new = |it: &wire::MailThread| it.message_id != id.to_string();
                 if told.standing() == Standing::Mail && told.thread.as_ref().is_some_and(is_new) {
                     return told;
@@ -227,7 +232,7 @@ async fn what_two_nodes_write_is_nowhere_at_the_broker() {
     assert_eq!(there.reads("C", &message).await, whole);
     assert_eq!(here.reads("A", &plain).await.1, [format!("{NOT_SEALED}in-the-clear-77aa")]);
     let request = wire::ListBoxRequest { r#box: wire::Box::Inbox.into(), ..Default::default() };
-    let listed = here.role("A").mail().list_box(request).await.expect("listed").what;
+    let listed = here.role("A").look_up(request).await.expect("listed").what;
     assert_eq!(listed.threads[0].subject, SUBJECT);
     assert!(listed.threads[0].file_name.contains("-BR--"), "{listed:?}");
 
@@ -238,7 +243,7 @@ async fn what_two_nodes_write_is_nowhere_at_the_broker() {
         hash: blake3::hash(content).to_hex().to_string(),
         ..Default::default()
     };
-    let refused = here.role("A").mail().put_attachment(&file, content.as_slice().into()).await;
+    let refused = here.role("A").put_attachment(&file, content.as_slice().into()).await;
     let refused = refused.expect_err("files are not sealed");
     assert_eq!(refused.reason, Reason::PrivateWorkspace);
     assert!(refused.message.contains("nothing was sent"), "{refused}");
@@ -393,7 +398,7 @@ impl Lone {
     async fn lose(&mut self, text: &'static str) {
         self.bench.fake.change(|world| world.is_mute = true);
         let role = self.bench.role("A");
-        let sending = tokio::spawn(async move { role.mail().send(letter(text), None).await });
+        let sending = tokio::spawn(async move { role.send(letter(text), None).await });
         self.bench.fake.until("carried out", |world| world.mail.letters.len() == 1).await;
         self.bench.fake.kill().await;
         // Whoever comes back is not let in at first.
@@ -410,7 +415,7 @@ async fn what_waits_is_sealed_when_it_goes_out_for_who_may_read_it_by_then() {
     it.trust();
     it.vouch();
     it.bench.fake.kill().await;
-    let sent = it.bench.role("A").mail().send(letter("the words"), None).await.expect("kept");
+    let sent = it.bench.role("A").send(letter("the words"), None).await.expect("kept");
     assert!(matches!(sent, Sent::Queued { .. }), "{sent:?}");
     // On the disk of the node it is as it was written, for this user alone.
     assert_eq!(it.waiting()[0].text, "the words");
@@ -455,7 +460,7 @@ async fn a_letter_that_came_before_mail_was_private_is_not_said_to_have_failed()
     let mail = it.bench.fake.world.borrow().mail.clone();
     assert_eq!(mail.texts(), ["in the clear"], "once");
     // The next one is sealed.
-    it.bench.role("A").mail().send(letter("the words"), None).await.expect("stored");
+    it.bench.role("A").send(letter("the words"), None).await.expect("stored");
     let letters = it.bench.fake.world.borrow().mail.letters.clone();
     assert!(letters.len() == 2 && letters[1].sealed.is_some(), "{letters:?}");
 }

@@ -3,7 +3,10 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use serde_json::{Value, json};
-use tasuki_node::mcp::{Settings, TaskKey, ask, dial::NodeAt, tool_names};
+use tasuki_node::{
+    mcp::{Settings, TaskKey, ask, dial::NodeAt, tool_names},
+    toolset::NAMES,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::{
@@ -90,8 +93,7 @@ async fn no_tool_does_anything_for_a_wrong_token() {
         (vec![("Authorization".to_owned(), "Bearer x".to_owned())], 401),
         (vec![("Authorization".to_owned(), b)], 403),
     ];
-    let sets = ["loop", "mail", "swarm-lead", "swarm-worker", "swarm-acceptor"];
-    for tool in tool_names(&sets.map(|set| set.parse().unwrap())) {
+    for tool in tool_names(&NAMES.map(|set| format!("{set}:full").parse().unwrap())) {
         for (headers, status) in &wrong {
             let mut client = Client::modern(guarded.door, "/mcp/A", &tool);
             client.headers.extend(headers.clone());

@@ -32,11 +32,7 @@ async fn listed(client: &Client) -> Value {
 }
 
 #[tokio::test]
-async fn the_tools_and_their_schemas() {
-    let world = Post::new().world("mail:full", Settings::default()).await;
-    let full = listed(&Client::new(world.addr, "/mcp/A").await).await;
-    let golden: Value = serde_json::from_str(include_str!("mail.golden.json")).unwrap();
-    assert_eq!(full, golden, "{full:#}");
+async fn which_tools_are_shown() {
     let world = Post::new().world("mail", Settings::default()).await;
     for path in ["/mcp", "/mcp/A"] {
         let core = listed(&Client::new(world.addr, path).await).await;

@@ -5,14 +5,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tasuki_node::{
-    link::{AnyRequest, AnyResponse},
+    link::{AnyRequest, AnyResponse, Moving, Sent},
     mcp::Settings,
     outbox::{Summarised, Summary, Untold},
-    role::{
-        Refusal, Seen,
-        mail::{MailFilter, Moving, Sent},
-    },
-    wait::{Answer, Question},
+    role::{Refusal, Seen},
+    wait::{Answer, MailFilter, Question},
 };
 use tasuki_proto::{
     id::{IdempotencyKey, RoleId, Timestamp},

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tasuki_node::mcp::Settings;
+use tasuki_node::{
+    mcp::Settings,
+    toolset::{MAIL, SWARM_ACCEPTOR, SWARM_LEAD},
+};
 
 use crate::{
     http::{Client, call, initialize, text},
@@ -118,7 +121,7 @@ async fn a_role_without_the_turn_loop_has_nothing_of_it() {
 /// Whatever a role is called, its toolset says which part it plays.
 #[tokio::test]
 async fn a_role_that_works_on_issues_has_the_prompt_of_its_part() {
-    let toolsets = [("A", vec!["swarm-lead"]), ("B", vec!["mail", "swarm-acceptor"])];
+    let toolsets = [("A", vec![SWARM_LEAD]), ("B", vec![MAIL, SWARM_ACCEPTOR])];
     let toolsets: BTreeMap<_, Vec<_>> = toolsets
         .into_iter()
         .map(|(role, sets)| {

@@ -1,7 +1,10 @@
 //! Calls that do not fit: each a result to read, that names what is wrong.
 
 use serde_json::json;
-use tasuki_node::mcp::Settings;
+use tasuki_node::{
+    mcp::Settings,
+    toolset::{LOOP, MAIL},
+};
 
 use crate::{
     http::{BOTH, Client, Http, JSON, call, initialize, modern, text},
@@ -234,7 +237,7 @@ async fn a_body_over_the_limit_is_refused_unread() {
 
 #[tokio::test]
 async fn a_call_at_which_the_node_fails_is_answered() {
-    let sets = ["loop", "mail"].map(|it| it.parse().unwrap()).to_vec();
+    let sets = [LOOP, MAIL].map(|it| it.parse().unwrap()).to_vec();
     let toolsets = ["A", "B"].map(|role| (role.parse().unwrap(), sets.clone())).into();
     let settings = Settings { toolsets, ..Settings::default() };
     // These roles have tools for mail, and panic when they are asked for it.

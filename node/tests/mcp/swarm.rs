@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use tasuki_node::mcp::Settings;
+use tasuki_node::{
+    mcp::Settings,
+    toolset::{SWARM_ACCEPTOR, SWARM_LEAD, SWARM_WORKER},
+};
 
 use crate::{
     http::{Client, text},
@@ -31,7 +34,7 @@ const OPTIONAL: [&str; 1] = ["reviewIssueTask.next_step_token"];
 const ROLELESS: [&str; 2] = ["getWorker", "writeSharedDoc"];
 
 const SETS: [(&str, &str); 3] =
-    [("swarm-lead", "lead"), ("swarm-worker", "worker"), ("swarm-acceptor", "acceptor")];
+    [(SWARM_LEAD, "lead"), (SWARM_WORKER, "worker"), (SWARM_ACCEPTOR, "acceptor")];
 
 /// A server where A has this toolset.
 async fn world(choice: &str) -> World {
@@ -305,7 +308,7 @@ async fn a_role_may_call_all_of_its_set_and_nothing_of_others() {
 /// What is too large is refused whole, and nothing of it is shown back.
 #[tokio::test]
 async fn what_is_too_large_is_refused_by_its_size() {
-    let world = world("swarm-worker").await;
+    let world = world(SWARM_WORKER).await;
     let client = Client::new(world.addr, "/mcp/A").await;
     let large = "x".repeat(256 * 1024 + 1);
     let ask = json!({ "issue_id": "issue_1_0001", "task_id": "task-1", "worker_id": "A",
@@ -327,7 +330,7 @@ async fn what_is_too_large_is_refused_by_its_size() {
 
 #[tokio::test]
 async fn each_text_is_refused_by_its_own_limit() {
-    let world = world("swarm-lead").await;
+    let world = world(SWARM_LEAD).await;
     let client = Client::new(world.addr, "/mcp/A").await;
     let large = "x".repeat(1024 * 1024);
     let doc = json!({ "name": "n", "content": "c" });
@@ -351,7 +354,7 @@ async fn each_text_is_refused_by_its_own_limit() {
 /// Some clients add arguments of their own: they are no reason to refuse, and not passed over.
 #[tokio::test]
 async fn what_a_tool_does_not_have_is_said_beside_its_answer() {
-    let world = world("swarm-lead").await;
+    let world = world(SWARM_LEAD).await;
     let client = Client::new(world.addr, "/mcp/A").await;
     let words = json!({ "issue_id": "issue_1_0001", "session_id": "s", "wait_for_previous": true,
         "rerun": {} });
@@ -368,7 +371,7 @@ async fn what_a_tool_does_not_have_is_said_beside_its_answer() {
 
 #[tokio::test]
 async fn tasks_are_listed_by_one_word_for_each_state() {
-    let world = world("swarm-lead").await;
+    let world = world(SWARM_LEAD).await;
     let client = Client::new(world.addr, "/mcp/A").await;
     let words = |status| json!({ "issue_id": "issue_1_0001", "status": status });
     for status in ["blocked", "waiting_for_answer"] {
@@ -413,7 +416,7 @@ async fn a_list_is_sorted_by_what_its_description_names() {
 
 #[tokio::test]
 async fn arguments_that_are_no_object_are_a_malformed_call() {
-    let world = world("swarm-lead").await;
+    let world = world(SWARM_LEAD).await;
     let client = Client::new(world.addr, "/mcp/A").await;
     let asked = |method: &str, params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     for (method, params, code, words) in [

@@ -15,13 +15,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tasuki_node::{
     clock::{Clock, Moment},
-    link::{AnyRequest, AnyResponse, LinkState},
+    link::{AnyRequest, AnyResponse, LinkState, Moving, Sent},
     mcp::{Settings, serve},
     outbox::{Counts, Summary, Untold},
     role::{
-        Actions, Connected, NodeStatus, Overview, Refusal, Seen, Settling,
-        mail::{Moving, Sent},
-        news::News,
+        Actions, Connected, NodeStatus, Overview, Refusal, Seen, Settling, news::News,
         player::Instance,
     },
     wait::{Answer, Question},
@@ -31,7 +29,7 @@ use tasuki_proto::{
     mail::MessageId,
     reason::Reason,
     swarm::IssueId,
-    wire::{self, event::Kind},
+    wire::{self, event::Noun, turn_event::Kind},
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -107,7 +105,8 @@ impl Loop {
 
     /// Tells of an event.
     pub(crate) fn tell(&self, kind: Kind) {
-        let events = vec![wire::Event { kind: Some(kind) }];
+        let noun = Noun::Turn(wire::TurnEvent { kind: Some(kind) });
+        let events = vec![wire::Event { noun: Some(noun) }];
         self.1.take(&wire::FeedItem { events, ..Default::default() });
     }
 

@@ -12,6 +12,8 @@ use std::{
     path::Path,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     host::{
         checked,
@@ -21,7 +23,6 @@ use crate::{
     invitation::Fingerprint,
     token::{SECRET_BYTES, Secret, SecretHash, Token},
 };
-use serde::{Deserialize, Serialize};
 
 /// The file's name, in the broker's part of a data directory.
 pub const FILE: &str = "admin.json";

@@ -11,6 +11,8 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, de::IgnoredAny};
+
 use crate::{
     echo::{bounded, echo},
     host::{
@@ -18,7 +20,6 @@ use crate::{
         trust::{Distrust, TrustStore},
     },
 };
-use serde::{Deserialize, de::IgnoredAny};
 
 /// The file's name.
 pub const FILE: &str = "tasuki.toml";

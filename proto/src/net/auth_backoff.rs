@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
-use crate::id::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
+
+use crate::id::Timestamp;
 
 /// Addresses remembered. Past it the one that failed the longest ago is forgotten.
 const ADDRESSES_MAX: usize = 4096;

@@ -6,10 +6,6 @@
 
 use std::{error::Error, io, net::IpAddr, sync::Mutex, time::Duration};
 
-use crate::{
-    net::tls::{self, ALPN_H2, ConnectError, TlsError, Trusting},
-    token::Token,
-};
 use http::{Uri, uri::Scheme};
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -22,6 +18,11 @@ use tonic::{
     metadata::{Ascii, MetadataValue},
     service::{Interceptor, interceptor::InterceptedService},
     transport::Endpoint,
+};
+
+use crate::{
+    net::tls::{self, ALPN_H2, ConnectError, TlsError, Trusting},
+    token::Token,
 };
 
 /// To reach one address of a host. One that is there answers within a second, the first packet

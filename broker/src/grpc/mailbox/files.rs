@@ -43,7 +43,7 @@ pub(in crate::grpc) async fn put(
         return Ok(respond(true));
     }
     // What is on its way counts from its first byte on.
-    let words = admitted.grant.words(size)?;
+    let reserved = session.reserve_bytes()?;
     let mut content = BytesMut::new();
     while let Some(it) = parts.message().await? {
         let Some(Part::Chunk(chunk)) = it.part else {
@@ -61,7 +61,7 @@ pub(in crate::grpc) async fn put(
     }
     let keep = mailbox::StoreAttachment { role, hash, content: content.freeze() };
     let keep = mailbox::Command::StoreAttachment(keep);
-    let is_repeat = session.execute_within(words, keep, |_, done| Ok(done.is_repeat)).await?;
+    let is_repeat = session.execute_within(reserved, keep, |_, done| Ok(done.is_repeat)).await?;
     Ok(respond(is_repeat))
 }
 

@@ -20,7 +20,7 @@ use tasuki_proto::{
     mail::{BoxKind, MessageId},
     reason::Reason,
     token::Right,
-    wire::{self, event::Kind, park_response::Outcome},
+    wire::{self, mail_event::Kind, park_response::Outcome},
 };
 use tonic::Status;
 
@@ -30,7 +30,7 @@ pub(super) use self::{
     render::outcome,
 };
 use super::{
-    Answer, Endpoint, Later, WorkspaceSession, at_once,
+    Answer, Endpoint, Later, WorkspaceSession, at_once, default_response,
     parse::{check_count, id, limit, optional},
     scan::Part,
     status,
@@ -102,9 +102,9 @@ impl Endpoint for wire::SendRequest {
                 })
             })
         };
-        let words = session.words()?;
+        let reserved = session.reserve_bytes()?;
         let send = mailbox::Command::Send(send);
-        session.execute_within(words, send, render).await?(session)
+        session.execute_within(reserved, send, render).await?(session)
     }
 }
 
@@ -262,15 +262,13 @@ impl Endpoint for wire::ListMailboxesRequest {
 
 impl Endpoint for wire::OpenMailboxRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let open = mailbox::Command::Open(session.role()?);
-        session.execute(open, |_, _| Ok(at_once(wire::OpenMailboxResponse::default()))).await
+        session.execute(mailbox::Command::Open(session.role()?), default_response).await
     }
 }
 
 impl Endpoint for wire::CloseMailboxRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let close = mailbox::Command::Close(session.role()?);
-        session.execute(close, |_, _| Ok(at_once(wire::CloseMailboxResponse::default()))).await
+        session.execute(mailbox::Command::Close(session.role()?), default_response).await
     }
 }
 
@@ -353,8 +351,7 @@ impl WorkspaceSession {
         mark: ReceiptKind,
     ) -> Result<wire::MarkMailResponse, Status> {
         let mark = mailbox::MarkThread { role: role.clone(), thread, through, mark };
-        let mark = mailbox::Command::Mark(mark);
-        self.execute(mark, |_, _| Ok(at_once(wire::MarkMailResponse {}))).await
+        self.execute(mailbox::Command::Mark(mark), default_response).await
     }
 }
 
@@ -399,7 +396,7 @@ pub(super) fn event(event: &Event, grant: &Grant) -> Option<Kind> {
             message_id: it.thread.to_string(),
             roles: it.roles.iter().map(ToString::to_string).collect(),
             entry: it.entry,
-            sender: it.sender.as_ref().map(ToString::to_string).unwrap_or_default(),
+            sender: it.sender.to_string(),
         }),
         Event::Revived(it) => Kind::MailDied(wire::MailDied {
             message_id: it.thread.to_string(),

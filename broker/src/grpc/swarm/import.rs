@@ -16,7 +16,8 @@ use super::{
         parse::{check_count, text, time},
         status::invalid,
     },
-    Actor, Answer, Endpoint, View, WorkspaceSession, at_once, id, issues, optional, parse, status,
+    Actor, Answer, Endpoint, WorkspaceSession, default_response, id, issues, optional, parse,
+    status,
 };
 use crate::{
     hash::Hash,
@@ -34,9 +35,8 @@ const ITEMS_MAX: usize = 20_000;
 impl Endpoint for wire::ImportIssueRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let person = Actor::Person(id("person", &self.person)?);
-        let import = import(self)?;
-        let render = |_: &View<'_>, _| Ok(at_once(wire::ImportIssueResponse::default()));
-        session.ask_as(person, CommandKind::ImportIssue(Box::new(import)), render).await
+        let import = CommandKind::ImportIssue(Box::new(import(self)?));
+        session.ask_as(person, import, default_response).await
     }
 }
 
@@ -57,8 +57,8 @@ impl Endpoint for wire::ImportSharedRequest {
         let mut workers = workers.collect::<Result<Vec<RoleId>, _>>()?;
         workers.sort();
         workers.dedup();
-        let render = |_: &View<'_>, _| Ok(at_once(wire::ImportSharedResponse::default()));
-        session.ask_as(person, CommandKind::ImportShared { docs, workers }, render).await
+        let import = CommandKind::ImportShared { docs, workers };
+        session.ask_as(person, import, default_response).await
     }
 }
 

@@ -4,8 +4,8 @@ use tasuki_proto::{id::RoleId, limits::SWARM_PAGE_MAX, swarm::IssueId, wire};
 
 use super::{
     super::{parse::check_count, render::text},
-    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, deliveries, messages,
-    parse, reviews,
+    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, default_response, deliveries,
+    messages, parse, reviews,
 };
 use crate::rules::swarm::{CommandKind, Item, ItemKind, MessageKind};
 
@@ -13,9 +13,7 @@ impl Endpoint for wire::MarkItemsRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let issue = parse::named("issue_id", &self.issue_id)?;
         check_count("numbers", self.numbers.len(), 0..=SWARM_PAGE_MAX as usize)?;
-        let mark = CommandKind::MarkItems { issue, items: self.numbers };
-        let done = |_: &View<'_>, _| Ok(at_once(wire::MarkItemsResponse {}));
-        session.ask(mark, done).await
+        session.ask(CommandKind::MarkItems { issue, items: self.numbers }, default_response).await
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) use self::{
     waits::{outcome, question},
 };
 use super::{
-    Answer, Endpoint, Later, WorkspaceSession, at_once,
+    Answer, Endpoint, Later, WorkspaceSession, at_once, default_response,
     parse::{id, optional},
     status,
 };

@@ -2,7 +2,7 @@
 
 use tasuki_proto::{
     id::{RoleId, Timestamp},
-    wire::{self, event::Kind},
+    wire::{self, swarm_event::Kind},
 };
 
 use super::super::render::{ms, text};

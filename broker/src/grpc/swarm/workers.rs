@@ -6,18 +6,17 @@ use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 use tonic::Status;
 
 use super::{
-    super::scan::Part, Answer, Endpoint, View, WorkspaceSession, at_once, optional, render,
+    super::scan::Part, Answer, Endpoint, View, WorkspaceSession, default_response, optional, render,
 };
 use crate::rules::swarm::{CommandKind, Issue, IssueState, ListFilter, TaskState};
 
 impl Endpoint for wire::RegisterWorkerRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let role = session.role()?;
-        let register = CommandKind::RegisterWorker;
-        let registered = session.ask(register, |_, _| Ok(at_once(Self::Response::default())));
-        let wire::Worker { sequence, .. } = registered.await?;
+        let registered: wire::Worker =
+            session.ask(CommandKind::RegisterWorker, default_response).await?;
         let worker = session.workers(Some(&role), Some(&role)).await?.0.pop().unwrap_or_default();
-        Ok(wire::Worker { worker: role.to_string(), sequence, ..worker })
+        Ok(wire::Worker { worker: role.to_string(), sequence: registered.sequence, ..worker })
     }
 }
 

@@ -8,8 +8,9 @@ use std::{
     path::Path,
 };
 
-use crate::journal::JournalError;
 use tasuki_proto::host::files::Locked;
+
+use crate::journal::JournalError;
 
 /// Held as long as this lives.
 #[derive(Debug)]

@@ -61,8 +61,8 @@ use super::{
     StoredRecord, Writer,
 };
 
-/// A workspace is named by [`Journal::compaction_blockers`] once its oldest record keeps more commits than
-/// this from being dropped: about a minute of a busy broker, some 20 MB at start-up.
+/// A workspace is named by [`Journal::compaction_blockers`] once its oldest record keeps more
+/// commits than this from being dropped: about a minute of a busy broker, some 20 MB at start-up.
 pub const PIN_COMMITS_MAX: u64 = 20_000;
 
 /// Whether an acknowledged commit was synced.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use sled::Batch;
+use tasuki_proto::host::files;
 
 use super::{
     Durability,
@@ -22,7 +23,6 @@ use super::{
     read::damaged,
 };
 use crate::journal::{Hash, JournalError};
-use tasuki_proto::host::files;
 
 pub(super) struct Open {
     pub(super) lock: Lock,

@@ -1,9 +1,9 @@
 //! Who may do what: invitations and the tokens made with them.
 //!
 //! Kept in the reserved workspace [`system`](tasuki_proto::id::WorkspaceId::system) by the same
-//! rules as everything else. Secrets and codes are made by whoever asks and come in as hashes, so a command that is sent
-//! again is recognised by them and needs no idempotency key. A code names its invitation and a
-//! first secret its token: their ids are the first 64 bits of these hashes.
+//! rules as everything else. Secrets and codes are made by whoever asks and come in as hashes, so a
+//! command that is sent again is recognised by them and needs no idempotency key. A code names its
+//! invitation and a first secret its token: their ids are the first 64 bits of these hashes.
 //!
 //! - **R1** A code makes at most one token, and none after its invitation expired or was withdrawn.
 //! - **R2** A token that was revoked or has expired is never good again.
@@ -25,11 +25,11 @@ use std::{
 
 use minicbor::{Decode, Encode};
 use tasuki_proto::{
-    id::{InvitationId, Timestamp, TokenId, WorkspaceId},
+    id::{InvitationId, PersonId, RoleId, Timestamp, TokenId, WorkspaceId},
     token::SecretHash,
 };
 
-use super::{Acting, Kept};
+use super::{Acting, Kept, Rejection, privacy::Privacy};
 
 pub use self::scope::{Roles, Scope};
 
@@ -197,7 +197,19 @@ pub enum Command {
     EndExpired,
 }
 
-impl Acting for Command {}
+impl Acting for Command {
+    fn role(&self) -> Option<&RoleId> {
+        None
+    }
+
+    fn person(&self) -> Option<&PersonId> {
+        None
+    }
+
+    fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
+        Ok(())
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invite {

@@ -177,6 +177,7 @@ impl Story {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "these stories are about access")]
 fn say(decision: &Decision) -> String {
     let mut said = match &decision.reply {
         Reply::Access(access::Reply::Invited { expires, .. }) => {
@@ -186,7 +187,7 @@ fn say(decision: &Decision) -> String {
             let roles = match &scope.roles {
                 Roles::Any => "all".to_owned(),
                 Roles::Only(roles) => {
-                    roles.iter().map(tasuki_proto::id::RoleId::as_str).collect::<Vec<_>>().join(",")
+                    roles.iter().map(RoleId::as_str).collect::<Vec<_>>().join(",")
                 }
             };
             match expires {
@@ -205,9 +206,7 @@ fn say(decision: &Decision) -> String {
             [AnyEvent::Access(Event::TokenRevoked { .. })] => "revoked".to_owned(),
             other => unreachable!("these have replies of their own: {other:?}"),
         },
-        Reply::Directory(_) | Reply::Turn(_) | Reply::Mail(_) | Reply::Swarm(_) => {
-            unreachable!("not of access: {:?}", decision.reply)
-        }
+        other => unreachable!("not of access: {other:?}"),
     };
     if decision.is_repeat {
         said += " (said before)";

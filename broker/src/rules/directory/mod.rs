@@ -9,9 +9,11 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use minicbor::{Decode, Encode};
-use tasuki_proto::id::{Epoch, NodeId, RoleId, Timestamp, TokenId, Toolset};
+use tasuki_proto::id::{Epoch, NodeId, PersonId, RoleId, Timestamp, TokenId, Toolset};
 
-use super::{Acting, Asked, Caller, Context, Decision, Kept, Principal, Rejection};
+use super::{
+    Acting, Asked, Caller, Context, Decision, Kept, Principal, Rejection, privacy::Privacy,
+};
 
 /// Nodes of one workspace. Past it the oldest that is away and hosts no role is forgotten.
 pub const NODES_MAX: usize = 4096;
@@ -93,7 +95,19 @@ pub enum Command {
     Register(Register),
 }
 
-impl Acting for Command {}
+impl Acting for Command {
+    fn role(&self) -> Option<&RoleId> {
+        None
+    }
+
+    fn person(&self) -> Option<&PersonId> {
+        None
+    }
+
+    fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
+        Ok(())
+    }
+}
 
 /// Begin a new epoch of a node, with exactly these roles.
 #[derive(Debug, Clone, PartialEq, Eq)]

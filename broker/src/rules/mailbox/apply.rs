@@ -10,7 +10,7 @@ use tasuki_proto::{
 
 use super::{
     ClientRef, Copy, CopyState, Earlier, EntryHead, EntrySent, Event, Head, Letter, Mailboxes,
-    Mark, MarkKind, Order, ThreadImported,
+    Order, Receipt, ReceiptStatus, ThreadImported,
     thread::{Thread, ThreadNumber},
 };
 use crate::rules::Principal;
@@ -50,10 +50,10 @@ impl Mailboxes {
                 own.state.is_dead |= it.is_dead;
                 if own.handed < it.through {
                     own.handed = it.through;
-                    mark(thread, copy, MarkKind::Handed, it.through, now);
+                    mark(thread, copy, ReceiptStatus::Handed, it.through, now);
                 }
                 if it.is_dead {
-                    mark(thread, copy, MarkKind::Dead, it.through, now);
+                    mark(thread, copy, ReceiptStatus::Dead, it.through, now);
                 }
             }),
             Event::Seen(it) => self.change(it.thread, &it.role, |thread, copy, _| {
@@ -65,7 +65,7 @@ impl Mailboxes {
                 }
                 for role in &it.roles {
                     self.change(it.thread, role, |thread, copy, _| {
-                        mark(thread, copy, MarkKind::Lapsed, it.entry, now);
+                        mark(thread, copy, ReceiptStatus::Lapsed, it.entry, now);
                         if it.cancelled.contains(role) {
                             thread.copies[copy].kind = BoxKind::Cancel;
                         }
@@ -153,11 +153,7 @@ impl Mailboxes {
     fn add(&mut self, id: MessageId, entry: u32, head: &EntryHead) -> ThreadNumber {
         let number = match self.threads.find(id) {
             Some(number) => number,
-            None => {
-                let none =
-                    Thread::new(id, [].into_iter().collect(), [].into_iter().collect(), Vec::new());
-                self.threads.push(none)
-            }
+            None => self.threads.push(Thread::empty(id)),
         };
         let sender = self.join(id, &head.sender);
         let mut to = 0;
@@ -267,12 +263,12 @@ fn arrive(thread: &mut Thread, copy: usize, arrival: u32) {
 /// The role answered, or moved the thread.
 fn acted(thread: &mut Thread, copy: usize, through: u32, now: Timestamp) {
     seen(thread, copy, through, now);
-    let is_news = !thread.marks().iter().any(|mark| {
-        mark.kind == MarkKind::Acted && usize::from(mark.copy) == copy && through <= mark.entry
+    let is_news = !thread.receipts().iter().any(|it| {
+        it.status == ReceiptStatus::Acted && usize::from(it.copy) == copy && through <= it.entry
     });
     let is_addressed = |number: u32| thread.head(number).is_some_and(|head| head.is_to(copy));
     if is_news && (1..=through).any(is_addressed) {
-        mark(thread, copy, MarkKind::Acted, through, now);
+        mark(thread, copy, ReceiptStatus::Acted, through, now);
     }
 }
 
@@ -286,12 +282,12 @@ fn seen(thread: &mut Thread, copy: usize, through: u32, now: Timestamp) {
     own.state.is_dead = false;
     if own.handed < through {
         own.handed = through;
-        mark(thread, copy, MarkKind::Handed, through, now);
+        mark(thread, copy, ReceiptStatus::Handed, through, now);
     }
-    mark(thread, copy, MarkKind::Seen, through, now);
+    mark(thread, copy, ReceiptStatus::Seen, through, now);
 }
 
-fn mark(thread: &mut Thread, copy: usize, kind: MarkKind, entry: u32, at: Timestamp) {
+fn mark(thread: &mut Thread, copy: usize, status: ReceiptStatus, entry: u32, at: Timestamp) {
     let copy = u8::try_from(copy).expect("at most THREAD_PARTICIPANTS_MAX");
-    thread.mark(Mark { at, kind, copy, entry });
+    thread.add_receipt(Receipt { at, status, copy, entry });
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
 use tasuki_proto::{
-    id::{RoleId, Timestamp},
+    id::{PersonId, RoleId, Timestamp},
     mail::{BoxKind, MessageId, MessageType, file_name},
     wire,
 };
@@ -12,7 +12,7 @@ use super::ContentHash;
 use crate::{
     canonical::{canonical, write_item},
     hash::Hash,
-    rules::{Acting, ReceiptKind},
+    rules::{Acting, ReceiptKind, Rejection, privacy::Privacy},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,6 +161,26 @@ impl Acting for Command {
             Self::HandAgain { role, .. } => Some(role),
             Self::StoreAttachment(it) => Some(&it.role),
             Self::Open(_) | Self::Close(_) | Self::Import(_) => None,
+        }
+    }
+
+    fn person(&self) -> Option<&PersonId> {
+        None
+    }
+
+    fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection> {
+        match self {
+            Self::Send(it) => {
+                privacy.check_words(!it.sealed.is_empty())?;
+                if it.attachments.is_empty() { Ok(()) } else { privacy.check_files() }
+            }
+            Self::Import(_) => privacy.check_words(false),
+            Self::StoreAttachment(_) => privacy.check_files(),
+            Self::Move(_)
+            | Self::Mark(_)
+            | Self::Open(_)
+            | Self::Close(_)
+            | Self::HandAgain { .. } => Ok(()),
         }
     }
 }

@@ -96,7 +96,7 @@ pub struct EntrySent {
     pub acted: u32,
     #[n(9)]
     pub lapses: Option<Timestamp>,
-    /// What is attached. None in records of before it was kept.
+    /// What is attached.
     #[cbor(n(10), with = "crate::cbor::hashes")]
     pub files: Vec<ContentHash>,
     #[n(11)]
@@ -158,9 +158,8 @@ pub struct EntryLapsed {
     /// Those of them whose inboxes the thread left with it.
     #[n(4)]
     pub cancelled: Vec<RoleId>,
-    /// `None` in records of before it was kept.
     #[n(5)]
-    pub sender: Option<RoleId>,
+    pub sender: RoleId,
 }
 
 /// A dead letter is shown to waits again.
@@ -204,9 +203,9 @@ pub struct AttachmentKept {
     pub hash: ContentHash,
     #[n(1)]
     pub size: u64,
-    /// Who sent its bytes. `None` in records of before it was kept.
+    /// Who sent its bytes.
     #[n(2)]
-    pub role: Option<RoleId>,
+    pub role: RoleId,
 }
 
 /// All there is to read of one entry, kept beside the record that names it.
@@ -265,7 +264,7 @@ impl Event {
                 [&it.role].into_iter().chain(senders).collect()
             }
             Self::Seen(it) => vec![&it.role],
-            Self::Lapsed(it) => it.roles.iter().chain(&it.sender).collect(),
+            Self::Lapsed(it) => it.roles.iter().chain([&it.sender]).collect(),
             Self::Revived(it) => vec![&it.role],
             Self::Imported(it) => {
                 let written =

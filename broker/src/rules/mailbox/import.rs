@@ -27,13 +27,7 @@ impl Mailboxes {
         match existing {
             None => {
                 self.may_begin(it.thread)?;
-                let none = Thread::new(
-                    it.thread,
-                    [].into_iter().collect(),
-                    [].into_iter().collect(),
-                    Vec::new(),
-                );
-                self.may_take_part(&none, roles.iter().copied())?;
+                self.may_take_part(&Thread::empty(it.thread), roles.iter().copied())?;
             }
             Some(thread) => self.may_take_part(thread, roles.iter().copied())?,
         }

@@ -27,7 +27,7 @@ impl Mailboxes {
         if self.number(&it.role).is_none() && MAILBOXES_MAX <= self.mailboxes.len() {
             return Err(Rejection::TooManyMailboxes);
         }
-        let kept = AttachmentKept { hash: it.hash, size, role: Some(it.role.clone()) };
+        let kept = AttachmentKept { hash: it.hash, size, role: it.role.clone() };
         let mut decision = Decision::new([Event::Kept(kept)], Reply::Done);
         if !self.files.contains_key(&it.hash) {
             decision.bodies.push(Body::File(it.clone()));
@@ -51,12 +51,12 @@ impl Mailboxes {
     }
 
     pub(super) fn kept(&mut self, it: &AttachmentKept) {
-        let role = it.role.as_ref().map(|role| self.number_or_new(role));
+        let role = self.number_or_new(&it.role);
         let file = self.files.entry(it.hash).or_insert_with(|| {
             self.attachment_bytes += it.size;
             File { size: it.size, roles: BTreeSet::new(), threads: BTreeSet::new() }
         });
         assert!(file.size == it.size, "X6: a file of {} bytes has {}", file.size, it.size);
-        file.roles.extend(role);
+        file.roles.insert(role);
     }
 }

@@ -34,7 +34,7 @@ impl Mailboxes {
                 cancelled.push(role.clone());
             }
         }
-        let sender = Some(self.role(thread.copies[usize::from(head.sender)].role).clone());
+        let sender = self.role(thread.copies[usize::from(head.sender)].role).clone();
         Event::Lapsed(EntryLapsed { thread: thread.id, entry, at, roles, cancelled, sender })
     }
 }

@@ -1,7 +1,7 @@
 //! How far entries of a thread got at whom they are addressed to.
 //!
 //! A page of a long thread asks for many entries at once, so what is taken from the workspace is
-//! a table made in one pass over the thread's marks; what it says of each entry is looked up
+//! a table made in one pass over the thread's own; what it says of each entry is looked up
 //! elsewhere.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use tasuki_proto::{
     mail::MessageId,
 };
 
-use super::{Mailboxes, thread::MarkKind};
+use super::{Mailboxes, ReceiptStatus};
 
 /// How far an entry got at one receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ struct Reached {
     lapsed: BTreeMap<u32, Timestamp>,
 }
 
-/// Marks that cover every entry up to theirs, each one further than those before it.
+/// Receipts that cover every entry up to theirs, each one further than those before it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Steps(Vec<(u32, Timestamp)>);
 
@@ -106,19 +106,19 @@ impl Mailboxes {
         let heads = it.heads.get(first as usize - 1..last as usize).unwrap_or_default();
         let to = heads.iter().map(|head| head.to).collect();
         let mut receipts = Receipts { first, to, copies: copies.collect() };
-        for mark in it.marks().iter().filter(|mark| first <= mark.entry) {
-            let reached = &mut receipts.copies[usize::from(mark.copy)];
-            let steps = match mark.kind {
-                MarkKind::Handed => &mut reached.handed,
-                MarkKind::Seen => &mut reached.seen,
-                MarkKind::Acted => &mut reached.acted,
-                MarkKind::Dead => &mut reached.dead,
-                MarkKind::Lapsed => {
-                    reached.lapsed.entry(mark.entry).or_insert(mark.at);
+        for receipt in it.receipts().iter().filter(|receipt| first <= receipt.entry) {
+            let reached = &mut receipts.copies[usize::from(receipt.copy)];
+            let steps = match receipt.status {
+                ReceiptStatus::Handed => &mut reached.handed,
+                ReceiptStatus::Seen => &mut reached.seen,
+                ReceiptStatus::Acted => &mut reached.acted,
+                ReceiptStatus::Dead => &mut reached.dead,
+                ReceiptStatus::Lapsed => {
+                    reached.lapsed.entry(receipt.entry).or_insert(receipt.at);
                     continue;
                 }
             };
-            steps.add(mark.entry, mark.at);
+            steps.add(receipt.entry, receipt.at);
         }
         receipts
     }

@@ -53,7 +53,10 @@ impl Mailboxes {
                     subject: subject.subject.clone(),
                     file_name: subject.file_name(now, it.kind),
                 });
-                self.may_take_part(&Thread::empty(), [&it.role].into_iter().chain(&it.to))?;
+                self.may_take_part(
+                    &Thread::empty(subject.thread),
+                    [&it.role].into_iter().chain(&it.to),
+                )?;
             }
             ThreadTarget::Answer(id) => {
                 let (number, copy) = self.find(&it.role, *id)?;
@@ -180,17 +183,5 @@ impl Mailboxes {
             return Err(Rejection::TooManyMailboxes);
         }
         Ok(())
-    }
-}
-
-impl Thread {
-    /// Of nobody yet.
-    fn empty() -> Self {
-        Self::new(
-            MessageId::from_bits(0),
-            [].into_iter().collect(),
-            [].into_iter().collect(),
-            Vec::new(),
-        )
     }
 }

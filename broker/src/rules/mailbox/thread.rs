@@ -26,7 +26,7 @@ pub struct Thread {
     /// In the order in which roles came to take part.
     pub copies: SmallVec<[Copy; 2]>,
     /// How far it got at whom, in order. Most threads never have any.
-    marks: Option<Box<Vec<Mark>>>,
+    receipts: Option<Box<Vec<Receipt>>>,
 }
 
 /// An entry, as far as decisions need it.
@@ -67,16 +67,16 @@ pub struct CopyState {
 
 /// How far a thread got at one role, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub struct Receipt {
     pub at: Timestamp,
-    pub kind: MarkKind,
+    pub status: ReceiptStatus,
     pub copy: u8,
     /// Of a lapse this entry alone, else all up to it.
     pub entry: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MarkKind {
+pub enum ReceiptStatus {
     // On disk by their places, as boxes are.
     Handed,
     Seen,
@@ -85,7 +85,7 @@ pub enum MarkKind {
     Dead,
 }
 
-impl MarkKind {
+impl ReceiptStatus {
     pub const ALL: [Self; 5] = [Self::Handed, Self::Seen, Self::Acted, Self::Lapsed, Self::Dead];
 }
 
@@ -98,7 +98,7 @@ impl<C> Encode<C> for Thread {
         self.id.encode(to.array(4)?, context)?;
         rows::encode(&self.heads, to)?;
         rows::encode(&self.copies, to)?;
-        rows::encode(self.marks(), to)
+        rows::encode(self.receipts(), to)
     }
 }
 
@@ -107,8 +107,8 @@ impl<'b, C> Decode<'b, C> for Thread {
         from.array()?;
         let id = MessageId::decode(from, context)?;
         let (heads, copies) = (rows::decode(from)?, rows::decode(from)?);
-        let marks = rows::decode::<4, Mark, Vec<Mark>>(from)?;
-        Ok(Self::new(id, heads, copies, marks))
+        let receipts = rows::decode::<4, Receipt, Vec<Receipt>>(from)?;
+        Ok(Self::new(id, heads, copies, receipts))
     }
 }
 
@@ -144,15 +144,15 @@ impl Row<7> for Copy {
     }
 }
 
-impl Row<4> for Mark {
+impl Row<4> for Receipt {
     fn to_numbers(&self) -> [u64; 4] {
-        [self.at.as_millis(), self.kind as u64, self.copy.into(), self.entry.into()]
+        [self.at.as_millis(), self.status as u64, self.copy.into(), self.entry.into()]
     }
 
-    fn of_numbers([at, kind, copy, entry]: [u64; 4]) -> Option<Self> {
+    fn of_numbers([at, status, copy, entry]: [u64; 4]) -> Option<Self> {
         Some(Self {
             at: Timestamp::from_millis(at),
-            kind: MarkKind::ALL.into_iter().find(|it| *it as u64 == kind)?,
+            status: ReceiptStatus::ALL.into_iter().find(|it| *it as u64 == status)?,
             copy: copy.try_into().ok()?,
             entry: entry.try_into().ok()?,
         })
@@ -164,9 +164,14 @@ impl Thread {
         id: MessageId,
         heads: SmallVec<[Head; 1]>,
         copies: SmallVec<[Copy; 2]>,
-        marks: Vec<Mark>,
+        receipts: Vec<Receipt>,
     ) -> Self {
-        Self { id, heads, copies, marks: (!marks.is_empty()).then(|| Box::new(marks)) }
+        Self { id, heads, copies, receipts: (!receipts.is_empty()).then(|| Box::new(receipts)) }
+    }
+
+    /// A thread without entries, of which nobody has a copy.
+    pub(super) fn empty(id: MessageId) -> Self {
+        Self::new(id, SmallVec::new(), SmallVec::new(), Vec::new())
     }
 
     /// How many entries it has.
@@ -178,12 +183,12 @@ impl Thread {
         self.heads.is_empty()
     }
 
-    pub fn marks(&self) -> &[Mark] {
-        self.marks.as_deref().map_or(&[], Vec::as_slice)
+    pub fn receipts(&self) -> &[Receipt] {
+        self.receipts.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn mark(&mut self, mark: Mark) {
-        self.marks.get_or_insert_default().push(mark);
+    pub(super) fn add_receipt(&mut self, receipt: Receipt) {
+        self.receipts.get_or_insert_default().push(receipt);
     }
 
     /// The copy of this role.
@@ -199,10 +204,10 @@ impl Thread {
     /// Entries addressed to the copy that it has not seen and that did not lapse, in order.
     pub fn unseen(&self, copy: usize) -> impl Iterator<Item = u32> {
         let lapses = self
-            .marks()
+            .receipts()
             .iter()
-            .filter(move |mark| mark.kind == MarkKind::Lapsed && usize::from(mark.copy) == copy);
-        let lapsed: SmallVec<[u32; 2]> = lapses.map(|mark| mark.entry).collect();
+            .filter(move |it| it.status == ReceiptStatus::Lapsed && usize::from(it.copy) == copy);
+        let lapsed: SmallVec<[u32; 2]> = lapses.map(|it| it.entry).collect();
         let is_open = move |number: &u32| {
             self.head(*number).is_some_and(|head| head.is_to(copy)) && !lapsed.contains(number)
         };
@@ -242,7 +247,7 @@ impl Thread {
         let copies = self.copies.len();
         let len = self.len();
         let heads = self.heads.iter();
-        let marks = self.marks().iter();
+        let receipts = self.receipts().iter();
         !self.heads.is_empty()
             && (1..=64).contains(&copies)
             && heads.into_iter().all(|head| {
@@ -251,7 +256,7 @@ impl Thread {
             && self.copies.iter().all(|copy| {
                 usize::from(copy.role.0) < mailboxes && copy.handed <= len && copy.seen <= len
             })
-            && marks.into_iter().all(|mark| usize::from(mark.copy) < copies && mark.entry <= len)
+            && receipts.into_iter().all(|it| usize::from(it.copy) < copies && it.entry <= len)
     }
 }
 

@@ -17,7 +17,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use minicbor::{Decode, Encode};
 use tasuki_proto::{
-    id::{NodeId, Timestamp, TokenId},
+    id::{NodeId, PersonId, RoleId, Timestamp, TokenId},
     limits::{PENDING_KEYS_MAX, PENDING_KEYS_PER_TOKEN_MAX},
     private::{KeyId, NodeKey, Roster, SignedRoster},
 };
@@ -51,7 +51,19 @@ pub enum Command {
     Publish(NodeKey),
 }
 
-impl Acting for Command {}
+impl Acting for Command {
+    fn role(&self) -> Option<&RoleId> {
+        None
+    }
+
+    fn person(&self) -> Option<&PersonId> {
+        None
+    }
+
+    fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
+        Ok(())
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]

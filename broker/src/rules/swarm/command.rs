@@ -16,7 +16,7 @@ use super::{
         VerdictWords, named,
     },
 };
-use crate::rules::{Acting, turn::Actor};
+use crate::rules::{Acting, Rejection, privacy::Privacy, turn::Actor};
 
 /// Who asks what. Workers and acceptors are roles; what a lead does, a person may do too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +32,10 @@ impl Acting for Command {
 
     fn person(&self) -> Option<&PersonId> {
         self.by.person()
+    }
+
+    fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
+        Ok(())
     }
 }
 
@@ -179,17 +183,17 @@ pub enum Blocker {
 named!(
     /// How hard a task is.
     Difficulty {
-        Easy "easy",
-        Medium "medium",
-        Focus "focus",
+        Easy 1 "easy",
+        Medium 2 "medium",
+        Focus 3 "focus",
     }
 );
 
 named!(
     /// What a reviewer says.
     Verdict {
-        Approved "approved",
-        Rejected "rejected",
+        Approved 1 "approved",
+        Rejected 2 "rejected",
     }
 );
 
@@ -258,11 +262,11 @@ pub struct ReviewTask {
 named!(
     /// What a worker tells the lead.
     MessageKind {
-        Question "question",
-        Blocker "blocker",
-        Progress "progress",
-        Feedback "feedback",
-        Message "message",
+        Question 1 "question",
+        Blocker 2 "blocker",
+        Progress 3 "progress",
+        Feedback 4 "feedback",
+        Message 5 "message",
     }
 );
 

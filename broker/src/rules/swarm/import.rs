@@ -56,14 +56,14 @@ impl Swarm {
             let text = "issues from elsewhere are taken over by a person, not by a role";
             return Err(Rejection::Invalid(text.to_owned()));
         }
-        let mut imported = it.imported.clone();
-        let issue = imported.issue.id;
+        let issue = it.imported.issue.id;
         if self.issues.contains_key(&issue) {
             return Err(Rejection::IssueExists { issue });
         }
-        imported.check()?;
-        self.check_room(&imported)?;
-        self.check_ids(draft.now, &imported)?;
+        it.imported.check()?;
+        self.check_room(&it.imported)?;
+        self.check_ids(draft.now, &it.imported)?;
+        let mut imported = it.imported.clone();
         for (task, name, content) in &it.docs {
             let (place, docs) = match *task {
                 None => (DocPlace::Issue(issue), &mut imported.issue.docs),
@@ -116,8 +116,8 @@ impl Swarm {
         let mut seen = BTreeSet::new();
         for (stamp, id, is_known) in issue.chain(submissions).chain(messages).chain(deliveries) {
             let why = match (is_known || seen.contains(&id), now.as_millis() <= stamp.ms) {
-                (true, _) => "is here already, of another issue, or is twice in this one",
-                (false, true) => "is from the future: its time is not before the broker's",
+                (true, _) => "exists already, or comes twice in this issue",
+                (false, true) => "has a time that is not before the broker's",
                 (false, false) => {
                     seen.insert(id);
                     continue;

@@ -8,7 +8,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Claim, DeliveryState, Issue, IssueState, ItemState, LeaseTarget, Swarm, Task, issue::Choice,
+    Claim, DeliveryState, Issue, IssueState, ItemState, LeaseTarget, Swarm, Task, TaskState,
+    issue::Choice,
 };
 
 impl Swarm {
@@ -86,7 +87,8 @@ impl Swarm {
         let task = &mut issue.tasks[number.index()];
         change(task);
         let is_undone = task.state.is_undone();
-        task.check(id);
+        let (state, checked) = (task.state, task.check());
+        assert!(checked.is_ok(), "I1, I5: {number} of {id} is {state}: {checked:?}");
         issue.index(number);
         self.deadlines.extend(issue.tasks[number.index()].deadlines(id));
         if was_undone != is_undone {
@@ -120,6 +122,7 @@ impl Issue {
         if !self.tasks.iter().map(|it| it.number).eq(numbers.take(count)) {
             return Err("the numbers of tasks");
         }
+        self.tasks.iter().try_for_each(Task::check)?;
         for at in 0..count {
             let (number, blockers) = (self.tasks[at].number, self.tasks[at].blocked_by.clone());
             for blocker in &blockers {
@@ -136,6 +139,9 @@ impl Issue {
             self.index(self.tasks[at].number);
         }
         for (number, item) in &self.items {
+            if item.kind.task().is_some_and(|task| count <= task.index()) {
+                return Err("the task of an item");
+            }
             match item.state {
                 ItemState::New => _ = self.unhanded.insert(*number),
                 ItemState::Handed(at) => _ = self.handed.insert((at, *number)),
@@ -220,23 +226,19 @@ impl Task {
     }
 
     /// I1, I5.
-    fn check(&self, issue: IssueId) {
-        use super::TaskState;
-        let is_claimed = matches!(self.state, TaskState::InProgress | TaskState::WaitingForAnswer);
-        let number = self.number;
-        assert!(
-            is_claimed <= self.claim.is_some(),
-            "I1: {number} of {issue} is {} by nobody",
-            self.state
-        );
-        assert!(
-            self.reservation.is_none() || self.state == TaskState::Open,
-            "I5: {number} of {issue} is {} and reserved",
-            self.state
-        );
-        assert!(
-            self.state != TaskState::Open || self.claim.is_none(),
-            "I1: {number} of {issue} is open and claimed"
-        );
+    fn check(&self) -> Result<(), &'static str> {
+        let is_claimed = self.claim.is_some();
+        let is_sound = match self.state {
+            TaskState::Open => !is_claimed,
+            TaskState::InProgress | TaskState::WaitingForAnswer => is_claimed,
+            TaskState::Done | TaskState::Canceled => true,
+        };
+        if !is_sound {
+            return Err("who claims a task");
+        }
+        if self.reservation.is_some() && self.state != TaskState::Open {
+            return Err("who a task is kept for");
+        }
+        Ok(())
     }
 }

@@ -92,9 +92,9 @@ pub struct Issue {
 named!(
     /// As it is stored.
     IssueState {
-        Open "open",
-        Done "done",
-        Canceled "canceled",
+        Open 1 "open",
+        Done 2 "done",
+        Canceled 3 "canceled",
     }
 );
 
@@ -138,6 +138,18 @@ pub enum ItemKind {
     /// A worker's claim lapsed.
     #[n(3)]
     ClaimLapsed(#[n(0)] TaskNumber),
+}
+
+impl ItemKind {
+    /// The task that it is about.
+    pub const fn task(self) -> Option<TaskNumber> {
+        match self {
+            Self::Submission(task, _) | Self::Message(task, _) | Self::ClaimLapsed(task) => {
+                Some(task)
+            }
+            Self::DeliveryReviewed(_) => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -192,11 +204,11 @@ pub struct Delivery {
 named!(
     /// As it is stored.
     DeliveryState {
-        Open "open",
-        InReview "in_review",
-        Approved "approved",
+        Open 1 "open",
+        InReview 2 "in_review",
+        Approved 3 "approved",
         /// Or its issue was closed without it.
-        Rejected "rejected",
+        Rejected 4 "rejected",
     }
 );
 

@@ -3,8 +3,8 @@
 //! A lead breaks an issue down into tasks, workers claim and submit them, the lead reviews, an
 //! acceptor accepts the issue's delivery. What a command does is in one file per noun (`issues`,
 //! `plan`, `claims`, `submissions`, `next_step`, `reviews`, `messages`, `deliveries`, `docs`,
-//! `import`, [`lock`]), what time does in `lapse`, what that changes in `apply`. The words are in bodies of
-//! their own ([`words`]); here is what decisions and lists need.
+//! `import`, [`lock`]), what time does in `lapse`, what that changes in `apply`. The words are in
+//! bodies of their own ([`words`]); here is what decisions and lists need.
 //!
 //! Everything that time can end hangs on a [`Lease`]. A grant has a fencing token, and what is
 //! written under it names that token.

@@ -44,7 +44,7 @@ impl Swarm {
             let (points, low_scores) = (total.points, total.low_scores);
             Reply::NextStep(NextStep { next_step, task, difficulty, points, low_scores, lapses })
         };
-        let is_as_then = |minted: &&NextStepOffer| minted.total.is_none_or(|then| then == total);
+        let is_as_then = |minted: &&NextStepOffer| minted.total == total;
         let same = before.filter(|minted| minted.score == it.score).filter(is_as_then);
         if let Some(minted) = same
             && let Some(number) = minted.task

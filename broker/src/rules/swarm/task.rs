@@ -68,12 +68,12 @@ pub struct Task {
 named!(
     /// As it is stored; [`super::TaskStage`] says more.
     TaskState {
-        Open "open",
-        InProgress "in_progress",
+        Open 1 "open",
+        InProgress 2 "in_progress",
         /// Its worker asked a question, or said what keeps it from going on.
-        WaitingForAnswer "waiting_for_answer",
-        Done "done",
-        Canceled "canceled",
+        WaitingForAnswer 3 "waiting_for_answer",
+        Done 4 "done",
+        Canceled 5 "canceled",
     }
 );
 
@@ -183,7 +183,7 @@ pub struct Judged {
     #[n(5)]
     pub next_step: Option<NextStepId>,
     /// What the worker had earned by then, with this. `None` where it earned nothing, and in
-    /// verdicts from before that was kept.
+    /// verdicts from elsewhere.
     #[n(6)]
     pub total: Option<Total>,
 }
@@ -191,13 +191,13 @@ pub struct Judged {
 named!(
     /// What became of a submission.
     SubmissionState {
-        Open "open",
-        Approved "approved",
-        Rejected "rejected",
+        Open 1 "open",
+        Approved 2 "approved",
+        Rejected 3 "rejected",
         /// A later one of the same claim took its place.
-        Superseded "superseded",
+        Superseded 4 "superseded",
         /// Its task was reset or canceled.
-        Reset "reset",
+        Reset 5 "reset",
     }
 );
 
@@ -211,10 +211,9 @@ pub struct NextStepOffer {
     /// `None`: there was nothing left to do.
     #[n(2)]
     pub task: Option<TaskNumber>,
-    /// What the worker will have with its approval, by which it was chosen; not known of what was
-    /// chosen before that was kept.
+    /// What the worker will have with its approval, by which it was chosen.
     #[n(3)]
-    pub total: Option<Total>,
+    pub total: Total,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -248,10 +247,10 @@ pub struct Message {
 named!(
     /// What became of a message.
     MessageState {
-        Open "open",
-        Replied "replied",
+        Open 1 "open",
+        Replied 2 "replied",
         /// Its claim ended before there was a reply.
-        Resolved "resolved",
+        Resolved 3 "resolved",
     }
 );
 

@@ -114,8 +114,8 @@ pub enum Words {
         version: u32,
         #[n(3)]
         content: String,
-        /// When it was written and by whom: a document itself has only the newest version's.
-        /// Nothing in words from before that was kept; no role where a person wrote.
+        /// When it was written and by whom: a document itself has only the newest version's. No
+        /// role where a person wrote.
         #[n(4)]
         at: Timestamp,
         #[n(5)]
@@ -245,7 +245,23 @@ pub struct FeedbackDetail {
     pub suggestion: String,
 }
 
+/// Kinds with names; those on disk have a number before each.
 macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $variant:ident $n:tt $text:literal,)* }) => {
+        named!(
+            $(#[$doc])*
+            #[derive(minicbor::Encode, minicbor::Decode)]
+            #[cbor(index_only)]
+            $name { $($(#[$about])* #[n($n)] $variant $text,)* }
+        );
+
+        impl $crate::canonical::Canonical for $name {
+            fn write(&self, to: &mut Vec<u8>) {
+                let number: u32 = match self { $(Self::$variant => $n,)* };
+                to.extend(number.to_be_bytes());
+            }
+        }
+    };
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $variant:ident $text:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -262,41 +278,6 @@ macro_rules! named {
             pub fn parse(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|it| it.as_str() == name)
             }
-
-            /// The number it has on disk; 0 is none of them.
-            pub const fn code(self) -> u32 {
-                self as u32 + 1
-            }
-
-            pub fn of_code(code: u32) -> Option<Self> {
-                Self::ALL.get((code as usize).checked_sub(1)?).copied()
-            }
-        }
-
-        impl<C> minicbor::Encode<C> for $name {
-            fn encode<W: minicbor::encode::Write>(
-                &self,
-                to: &mut minicbor::Encoder<W>,
-                _: &mut C,
-            ) -> Result<(), minicbor::encode::Error<W::Error>> {
-                to.u32(self.code())?.ok()
-            }
-        }
-
-        impl<'b, C> minicbor::Decode<'b, C> for $name {
-            fn decode(
-                from: &mut minicbor::Decoder<'b>,
-                _: &mut C,
-            ) -> Result<Self, minicbor::decode::Error> {
-                let unknown = concat!(stringify!($name), " of an unknown kind");
-                Self::of_code(from.u32()?).ok_or_else(|| minicbor::decode::Error::message(unknown))
-            }
-        }
-
-        impl $crate::canonical::Canonical for $name {
-            fn write(&self, to: &mut Vec<u8>) {
-                to.extend(self.code().to_be_bytes());
-            }
         }
 
         impl std::fmt::Display for $name {
@@ -311,22 +292,22 @@ pub(super) use named;
 named!(
     /// What feedback is about.
     Dimension {
-        Correctness "correctness",
-        Security "security",
-        Performance "performance",
-        Maintainability "maintainability",
-        Style "style",
-        Test "test",
-        Docs "docs",
+        Correctness 1 "correctness",
+        Security 2 "security",
+        Performance 3 "performance",
+        Maintainability 4 "maintainability",
+        Style 5 "style",
+        Test 6 "test",
+        Docs 7 "docs",
     }
 );
 named!(
     /// How much it matters.
     Severity {
-        Info "info",
-        Minor "minor",
-        Major "major",
-        Critical "critical",
+        Info 1 "info",
+        Minor 2 "minor",
+        Major 3 "major",
+        Critical 4 "critical",
     }
 );
 
@@ -461,30 +442,30 @@ pub struct Run {
 named!(
     /// What an entry of the audit says.
     AuditKind {
-        IssueCreated "issue_created",
-        IssueUpdated "issue_updated",
-        IssueClosed "issue_closed",
-        IssueReopened "issue_reopened",
-        IssueExpired "issue_expired",
-        TaskCreated "issue_task_created",
-        TaskClaimed "issue_task_claimed",
-        TaskExpired "issue_task_expired",
-        TaskReviewed "issue_task_reviewed",
-        TaskResolved "issue_task_resolved",
-        TaskMessage "issue_task_message",
-        TaskReplied "issue_task_replied",
-        TaskReset "issue_task_reset",
-        TaskReserved "issue_task_reserved",
-        ReservationExpired "issue_task_reservation_expired",
-        SubmissionCreated "submission_created",
-        DocWritten "doc_written",
-        DeliveryCreated "delivery_created",
-        DeliveryClaimed "delivery_claimed",
-        DeliveryExpired "delivery_expired",
-        EvidenceAttached "evidence_attached",
-        DeliveryReviewed "delivery_reviewed",
-        TaskCanceled "issue_task_canceled",
-        Imported "imported",
+        IssueCreated 1 "issue_created",
+        IssueUpdated 2 "issue_updated",
+        IssueClosed 3 "issue_closed",
+        IssueReopened 4 "issue_reopened",
+        IssueExpired 5 "issue_expired",
+        TaskCreated 6 "issue_task_created",
+        TaskClaimed 7 "issue_task_claimed",
+        TaskExpired 8 "issue_task_expired",
+        TaskReviewed 9 "issue_task_reviewed",
+        TaskResolved 10 "issue_task_resolved",
+        TaskMessage 11 "issue_task_message",
+        TaskReplied 12 "issue_task_replied",
+        TaskReset 13 "issue_task_reset",
+        TaskReserved 14 "issue_task_reserved",
+        ReservationExpired 15 "issue_task_reservation_expired",
+        SubmissionCreated 16 "submission_created",
+        DocWritten 17 "doc_written",
+        DeliveryCreated 18 "delivery_created",
+        DeliveryClaimed 19 "delivery_claimed",
+        DeliveryExpired 20 "delivery_expired",
+        EvidenceAttached 21 "evidence_attached",
+        DeliveryReviewed 22 "delivery_reviewed",
+        TaskCanceled 23 "issue_task_canceled",
+        Imported 24 "imported",
     }
 );
 

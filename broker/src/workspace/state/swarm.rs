@@ -1,4 +1,5 @@
-//! Waits about issues, tasks, locks and deliveries: what each is answered, and which event ends which.
+//! Waits about issues, tasks, locks and deliveries: what each is answered, and which event ends
+//! which.
 
 use tasuki_proto::{
     id::{RoleId, Timestamp},

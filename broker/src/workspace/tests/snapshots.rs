@@ -159,7 +159,7 @@ impl Fixture {
                 participants: vec!["A".parse().unwrap(), "B".parse().unwrap()],
             }));
             let request = Request { caller: Caller::default(), key: None, command };
-            self.workspaces.execute(&self.id, request, 0, |_, executed| executed).await.unwrap();
+            self.execute(request).await;
         }
     }
 

@@ -11,7 +11,7 @@ use super::*;
 use crate::rules::{
     Reply,
     swarm::{
-        Answer as WaitOutcome, CommandKind, CreateIssue, CreateTasks, Difficulty, NewTask,
+        Answer as SwarmAnswer, CommandKind, CreateIssue, CreateTasks, Difficulty, NewTask,
         Question as What, Reply as Said, ReviewTask, Score, SubmissionState, SubmitTask,
         TasksAnswer, Verdict, words,
     },
@@ -25,17 +25,12 @@ impl Fixture {
         let by = Actor::Role(role.parse().unwrap());
         let command = Command::Swarm(crate::rules::swarm::Command { by, ask });
         let request = Request { caller: Caller::default(), key: None, command };
-        self.workspaces.execute(&self.id, request, 0, |_, executed| executed).await.unwrap().reply
+        self.execute(request).await.reply
     }
 
     async fn wait(&self, role: &str, what: What, hold_ms: u64) -> Waiting {
-        let (told, waiting) = oneshot::channel();
-        let reply: WaitReply = Box::new(|_, outcome| Box::new(move || _ = told.send(outcome)));
         let question = Question::Swarm { what, role: role.parse().unwrap() };
-        let caller = Caller::default();
-        let parked = self.workspaces.park(&self.id, question, caller, hold_ms, || reply).await;
-        parked.unwrap().has_ended();
-        waiting
+        self.park_question(question, Caller::default(), hold_ms).await
     }
 
     async fn opened(&self) -> IssueId {
@@ -79,14 +74,14 @@ impl Fixture {
     }
 }
 
-async fn told(waiting: Waiting) -> WaitOutcome {
+async fn told(waiting: Waiting) -> SwarmAnswer {
     let answer = waiting.await.unwrap().unwrap().answer;
     let Answer::Swarm(told) = answer else { panic!("{answer:?}") };
     told
 }
 
-fn offered(told: &WaitOutcome) -> Option<u32> {
-    let WaitOutcome::Tasks(TasksAnswer { task, .. }) = told else { panic!("{told:?}") };
+fn offered(told: &SwarmAnswer) -> Option<u32> {
+    let SwarmAnswer::Tasks(TasksAnswer { task, .. }) = told else { panic!("{told:?}") };
     task.map(|it| it.0)
 }
 
@@ -138,16 +133,16 @@ async fn whoever_waits_for_a_review_is_told_however_it_ends() {
     let lead = it.wait("L", What::Events(issue), 600_000).await;
     let first = it.submit(issue, "one").await;
     let shown = told(lead).await;
-    let WaitOutcome::Events(shown) = shown else { panic!("{shown:?}") };
+    let SwarmAnswer::Events(shown) = shown else { panic!("{shown:?}") };
     let (number, _) = shown.item.expect("it is shown");
     let waiting = it.wait("w1", What::Review(first), 600_000).await;
     let second = it.submit(issue, "two").await;
-    let superseded = WaitOutcome::Review { submission: first, state: SubmissionState::Superseded };
+    let superseded = SwarmAnswer::Review { submission: first, state: SubmissionState::Superseded };
     assert_eq!(told(waiting).await, superseded);
     let waiting = it.wait("w1", What::Review(second), 600_000).await;
     let reason = "start over".to_owned();
     it.ask("L", CommandKind::ResetTask { issue, task: TASK, reason }).await;
-    let reset = WaitOutcome::Review { submission: second, state: SubmissionState::Reset };
+    let reset = SwarmAnswer::Review { submission: second, state: SubmissionState::Reset };
     assert_eq!(told(waiting).await, reset);
     assert!(0 < number);
 }
@@ -161,7 +156,7 @@ async fn what_was_handed_and_not_dealt_with_is_shown_again_after_a_while() {
     it.ask("w1", CommandKind::RegisterWorker).await;
     it.ask("w1", CommandKind::ClaimTask { issue, task: TASK, next_step: None }).await;
     it.submit(issue, "one").await;
-    let WaitOutcome::Events(shown) = told(it.wait("L", What::Events(issue), 0).await).await else {
+    let SwarmAnswer::Events(shown) = told(it.wait("L", What::Events(issue), 0).await).await else {
         panic!("not about events")
     };
     let (number, _) = shown.item.expect("it is shown");
@@ -170,7 +165,7 @@ async fn what_was_handed_and_not_dealt_with_is_shown_again_after_a_while() {
     it.pass(299_999).await;
     assert!(lead.try_recv().is_err());
     it.pass(1).await;
-    let WaitOutcome::Events(again) = told(lead).await else { panic!("not about events") };
+    let SwarmAnswer::Events(again) = told(lead).await else { panic!("not about events") };
     assert_eq!(again.item.expect("it is shown").0, number);
 }
 
@@ -220,7 +215,7 @@ async fn whoever_waits_for_a_task_is_told_of_its_own_that_comes_back() {
     let waiting = it.submit(issue, "three").await;
     let review = it.wait("w1", What::Review(waiting), 600_000).await;
     it.ask("L", reject(waiting)).await;
-    assert!(matches!(told(review).await, WaitOutcome::Review { .. }));
+    assert!(matches!(told(review).await, SwarmAnswer::Review { .. }));
     assert!(tasks.try_recv().is_err());
     let waiting = it.submit(issue, "four").await;
     it.ask("L", reject(waiting)).await;

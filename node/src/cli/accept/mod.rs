@@ -10,24 +10,18 @@ mod verdict;
 
 use std::path::PathBuf;
 
-use tasuki_proto::{id::RoleId, reason::Reason, swarm::DeliveryId, wire};
+use tasuki_proto::{reason::Reason, swarm::DeliveryId, wire};
 
 use super::{
     Exit, Failure, Output,
-    broker::Broker,
-    role_arg,
+    role_args::{RoleArgs, RoleClient},
     swarm::{
-        at::{self, At, Overriding},
+        delivery_client::{self, DeliveryClient, Overriding},
         names::TaskName,
-        role_check,
         task::get_task,
-        who::Acting,
     },
 };
 use crate::config::Config;
-
-/// How to see which roles there are.
-const ROLES_HINT: &str = "`tasuki status` shows the roles of the workspace";
 
 /// Run a delivery's commands again and attach the results.
 ///
@@ -43,15 +37,10 @@ pub struct Args {
     #[arg(value_name = "DELIVERY")]
     delivery: Option<DeliveryId>,
     /// Try the newest submission of this task instead; nothing is claimed or attached
-    #[arg(long, value_name = "ISSUE/TASK", conflicts_with_all = ["verdict", "no_run"])]
+    #[arg(long, value_name = "ISSUE/TASK", conflicts_with_all = ["verdict", "no_run", "new_role"])]
     task: Option<TaskName>,
-    /// Role to act as [default: TASUKI_ROLE, else the only role in the settings, else
-    /// `current_agent` of `.filebox`, else the only role of the running node]
-    #[arg(long, visible_alias = "as", value_name = "ROLE")]
-    role: Option<RoleId>,
-    /// Allow a role that the workspace does not know yet
-    #[arg(long, conflicts_with = "task")]
-    new_role: bool,
+    #[command(flatten)]
+    role: RoleArgs,
     /// Repository that has the commit [default: the current directory]
     #[arg(long, value_name = "DIR")]
     repository: Option<PathBuf>,
@@ -78,23 +67,20 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let broker = Broker::new(config);
     if let Some(task) = &args.task {
-        let role = args.role.as_ref().map(ToString::to_string).unwrap_or_default();
-        return try_submission(&args, task, &Acting { broker, role }, config, output).await;
+        let acting = args.role.optional_client(config);
+        return try_submission(&args, task, &acting, config, output).await;
     }
     let delivery = args.delivery.ok_or_else(|| Failure::usage("Name a delivery."))?;
-    let role = role_arg::role(args.role.as_ref(), config, ROLES_HINT)?;
-    let acting = Acting { broker, role: role.to_string() };
-    if !args.new_role {
-        role_check::check_role(&acting, config).await?;
-    }
-    let at = At { acting: &acting, delivery: delivery.to_string() };
+    let acting = args.role.client(config).await?;
+    let at = DeliveryClient { acting: &acting, delivery: delivery.to_string() };
     let seen = at.get().await?.delivery.unwrap_or_default();
     if args.no_run {
         let judged = verdict::give(&at, &args, &seen).await?;
-        return output
-            .answer(|| render::judged_json(&judged), || format!("{}\n", at::judged(&judged)));
+        return output.answer(
+            || render::judged_json(&judged),
+            || format!("{}\n", delivery_client::judged(&judged)),
+        );
     }
     let rerun = seen.test_evidence.unwrap_or_default().rerun.unwrap_or_default();
     let plan = plan::make(&args, &rerun, config, output).await?;
@@ -127,7 +113,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 async fn try_submission(
     args: &Args,
     task: &TaskName,
-    acting: &Acting,
+    acting: &RoleClient,
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use super::{Failure, Output, plan::Plan, rerun::Ran, verdict};
 use crate::{
     accept::report::{self, TAIL_BYTES_MAX},
     cli::{
-        swarm::at,
+        swarm::delivery_client,
         text::{block, line},
     },
     counted::counted,
@@ -116,7 +116,7 @@ fn text(ran: &Ran, of: &Of<'_>) -> String {
             "Attached to {} as evidence {}. {}",
             line(&of.delivery_id),
             of.evidence.len(),
-            at::judged(it)
+            delivery_client::judged(it)
         ),
         Of::Delivery { of, verdict: None } => {
             let id = line(&of.delivery_id);

@@ -15,7 +15,7 @@ use crate::{
         run::{Lost, Runner},
     },
     beside::on_disk,
-    cli::{stopped, swarm::at::At, text::line},
+    cli::{stopped, swarm::delivery_client::DeliveryClient, text::line},
 };
 
 /// A claim is renewed so often in the time it is good for.
@@ -50,7 +50,7 @@ pub(super) fn stopping() -> CancellationToken {
 
 /// Runs everything, and keeps the claim meanwhile.
 pub(super) async fn claimed(
-    at: &At<'_>,
+    at: &DeliveryClient<'_>,
     claimed: &Claimed,
     plan: &Plan,
     stop: &CancellationToken,
@@ -70,7 +70,7 @@ pub(super) async fn claimed(
 }
 
 /// Renews the claim as long as it is there.
-async fn keep(at: &At<'_>, claimed: &Claimed) -> Result<Infallible, Failure> {
+async fn keep(at: &DeliveryClient<'_>, claimed: &Claimed) -> Result<Infallible, Failure> {
     let pause = Duration::from_millis((claimed.lease_ms / RENEWALS).max(RENEW_MS_MIN));
     loop {
         sleep(pause).await;

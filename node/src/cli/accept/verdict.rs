@@ -6,7 +6,7 @@ use tasuki_proto::wire::{self, DeliveryStatus};
 
 use super::{Args, Failure};
 use crate::cli::{
-    swarm::at::{At, Verdict},
+    swarm::delivery_client::{DeliveryClient, Verdict},
     text::line,
 };
 
@@ -21,7 +21,7 @@ const SHOWN_MAX: usize = 20;
 
 /// Gives it, and answers with the delivery as it is then.
 pub(super) async fn give(
-    at: &At<'_>,
+    at: &DeliveryClient<'_>,
     args: &Args,
     delivery: &wire::Delivery,
 ) -> Result<wire::Delivery, Failure> {

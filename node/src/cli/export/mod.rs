@@ -14,13 +14,13 @@ use std::{
 };
 
 use serde_json::json;
-use tasuki_proto::{id::RoleId, limits::BOX_PAGE_MAX, mail::BoxKind, wire};
+use tasuki_proto::{id::RoleId, mail::BoxKind, wire};
 
 use super::{Failure, Output, broker::Broker, mail_crypto::Asking};
 use crate::{
     config::Config,
     counted::{agreeing, counted},
-    private::Sealer,
+    private::{Sealer, finding::box_page},
 };
 use destination::Destination;
 
@@ -105,7 +105,7 @@ async fn write_all(
         for of in boxes(args.place) {
             let mut after = String::new();
             loop {
-                let page = list(broker, &role, of, &after).await?;
+                let page = broker.call(&box_page(&role, of, &after)).await?;
                 for mut thread in page.threads {
                     // One that was moved meanwhile is listed twice.
                     if !known.insert(thread.message_id.clone()) {
@@ -145,22 +145,6 @@ async fn all_roles(broker: &Broker) -> Result<Vec<RoleId>, Failure> {
     let all = broker.call(&request).await?.mailboxes;
     // What is no id would be a path.
     Ok(all.iter().filter_map(|it| it.role.parse().ok()).collect())
-}
-
-async fn list(
-    broker: &Broker,
-    role: &RoleId,
-    of: BoxKind,
-    after: &str,
-) -> Result<wire::ListBoxResponse, Failure> {
-    let request = wire::ListBoxRequest {
-        role: role.to_string(),
-        r#box: of.to_wire().into(),
-        limit: BOX_PAGE_MAX,
-        after: after.to_owned(),
-        ..Default::default()
-    };
-    broker.call(&request).await
 }
 
 /// All of a thread, as a role has it: nothing counts as seen by this.

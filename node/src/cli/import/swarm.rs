@@ -36,19 +36,19 @@ const FOLDER: &str = ".swarm-mcp";
 /// Words of the shared documents of one call, in bytes.
 const CALL_BYTES_MAX: usize = 1536 * 1024;
 
-/// Take over the issues, tasks, deliveries and documents of Swarm MCP.
+/// Import issues, tasks, deliveries and documents from Swarm MCP.
 ///
-/// DIR is its directory of files (`SWARM_MCP_ROOT`), or one with a `.swarm-mcp` in it. Issues keep their
-/// ids and their times; their log becomes the document `history`, their workers become roles. What
-/// somebody holds does not come over: a claimed task is open again, locks and next steps stay
-/// behind, a question without a reply is over. The files stay as they are. What cannot be read is
-/// listed with the reason, and makes the exit code 5; run it again whenever you like: an issue that
-/// is here is not sent again, and one that changed since is told, not mixed.
+/// DIR is its directory of files (`SWARM_MCP_ROOT`), or one with a `.swarm-mcp` in it. Issues keep
+/// their ids and times; their log becomes the document `history`, their workers become roles.
+/// Claims, locks and next steps are not imported: a claimed task is open again, and a question
+/// without a reply is over. The files stay as they are. Files that cannot be read are listed with
+/// the reason, and make the exit code 5; run it again at any time: an issue that was imported is
+/// not sent again, and one that changed since is reported and left as it is.
 ///
-/// Takes the right to steer.
+/// Requires the `steer` right.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Directory with the original's files
+    /// Directory of Swarm MCP's files
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// Give a worker's role another name; repeatable

@@ -4,7 +4,7 @@ use tasuki_proto::id::RoleId;
 
 use super::CalledArgs;
 use crate::{
-    cli::role_arg::LocalRoles,
+    cli::role_args::LocalRoles,
     config::{Config, Environment},
 };
 

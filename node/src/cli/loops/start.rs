@@ -9,7 +9,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{Failure, Output, broker::Broker, loop_view, role_arg, text::line},
+    super::{Failure, Output, broker::Broker, loop_view, role_args, text::line},
     Which, person, status,
     text_args::{self, TextArgs},
 };
@@ -127,7 +127,7 @@ async fn strangers(
     broker: &Broker,
     running: Option<NodeFile>,
 ) -> Vec<String> {
-    let Ok(Some(mut known)) = role_arg::known_roles(broker).await else { return Vec::new() };
+    let Ok(Some(mut known)) = role_args::known_roles(broker).await else { return Vec::new() };
     // The broker hears of a node's roles a moment after it began.
     let running = running
         .filter(|node| node.is_at(&broker.url) && node.workspace == broker.workspace().as_str());
@@ -182,21 +182,13 @@ async fn start_round(args: Args, broker: &Broker, output: &mut Output) -> Result
 
 #[cfg(test)]
 mod tests {
-    use tasuki_proto::host::trust::TrustStore;
-
     use super::*;
     use crate::config::{Environment, Key, Layer, Raw};
 
     #[test]
     fn a_new_loop_is_for_the_roles_of_the_node_that_runs() {
         let place = tempfile::tempdir().unwrap();
-        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let around = Environment {
-            env: env.into(),
-            directory: place.path().to_owned(),
-            home: None,
-            trusted: TrustStore::within(place.path()),
-        };
+        let around = Environment::within(place.path());
         let roles = |layer: Layer, running: Option<&NodeFile>| {
             let config = Config::load(layer, None, &around).unwrap();
             usual(&config, &config.workspace.value, running.cloned()).join(" ")

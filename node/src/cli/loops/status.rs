@@ -8,7 +8,7 @@ use super::{
     Which,
 };
 
-/// Show one loop: who has the turn, since when, what was said last.
+/// Show one loop: who has the turn, since when, and the last handover.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]

@@ -18,7 +18,7 @@ use tasuki_proto::{
     wire::{self, put_attachment_request::Part},
 };
 
-use super::{Failure, show::bytes, who::Mail};
+use super::{Failure, mail_client::MailClient, show::bytes};
 use crate::{
     attached::{NAMES_MAX, media_type, names},
     client::channel,
@@ -72,7 +72,10 @@ fn name_of(path: &Path) -> Result<String, Failure> {
 }
 
 /// Stores files at the broker, one after the other. The same bytes again are stored once.
-pub(super) async fn put(mail: &Mail, paths: &[PathBuf]) -> Result<Vec<wire::Attachment>, Failure> {
+pub(super) async fn put(
+    mail: &MailClient,
+    paths: &[PathBuf],
+) -> Result<Vec<wire::Attachment>, Failure> {
     let mut stored = Vec::with_capacity(paths.len());
     for path in paths {
         let content = read(path)?;
@@ -117,7 +120,7 @@ fn read(path: &Path) -> Result<Bytes, Failure> {
 
 /// Writes a file of a thread into a folder, and says under which name.
 pub(super) async fn save(
-    mail: &Mail,
+    mail: &MailClient,
     message: &str,
     attachment: &wire::Attachment,
     folder: &Path,
@@ -143,7 +146,7 @@ pub(super) async fn save(
     Err(Failure::local(text))
 }
 
-async fn get(mail: &Mail, message: &str, of: &wire::Attachment) -> Result<Vec<u8>, Failure> {
+async fn get(mail: &MailClient, message: &str, of: &wire::Attachment) -> Result<Vec<u8>, Failure> {
     let request = wire::GetAttachmentRequest {
         caller: Some(mail.broker.caller()),
         role: mail.role.to_string(),

@@ -5,9 +5,9 @@ use tasuki_proto::wire;
 
 use super::{
     Failure, Output, json as as_json,
+    mail_client::{MailClient, MailboxArgs},
     queue::with_rest,
     show,
-    who::{Mail, Who},
 };
 use crate::{cli::text::line, config::Config};
 
@@ -17,7 +17,7 @@ use crate::{cli::text::line, config::Config};
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(flatten)]
-    who: Who,
+    mailbox: MailboxArgs,
     #[command(subcommand)]
     again: Option<Again>,
 }
@@ -30,15 +30,15 @@ enum Again {
         #[arg(value_name = "ID", required = true)]
         messages: Vec<String>,
         #[command(flatten)]
-        who: Who,
+        mailbox: MailboxArgs,
     },
 }
 
 impl Args {
-    pub(super) fn who(&self) -> &Who {
+    fn mailbox(&self) -> &MailboxArgs {
         match &self.again {
-            Some(Again::Again { who, .. }) => who,
-            None => &self.who,
+            Some(Again::Again { mailbox, .. }) => mailbox,
+            None => &self.mailbox,
         }
     }
 }
@@ -46,13 +46,13 @@ impl Args {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     match args.again {
         Some(Again::Again { ref messages, .. }) => {
-            again(&args.who().mail(config)?, messages, output).await
+            again(&args.mailbox().client(config)?, messages, output).await
         }
-        None => list(&args.who().known_mail(config).await?, output).await,
+        None => list(&args.mailbox().known_client(config).await?, output).await,
     }
 }
 
-async fn list(mail: &Mail, output: &mut Output) -> Result<(), Failure> {
+async fn list(mail: &MailClient, output: &mut Output) -> Result<(), Failure> {
     let mut request = wire::ListDeadLettersRequest {
         role: mail.role.to_string(),
         ..wire::ListDeadLettersRequest::default()
@@ -79,7 +79,7 @@ async fn list(mail: &Mail, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn again(mail: &Mail, messages: &[String], output: &mut Output) -> Result<(), Failure> {
+async fn again(mail: &MailClient, messages: &[String], output: &mut Output) -> Result<(), Failure> {
     for message in messages {
         let request = wire::HandAgainRequest {
             role: mail.role.to_string(),

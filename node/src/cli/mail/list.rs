@@ -8,8 +8,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Output, json, kinds, places, show,
-    who::{Mail, Who},
+    Failure, Output, json, kinds,
+    mail_client::{MailClient, MailboxArgs},
+    places, show,
 };
 use crate::{config::Config, counted::counted};
 
@@ -34,11 +35,11 @@ pub struct Args {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     #[command(flatten)]
-    pub(super) who: Who,
+    mailbox: MailboxArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.who.known_mail(config).await?;
+    let mail = args.mailbox.known_client(config).await?;
     let mut left = args.limit.unwrap_or(u64::MAX);
     let mut shown = 0_u64;
     let mut after = String::new();
@@ -66,7 +67,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     }
 }
 
-fn nothing(args: &Args, mail: &Mail, total: u64) -> String {
+fn nothing(args: &Args, mail: &MailClient, total: u64) -> String {
     let (place, role) = (args.place, &mail.role);
     match total {
         0 => format!("The {place} of {role} is empty.\n"),
@@ -79,7 +80,7 @@ fn nothing(args: &Args, mail: &Mail, total: u64) -> String {
 
 async fn page(
     args: &Args,
-    mail: &Mail,
+    mail: &MailClient,
     limit: u32,
     after: &str,
 ) -> Result<wire::ListBoxResponse, Failure> {

@@ -13,7 +13,11 @@ use crate::{
     config::{Config, duration_text},
 };
 
-pub(super) async fn run(config: &Config, output: &mut Output) -> Result<(), Failure> {
+/// Show the mailboxes of the workspace, with counts by box.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+pub(super) async fn run(_: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let broker = Broker::new(config);
     let request = wire::ListMailboxesRequest::default();
     let all = broker.call(&request).await?.mailboxes;

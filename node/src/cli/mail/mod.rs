@@ -1,9 +1,9 @@
 //! `tasuki mail …`: one file per command.
 //!
-//! Every command acts as one role (`who`) and asks the broker itself, with what this machine joined
-//! it with; no node has to run. What came from others is shown harmless (`show`, `markdown`), and
-//! counts as seen only once it was printed. Lists, threads and their JSON go page by page, one line
-//! a thing, so that no box is in memory whole.
+//! Every command acts as one role (`mail_client`) and asks the broker itself, with what this machine
+//! joined it with; no node has to run. What came from others is shown harmless (`show`, `markdown`),
+//! and counts as seen only once it was printed. Lists, threads and their JSON go page by page, one
+//! line a thing, so that no box is in memory whole.
 //!
 //! Not here: keeping mail while the broker is out of reach. That is a running node's.
 
@@ -13,6 +13,7 @@ mod dead_letters;
 mod editor;
 mod json;
 mod list;
+mod mail_client;
 mod mailboxes;
 mod markdown;
 mod private;
@@ -25,13 +26,11 @@ mod search;
 mod send;
 mod show;
 mod wait;
-mod who;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tasuki_proto::mail::{BoxKind, MessageType};
 
-use super::{Failure, Output};
-use crate::config::Config;
+use super::{Failure, Output, subcommands::subcommands};
 
 /// Types as people type them; shells complete them.
 fn kinds() -> impl TypedValueParser<Value = MessageType> {
@@ -45,49 +44,28 @@ fn places() -> impl TypedValueParser<Value = BoxKind> {
         .map(|it| it.to_lowercase().parse().expect("it is one of them"))
 }
 
-/// Send, read and resolve mail between roles.
-#[derive(Debug, clap::Subcommand)]
-pub enum Command {
-    Send(send::Args),
-    /// Show a thread, oldest entry first
-    Read(read::ReadArgs),
-    Reply(reply::Args),
-    List(list::Args),
-    /// Show a thread, or its newest entries, with delivery receipts
-    Thread(read::ThreadArgs),
-    Wait(wait::Args),
-    Search(search::Args),
-    /// Move threads from the inbox to done
-    Resolve(resolve::Args),
-    /// Move threads from the inbox to cancel
-    Reject(resolve::Args),
-    Receipts(receipts::Args),
-    /// Show the mailboxes of the workspace, with counts by box
-    Mailboxes,
-    Dead(dead_letters::Args),
-    /// Manage private mail: end-to-end encryption between nodes, off by default
-    #[command(subcommand)]
-    Private(private::Command),
-}
-
-pub(super) async fn run(
-    command: Command,
-    config: &Config,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    match command {
-        Command::Send(args) => send::run(args, config, output).await,
-        Command::Read(args) => read::read(args, config, output).await,
-        Command::Reply(args) => reply::run(args, config, output).await,
-        Command::List(args) => list::run(args, config, output).await,
-        Command::Thread(args) => read::thread(args, config, output).await,
-        Command::Wait(args) => wait::run(args, config, output).await,
-        Command::Search(args) => search::run(args, config, output).await,
-        Command::Resolve(args) => resolve::resolve(args, config, output).await,
-        Command::Reject(args) => resolve::reject(args, config, output).await,
-        Command::Receipts(args) => receipts::run(args, config, output).await,
-        Command::Mailboxes => mailboxes::run(config, output).await,
-        Command::Dead(args) => dead_letters::run(args, config, output).await,
-        Command::Private(command) => private::run(command, config, output).await,
+subcommands! {
+    /// Send, read and resolve mail between roles.
+    #[derive(Debug, clap::Subcommand)]
+    pub enum Command {
+        Send(send::Args) => send::run,
+        /// Show a thread, oldest entry first
+        Read(read::ReadArgs) => read::read,
+        Reply(reply::Args) => reply::run,
+        List(list::Args) => list::run,
+        /// Show a thread, or its newest entries, with delivery receipts
+        Thread(read::ThreadArgs) => read::thread,
+        Wait(wait::Args) => wait::run,
+        Search(search::Args) => search::run,
+        /// Move threads from the inbox to done
+        Resolve(resolve::Args) => resolve::resolve,
+        /// Move threads from the inbox to cancel
+        Reject(resolve::Args) => resolve::reject,
+        Receipts(receipts::Args) => receipts::run,
+        Mailboxes(mailboxes::Args) => mailboxes::run,
+        Dead(dead_letters::Args) => dead_letters::run,
+        /// Manage private mail: end-to-end encryption between nodes, off by default
+        #[command(subcommand)]
+        Private(private::Command) => private::run,
     }
 }

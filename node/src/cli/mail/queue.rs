@@ -6,18 +6,18 @@
 use prost::Message as _;
 use tasuki_proto::{reason::Reason, wire};
 
-use super::{Failure, who::Mail};
+use super::{Failure, mail_client::MailClient};
 use crate::{
     agent_tokens::Bearing,
     cli::{broker::Broker, hosting, node_address},
     config::{Config, Source},
+    link::Sent,
     mcp::{
         ask::{Error, post_body},
         letter,
     },
     outbox::{self, Entry},
     paths::NodeFile,
-    role::mail::Sent,
 };
 
 /// Whether the broker was not reached, and so took nothing.
@@ -32,7 +32,7 @@ pub(super) fn with_rest(why: Failure, rest: &str) -> Failure {
 
 /// Hands a letter to the node. `why`: what is said where there is none.
 pub(super) async fn by_node(
-    mail: &Mail,
+    mail: &MailClient,
     config: &Config,
     letter: &wire::SendRequest,
     why: Failure,
@@ -85,7 +85,7 @@ fn unknown() -> Failure {
 
 /// Why a letter has to go by way of the node though the broker may be back: letters of its role
 /// wait there, and it would go past them.
-pub(super) fn behind(mail: &Mail, config: &Config) -> Option<Failure> {
+pub(super) fn behind(mail: &MailClient, config: &Config) -> Option<Failure> {
     let (data, role) = (&config.data.value, &mail.role);
     let node = NodeFile::read(data).filter(|node| not_ours(node, &mail.broker).is_none())?;
     node.roles.iter().find(|it| *it == role.as_str())?;

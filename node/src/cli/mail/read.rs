@@ -8,9 +8,10 @@ use serde_json::json;
 use tasuki_proto::wire::{self, MailMark};
 
 use super::{
-    Failure, Output, attach, json as as_json, show,
+    Failure, Output, attach, json as as_json,
+    mail_client::{MailClient, MailboxArgs, is_all_seen_before},
+    show,
     show::bytes,
-    who::{Mail, Who, is_all_seen_before},
 };
 use crate::{cli::text::line, config::Config};
 
@@ -31,7 +32,7 @@ pub struct ReadArgs {
     #[arg(long, value_name = "DIR")]
     save_attachments: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) who: Who,
+    mailbox: MailboxArgs,
 }
 
 /// Show a thread, or its newest entries, with how far each got.
@@ -49,7 +50,7 @@ pub struct ThreadArgs {
     #[arg(long)]
     peek: bool,
     #[command(flatten)]
-    pub(super) who: Who,
+    mailbox: MailboxArgs,
 }
 
 /// How a thread is shown.
@@ -74,7 +75,7 @@ pub(super) async fn read(
         has_receipts: false,
         folder: args.save_attachments.as_deref(),
     };
-    show(&args.who.known_mail(config).await?, &wish, output).await
+    show(&args.mailbox.known_client(config).await?, &wish, output).await
 }
 
 pub(super) async fn thread(
@@ -89,10 +90,10 @@ pub(super) async fn thread(
         has_receipts: true,
         folder: None,
     };
-    show(&args.who.known_mail(config).await?, &wish, output).await
+    show(&args.mailbox.known_client(config).await?, &wish, output).await
 }
 
-async fn show(mail: &Mail, wish: &Wish<'_>, output: &mut Output) -> Result<(), Failure> {
+async fn show(mail: &MailClient, wish: &Wish<'_>, output: &mut Output) -> Result<(), Failure> {
     let mut page = mail.read(wish.message, 0, wish.last).await?;
     let thread = page.thread.take().unwrap_or_default();
     output.guide(|| show::title(&thread))?;
@@ -122,7 +123,7 @@ async fn show(mail: &Mail, wish: &Wish<'_>, output: &mut Output) -> Result<(), F
 }
 
 async fn save(
-    mail: &Mail,
+    mail: &MailClient,
     thread: &wire::MailThread,
     entries: &[wire::MailEntry],
     folder: &Path,

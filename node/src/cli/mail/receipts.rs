@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{
     Failure, Output,
+    mail_client::MailboxArgs,
     show::{self, entry_head},
-    who::Who,
 };
 use crate::config::Config;
 
@@ -19,11 +19,11 @@ pub struct Args {
     #[arg(value_name = "ID")]
     message: String,
     #[command(flatten)]
-    pub(super) who: Who,
+    mailbox: MailboxArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.who.known_mail(config).await?;
+    let mail = args.mailbox.known_client(config).await?;
     let mut from = 1;
     while from != 0 {
         let page = mail.read(&args.message, from, 0).await?;

@@ -8,9 +8,9 @@ use tasuki_proto::{
 use super::{
     Failure, Output,
     body_args::{BodyArgs, HELP},
+    mail_client::{MailClient, is_all_seen_before},
     queue::with_rest,
     send::{Sending, names, tell},
-    who::{Mail, is_all_seen_before},
 };
 use crate::{
     cli::text::{block, line, time},
@@ -45,7 +45,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.send.who.mail(config)?;
+    let mail = args.send.mailbox.client(config)?;
     args.send.check()?;
     let read = mail.read(&args.message, 0, ENTRIES).await;
     let read = read.map_err(|why| with_rest(why, UNREAD))?;
@@ -109,7 +109,7 @@ fn receivers(
 
 /// What somebody who answers has to read: all that is unseen, at least the newest of others.
 fn quotes<'a>(
-    mail: &Mail,
+    mail: &MailClient,
     thread: &wire::MailThread,
     entries: &'a [wire::MailEntry],
 ) -> Vec<&'a wire::MailEntry> {

@@ -10,9 +10,9 @@ use tasuki_proto::{
 
 use super::{
     Failure, Output,
+    mail_client::MailboxArgs,
     queue::{self, with_rest},
     show::short_id,
-    who::Who,
 };
 use crate::{
     cli::{
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(value_name = "ID", required = true)]
     messages: Vec<String>,
     #[command(flatten)]
-    pub(super) who: Who,
+    mailbox: MailboxArgs,
 }
 
 pub(super) async fn resolve(
@@ -52,7 +52,7 @@ pub(super) async fn reject(
 }
 
 async fn run(args: Args, to: BoxKind, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.who.mail(config)?;
+    let mail = args.mailbox.client(config)?;
     if let Some(waits) = queue::behind(&mail, config) {
         let rest = "Nothing was moved. Run it again once `tasuki outbox` shows that nothing waits.";
         return Err(with_rest(waits, rest));

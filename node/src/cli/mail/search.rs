@@ -10,7 +10,7 @@ use tasuki_proto::{
     wire,
 };
 
-use super::{Failure, Output, json as as_json, kinds, places, show, who::Who};
+use super::{Failure, Output, json as as_json, kinds, mail_client::MailboxArgs, places, show};
 use crate::{
     cli::text::{ended, line, time},
     clock,
@@ -18,7 +18,7 @@ use crate::{
     mail_terms::moment_ms,
 };
 
-/// Find entries by their words, in the threads one takes part in.
+/// Find entries by their words, in the threads that a role takes part in.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A query is words, \"phrases\" and -words that must not be there; subject: body: type: from: to:
@@ -48,7 +48,7 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=i64::from(HITS_MAX)))]
     limit: u32,
     #[command(flatten)]
-    pub(super) who: Who,
+    mailbox: MailboxArgs,
 }
 
 /// Milliseconds since the Unix epoch.
@@ -59,7 +59,7 @@ fn moment(text: &str) -> Result<u64, String> {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.who.known_mail(config).await?;
+    let mail = args.mailbox.known_client(config).await?;
     let request = wire::SearchMailRequest {
         role: mail.role.to_string(),
         query: args.query.clone(),

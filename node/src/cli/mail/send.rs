@@ -22,16 +22,16 @@ use super::{
     Failure, Output, attach,
     body_args::{BodyArgs, HELP},
     kinds,
+    mail_client::{MailClient, MailboxArgs},
     queue::{self, is_away},
     show,
-    who::{Mail, Who},
 };
 use crate::{
-    cli::{role_arg, text::line},
+    cli::{role_args, text::line},
     clock,
     config::Config,
+    link::Sent,
     mail_terms::{self, NoReceivers},
-    role::mail::Sent,
 };
 
 /// Characters of the text that make a subject where none was given.
@@ -73,7 +73,7 @@ pub(super) struct Sending {
     #[arg(long = "ref", value_name = "NAME")]
     client_ref: Option<String>,
     #[command(flatten)]
-    pub(super) who: Who,
+    pub(super) mailbox: MailboxArgs,
 }
 
 fn expiry(text: &str) -> Result<Duration, String> {
@@ -86,8 +86,7 @@ fn expiry(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let who = &args.send.who;
-    let mail = who.mail(config)?;
+    let mail = args.send.mailbox.client(config)?;
     if !args.new_role {
         // The broker checks the role when it gets the letter.
         mail.check_known().await.or_else(|why| if is_away(&why) { Ok(()) } else { Err(why) })?;
@@ -129,7 +128,7 @@ impl Sending {
     /// Sends what `request` says so far; while the broker is away, by way of the node here.
     pub(super) async fn carry_out(
         &self,
-        mail: &Mail,
+        mail: &MailClient,
         config: &Config,
         to: &[RoleId],
         request: wire::SendRequest,
@@ -171,7 +170,7 @@ impl Sending {
         })
     }
 
-    async fn store_files(&self, mail: &Mail) -> Result<Vec<wire::Attachment>, Failure> {
+    async fn store_files(&self, mail: &MailClient) -> Result<Vec<wire::Attachment>, Failure> {
         if !self.attach.is_empty() {
             mail.check_files().await?;
         }
@@ -180,7 +179,7 @@ impl Sending {
 }
 
 async fn send_directly(
-    mail: &Mail,
+    mail: &MailClient,
     request: &wire::SendRequest,
 ) -> Result<wire::SendResponse, Failure> {
     let request = mail.sealed(request.clone()).await?;
@@ -191,12 +190,12 @@ async fn send_directly(
 async fn roles_beside_groups(
     names: &[String],
     config: &Config,
-    mail: &Mail,
+    mail: &MailClient,
 ) -> Result<BTreeSet<String>, Failure> {
     if !mail_terms::names_a_group(names, &config.groups) {
         return Ok(BTreeSet::new());
     }
-    match role_arg::known_roles(&mail.broker).await {
+    match role_args::known_roles(&mail.broker).await {
         Err(why) if is_away(&why) => Ok(BTreeSet::new()),
         known => Ok(known?.unwrap_or_default()),
     }

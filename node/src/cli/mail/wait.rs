@@ -12,8 +12,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    Failure, Output, json as as_json, kinds, show,
-    who::{Mail, Who},
+    Failure, Output, json as as_json, kinds,
+    mail_client::{MailClient, MailboxArgs},
+    show,
 };
 use crate::{
     cli::{Exit, stopped, waiting::Waiting},
@@ -41,11 +42,11 @@ pub struct Args {
     #[arg(long)]
     seen: bool,
     #[command(flatten)]
-    pub(super) who: Who,
+    mailbox: MailboxArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let mail = args.who.mail(config)?;
+    let mail = args.mailbox.client(config)?;
     let answer = tokio::select! {
         // Signals are listened for before anything is asked.
         biased;
@@ -60,7 +61,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     tell(&args, &mail, answer, output).await
 }
 
-async fn ask(args: &Args, mail: &Mail, hold_ms: u64) -> Result<wire::MailAnswer, Failure> {
+async fn ask(args: &Args, mail: &MailClient, hold_ms: u64) -> Result<wire::MailAnswer, Failure> {
     let request = wire::AwaitMailRequest {
         role: mail.role.to_string(),
         hold_ms,
@@ -81,7 +82,7 @@ async fn ask(args: &Args, mail: &Mail, hold_ms: u64) -> Result<wire::MailAnswer,
 
 async fn tell(
     args: &Args,
-    mail: &Mail,
+    mail: &MailClient,
     answer: wire::MailAnswer,
     output: &mut Output,
 ) -> Result<(), Failure> {

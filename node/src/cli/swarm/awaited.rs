@@ -15,8 +15,8 @@ use tasuki_proto::{
     },
 };
 
-use super::{Failure, Output, details, who::Acting};
-use crate::cli::{Exit, stopped, text::line, waiting::Waiting};
+use super::{Failure, Output, details};
+use crate::cli::{Exit, role_args::RoleClient, stopped, text::line, waiting::Waiting};
 
 /// How a wait ends, for `--help`.
 pub(super) const HELP: &str = "\
@@ -40,7 +40,7 @@ impl Wait {
     /// Tells what was done, and, if that is wanted, what comes of it.
     pub(super) async fn behind(
         &self,
-        acting: &Acting,
+        acting: &RoleClient,
         output: &mut Output,
         ask: Ask,
         told: impl FnOnce(&mut Output) -> Result<(), Failure>,
@@ -65,7 +65,7 @@ impl Wait {
     }
 }
 
-async fn asked(acting: &Acting, ask: &Ask, hold_ms: u64) -> Result<wire::SwarmAnswer, Failure> {
+async fn asked(acting: &RoleClient, ask: &Ask, hold_ms: u64) -> Result<wire::SwarmAnswer, Failure> {
     let request = wire::SwarmQuestion {
         role: acting.role.clone(),
         hold_ms,

@@ -9,25 +9,26 @@ use std::{
 use serde_json::json;
 use tasuki_proto::{limits::DOC_BYTES_MAX, reason::Reason, swarm::DocName, wire};
 
-use super::{
-    Failure, IDS, Output,
-    names::DocOwner,
-    pages,
-    who::{Acting, Looker, Who},
-};
+use super::{Failure, IDS, Output, names::DocOwner, pages};
 use crate::{
-    cli::text::{block, line},
+    cli::{
+        role_args::{OptionalRoleArgs, RoleArgs, RoleClient},
+        subcommands::subcommands,
+        text::{block, line},
+    },
     config::Config,
     counted::counted,
 };
 
-/// Read and write documents: of a workspace, an issue or a task.
-#[derive(Debug, clap::Subcommand)]
-#[command(after_help = IDS)]
-pub enum Command {
-    Read(ReadArgs),
-    Write(WriteArgs),
-    List(ListArgs),
+subcommands! {
+    /// Read and write documents: of a workspace, an issue or a task.
+    #[derive(Debug, clap::Subcommand)]
+    #[command(after_help = IDS)]
+    pub enum Command {
+        Read(ReadArgs) => read,
+        Write(WriteArgs) => write,
+        List(ListArgs) => list,
+    }
 }
 
 /// Print a document.
@@ -47,7 +48,7 @@ pub struct ReadArgs {
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     #[command(flatten)]
-    who: Looker,
+    role: OptionalRoleArgs,
 }
 
 /// Write a document, as a new version if it exists.
@@ -63,7 +64,7 @@ pub struct WriteArgs {
     #[arg(long, value_name = "ISSUE[/TASK]")]
     of: Option<DocOwner>,
     #[command(flatten)]
-    who: Who,
+    role: RoleArgs,
 }
 
 /// List documents.
@@ -78,22 +79,10 @@ pub struct ListArgs {
     #[arg(long, value_name = "ISSUE[/TASK]", conflicts_with = "whose")]
     of: Option<DocOwner>,
     #[command(flatten)]
-    who: Looker,
+    role: OptionalRoleArgs,
 }
 
-pub(super) async fn run(
-    command: Command,
-    config: &Config,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    match command {
-        Command::Read(args) => read(args, config, output).await,
-        Command::Write(args) => write(args, config, output).await,
-        Command::List(args) => list(args, config, output).await,
-    }
-}
-
-async fn place(acting: &Acting, of: Option<&DocOwner>) -> Result<wire::DocPlace, Failure> {
+async fn place(acting: &RoleClient, of: Option<&DocOwner>) -> Result<wire::DocPlace, Failure> {
     match of {
         None => Ok(wire::DocPlace::default()),
         Some(DocOwner::Issue(issue)) => {
@@ -125,7 +114,7 @@ pub(super) fn content(flag: &str, place: &str, from: impl Read) -> Result<String
 }
 
 async fn read(args: ReadArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.looking(config);
+    let acting = args.role.client(config);
     let request = wire::ReadDocRequest {
         place: Some(place(&acting, args.of.as_ref()).await?),
         name: args.name.to_string(),
@@ -163,7 +152,7 @@ async fn read(args: ReadArgs, config: &Config, output: &mut Output) -> Result<()
 }
 
 async fn write(args: WriteArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let from = args.from.display().to_string();
     let content = if from == "-" {
         content("FILE", "standard input", io::stdin().lock())?
@@ -192,7 +181,7 @@ async fn write(args: WriteArgs, config: &Config, output: &mut Output) -> Result<
 }
 
 async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.looking(config);
+    let acting = args.role.client(config);
     let request = wire::ListDocsRequest {
         place: Some(place(&acting, args.of.or(args.whose).as_ref()).await?),
         ..Default::default()

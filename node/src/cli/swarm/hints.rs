@@ -1,5 +1,5 @@
 //! The command to run after a refusal. Agents are told of tools instead
-//! (`mcp/tools/swarm/ways.rs`).
+//! (`mcp/tools/swarm/hints.rs`).
 
 use tasuki_proto::reason::Reason;
 

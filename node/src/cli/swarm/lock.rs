@@ -10,22 +10,27 @@ use super::{
     lease::{LeaseArgs, report_renewal},
     names::TaskName,
     pages::{self, Page, Wanted},
-    who::{Looker, Who},
 };
 use crate::{
-    cli::text::{line, time},
+    cli::{
+        role_args::{OptionalRoleArgs, RoleArgs},
+        subcommands::subcommands,
+        text::{line, time},
+    },
     config::Config,
     counted::counted,
 };
 
-/// Lock files for a role.
-#[derive(Debug, clap::Subcommand)]
-#[command(after_help = IDS)]
-pub enum Command {
-    Acquire(AcquireArgs),
-    Release(ReleaseArgs),
-    List(ListArgs),
-    Renew(RenewArgs),
+subcommands! {
+    /// Lock files for a role.
+    #[derive(Debug, clap::Subcommand)]
+    #[command(after_help = IDS)]
+    pub enum Command {
+        Acquire(AcquireArgs) => acquire,
+        Release(ReleaseArgs) => release,
+        List(ListArgs) => list,
+        Renew(RenewArgs) => renew,
+    }
 }
 
 /// Lock files of a repository.
@@ -44,7 +49,7 @@ pub struct AcquireArgs {
     #[command(flatten)]
     lease: LeaseArgs,
     #[command(flatten)]
-    who: Who,
+    role: RoleArgs,
 }
 
 /// Which files of which repository.
@@ -78,7 +83,7 @@ pub struct ReleaseArgs {
     )]
     token: u64,
     #[command(flatten)]
-    who: Who,
+    role: RoleArgs,
 }
 
 /// List locks, newest first.
@@ -97,7 +102,7 @@ pub struct ListArgs {
     #[command(flatten)]
     wanted: Wanted,
     #[command(flatten)]
-    who: Looker,
+    role: OptionalRoleArgs,
 }
 
 /// Renew a lock.
@@ -115,24 +120,11 @@ pub struct RenewArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     token: u64,
     #[command(flatten)]
-    who: Who,
-}
-
-pub(super) async fn run(
-    command: Command,
-    config: &Config,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    match command {
-        Command::Acquire(args) => acquire(args, config, output).await,
-        Command::Release(args) => release(args, config, output).await,
-        Command::List(args) => list(args, config, output).await,
-        Command::Renew(args) => renew(args, config, output).await,
-    }
+    role: RoleArgs,
 }
 
 async fn acquire(args: AcquireArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let files = args.files.of.set(&args.files.files)?;
     let (issue_id, task_id) = match &args.task {
         None => (String::new(), String::new()),
@@ -170,7 +162,7 @@ async fn acquire(args: AcquireArgs, config: &Config, output: &mut Output) -> Res
 }
 
 async fn release(args: ReleaseArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let role = acting.role.clone();
     let lease_id = args.lock.to_string();
     let done = match args.reason {
@@ -199,7 +191,7 @@ async fn release(args: ReleaseArgs, config: &Config, output: &mut Output) -> Res
 }
 
 async fn renew(args: RenewArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let request = wire::RenewLockRequest {
         role: acting.role.clone(),
         lease_id: args.lock.to_string(),
@@ -214,7 +206,7 @@ async fn renew(args: RenewArgs, config: &Config, output: &mut Output) -> Result<
 }
 
 async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.looking(config);
+    let acting = args.role.client(config);
     let files = args.of.set(&args.files)?;
     let ask = async |limit, offset| {
         let request = wire::ListLocksRequest {

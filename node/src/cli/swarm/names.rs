@@ -14,8 +14,8 @@ use tasuki_proto::{
 use super::{
     Failure,
     pages::{PAGE, offset},
-    who::Acting,
 };
+use crate::cli::role_args::RoleClient;
 
 /// Issues among which the last part of an id is looked for, the newest first: ten pages.
 const LOOKED_AT_MAX: u32 = 2000;
@@ -94,7 +94,7 @@ impl FromStr for DocOwner {
 
 impl IssueName {
     /// The id that is meant.
-    pub(super) async fn find(&self, acting: &Acting) -> Result<String, Failure> {
+    pub(super) async fn find(&self, acting: &RoleClient) -> Result<String, Failure> {
         let short = match self {
             Self::Whole(id) => return Ok(id.to_string()),
             Self::Short(short) => short,
@@ -145,7 +145,7 @@ impl IssueName {
 }
 
 impl TaskName {
-    pub(in crate::cli) async fn find(&self, acting: &Acting) -> Result<TaskIds, Failure> {
+    pub(in crate::cli) async fn find(&self, acting: &RoleClient) -> Result<TaskIds, Failure> {
         let issue = self.issue.find(acting).await?;
         Ok(TaskIds { issue, task: self.task.to_string() })
     }

@@ -66,7 +66,7 @@ const LENGTHS: [Length; 7] = [
     Length {
         name: "heartbeat",
         never: None,
-        what: "shortest time between a node's signs of life",
+        what: "longest time between a node's signs of life",
         of: |it| &mut it.heartbeat_ms,
     },
     Length {
@@ -83,7 +83,11 @@ const COUNT: &str = "max-task-count";
 /// What it says where there is no bound but the broker's.
 const NO_COUNT: &str = "none";
 
-pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+pub(in crate::cli) async fn run(
+    args: Args,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let broker = Broker::new(config);
     let request = wire::GetSettingsRequest::default();
     let mut settings = broker.call(&request).await?;

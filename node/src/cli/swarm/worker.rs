@@ -2,13 +2,18 @@
 
 use tasuki_proto::{id::RoleId, wire};
 
-use super::{Failure, Output, pages, who::Looker};
-use crate::config::Config;
+use super::{Failure, Output, pages};
+use crate::{
+    cli::{role_args::OptionalRoleArgs, subcommands::subcommands},
+    config::Config,
+};
 
-/// List workers.
-#[derive(Debug, clap::Subcommand)]
-pub enum Command {
-    List(ListArgs),
+subcommands! {
+    /// List workers.
+    #[derive(Debug, clap::Subcommand)]
+    pub enum Command {
+        List(ListArgs) => list,
+    }
 }
 
 /// List workers with their nodes, claims and points in open issues.
@@ -20,21 +25,11 @@ pub struct ListArgs {
     #[arg(value_name = "ROLE")]
     worker: Option<RoleId>,
     #[command(flatten)]
-    who: Looker,
-}
-
-pub(super) async fn run(
-    command: Command,
-    config: &Config,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    match command {
-        Command::List(args) => list(args, config, output).await,
-    }
+    role: OptionalRoleArgs,
 }
 
 async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.looking(config);
+    let acting = args.role.client(config);
     let is_one = args.worker.is_some();
     let request = wire::ListWorkersRequest {
         role: acting.role.clone(),

@@ -9,7 +9,8 @@ fn roles(names: &str) -> BTreeSet<RoleId> {
 }
 
 fn item(said: Vec<Said>) -> wire::FeedItem {
-    let events = said.into_iter().map(|kind| wire::Event { kind: Some(kind) }).collect();
+    let mail = |kind| Noun::Mail(wire::MailEvent { kind: Some(kind) });
+    let events = said.into_iter().map(|kind| wire::Event { noun: Some(mail(kind)) }).collect();
     wire::FeedItem { sequence: 7, events, ..Default::default() }
 }
 

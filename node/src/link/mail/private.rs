@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use tasuki_proto::{
     id::RoleId,
-    limits::BOX_PAGE_MAX,
     mail::{BoxKind, MessageId},
     reason::Reason,
     wire,
@@ -144,14 +143,7 @@ impl finding::Mail for Link {
         kind: BoxKind,
         after: &str,
     ) -> Result<wire::ListBoxResponse, Refusal> {
-        let request = wire::ListBoxRequest {
-            role: role.to_string(),
-            r#box: kind.to_wire().into(),
-            limit: BOX_PAGE_MAX,
-            after: after.to_owned(),
-            ..Default::default()
-        };
-        self.query(request).await
+        self.query(finding::box_page(role, kind, after)).await
     }
 
     async fn read(

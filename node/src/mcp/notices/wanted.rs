@@ -97,7 +97,7 @@ impl Wanted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tasuki_proto::wire::{self, event::Kind};
+    use tasuki_proto::wire::{self, event::Noun, turn_event::Kind};
 
     fn id<T: std::str::FromStr<Err = tasuki_proto::id::InvalidId>>(name: &str) -> T {
         name.parse().expect("an id")
@@ -106,8 +106,8 @@ mod tests {
     fn opened(name: &str) -> wire::FeedItem {
         let opened =
             wire::LoopOpened { r#loop: name.to_owned(), participants: vec!["A".to_owned()] };
-        let kind = Some(Kind::LoopOpened(opened));
-        wire::FeedItem { events: vec![wire::Event { kind }], ..Default::default() }
+        let noun = Noun::Turn(wire::TurnEvent { kind: Some(Kind::LoopOpened(opened)) });
+        wire::FeedItem { events: vec![wire::Event { noun: Some(noun) }], ..Default::default() }
     }
 
     #[test]

@@ -17,10 +17,7 @@ use tasuki_proto::{
 
 use crate::{
     mcp::question::{Question, What},
-    role::{
-        mail::MailFilter,
-        swarm::{Awaited, IssuesIn},
-    },
+    wait::{Awaited, IssuesIn, MailFilter},
 };
 
 /// How long a task can be asked about, in milliseconds: a working day and the night after it.

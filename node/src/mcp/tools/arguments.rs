@@ -30,7 +30,15 @@ pub(super) fn read<T: DeserializeOwned>(
     arguments: &JsonObject,
     unknown: &UnknownFields,
 ) -> Result<T, ArgumentError> {
-    T::deserialize(MapAccessDeserializer::new(Fields::new(arguments, "", "", unknown)))
+    let fields = Fields::new(arguments, "", "", unknown);
+    T::deserialize(MapAccessDeserializer::new(fields)).inspect_err(|error| {
+        let unfit = error.at.as_deref().and_then(|at| at.split(['.', '[']).next());
+        let mut rest = arguments.clone();
+        if unfit.and_then(|field| rest.remove(field)).is_some() {
+            // Reading ended there, and unknown fields may stand behind it.
+            drop(read::<T>(&rest, unknown));
+        }
+    })
 }
 
 /// Reads one of a call's arguments; `None`: it is absent.

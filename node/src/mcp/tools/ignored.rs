@@ -109,6 +109,11 @@ mod tests {
             ("submitDelivery", json!({ "artifacts": "x", "session_id": "s" }), vec![]),
             (
                 "submitDelivery",
+                json!({ "artifacts": { "test_cases": 5 }, "refs": 5, "rerun": {} }),
+                vec!["rerun"],
+            ),
+            (
+                "submitDelivery",
                 json!({ "artifacts": { "session_id": 1 } }),
                 vec!["artifacts.session_id"],
             ),

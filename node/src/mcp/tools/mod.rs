@@ -9,6 +9,7 @@
 
 mod arguments;
 mod call;
+mod caller;
 mod field_types;
 mod ignored;
 mod mail;
@@ -32,10 +33,10 @@ use crate::{role::Refusal, toolset::ToolsetChoice};
 pub(super) use self::swarm::tools_named_in;
 pub(super) use self::{
     call::{Call, label, label_as},
-    mail::{SET as MAIL, wait_result as mail_result},
+    mail::wait_result as mail_result,
     result::{refused, time},
     swarm::{FencingTokens, LockGrants, wait_result as swarm_result},
-    turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, LoopView, SET as LOOP, turn_result},
+    turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, LoopView, turn_result},
 };
 
 /// Tools that a role is given together.
@@ -144,16 +145,14 @@ pub fn tools_bytes(choices: &[ToolsetChoice]) -> usize {
     shown_json(choices).len()
 }
 
-/// A role may call every tool of its sets, listed or not.
-fn check_set(host: &Host, role: &RoleId, set: &str) -> Result<(), Refusal> {
-    if host.has_set(role, set) {
-        return Ok(());
-    }
+/// The refusal of a call as a role that does not have the tool's set. A role may call every tool of
+/// its sets, listed or not.
+fn no_set(role: &RoleId, set: &str) -> Refusal {
     let message = format!(
         "{role} does not have the toolset `{set}` on this node. No change was made. Ask your user \
          to add it: --role {role}={set}."
     );
-    Err(Refusal { reason: Reason::RoleForbidden, message })
+    Refusal { reason: Reason::RoleForbidden, message }
 }
 
 /// `None`: there is no tool of this name.
@@ -181,11 +180,14 @@ mod tests {
     /// No tool is in two toolsets, each is in a set, and each set that a role can be given has one.
     #[test]
     fn each_tool_is_of_one_toolset() {
-        let mut names: Vec<&str> = tools().map(|it| it.name).collect();
-        names.sort_unstable();
-        assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+        let mut names = BTreeSet::new();
+        let twice: Vec<&str> =
+            tools().map(|it| it.name).filter(|name| !names.insert(*name)).collect();
+        assert!(twice.is_empty(), "in two toolsets: {twice:?}");
         let sets: BTreeSet<&str> = tools().flat_map(|it| it.sets).map(|it| it.set).collect();
-        assert_eq!(sets, BTreeSet::from(crate::toolset::NAMES));
+        let known = BTreeSet::from(crate::toolset::NAMES);
+        let differing: Vec<_> = sets.symmetric_difference(&known).collect();
+        assert!(differing.is_empty(), "without tools, or with tools and unknown: {differing:?}");
         for tool in tools() {
             assert!(!tool.sets.is_empty(), "{}", tool.name);
         }

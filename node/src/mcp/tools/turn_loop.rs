@@ -24,24 +24,21 @@ use self::views::TurnView;
 use super::{
     Call, Part, Toolset,
     arguments::invalid,
-    check_set,
+    caller::{FindRole, Player, Reader},
     field_types::{Id, Seconds, Text},
+    no_set,
     result::{json_result, text_result},
-    tool::{Caller, Listed, Membership, RoleArgument, Tool, ToolDef, ToolInfo},
+    tool::{Listed, Membership, RoleArgument, Tool, ToolDef, ToolInfo},
     waiting::wait,
 };
 use crate::{
     mcp::{
-        instances::Playing,
         intent,
         question::{About, Asking},
     },
     role::{Actions, HandOver, Refusal},
-    toolset::ToolVisibility,
+    toolset::{LOOP, ToolVisibility},
 };
-
-/// The toolset.
-pub(in crate::mcp) const SET: &str = "loop";
 
 pub(in crate::mcp) const AWAIT_MY_TURN: &str = AwaitMyTurn::INFO.name;
 pub(in crate::mcp) const HANDOVER_WORK: &str = HandoverWork::INFO.name;
@@ -58,11 +55,11 @@ impl Toolset for TurnLoop {
     }
 
     fn part(&self, role: &RoleId, sets: &[&str], order: &[RoleId]) -> Option<&'static dyn Part> {
-        sets.contains(&SET).then(|| prompt::part(role, order) as &dyn Part)
+        sets.contains(&LOOP).then(|| prompt::part(role, order) as &dyn Part)
     }
 }
 
-const SETS: &[Membership] = &[Membership { set: SET, from: ToolVisibility::Core }];
+const SETS: &[Membership] = &[Membership { set: LOOP, from: ToolVisibility::Core }];
 
 const AGENT_ID: &[RoleArgument] = &[RoleArgument {
     name: "agent_id",
@@ -73,45 +70,18 @@ const AGENT_ID: &[RoleArgument] = &[RoleArgument {
 const CURRENT_AGENT_ID: &[RoleArgument] =
     &[RoleArgument { name: "current_agent_id", ..AGENT_ID[0] }];
 
-/// A call that acts or waits: only the agent that plays the role may.
-struct Player<'a> {
-    call: &'a Call<'a>,
-    actions: Arc<dyn Actions>,
-    playing: Playing,
-}
+impl FindRole for TurnLoop {
+    const ARGUMENTS: &'static [RoleArgument] = AGENT_ID;
 
-impl<'a> Caller<'a> for Player<'a> {
-    const ROLE: &'static [RoleArgument] = AGENT_ID;
-
-    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
-        let actions = role(call, tool)?;
-        let playing = call.host.enter(&*actions, &call.who, call.client.as_ref())?;
-        Ok(Self { call, actions, playing })
+    fn find_role(call: &Call<'_>, tool: &ToolDef) -> Result<Arc<dyn Actions>, Refusal> {
+        let named = call.named_role(tool)?;
+        let field = tool.role.first().map_or("", |it| it.name);
+        let actions = call.scope.resolve(call.host, field, named.as_deref())?;
+        match call.host.has_set(actions.role(), LOOP) {
+            true => Ok(actions),
+            false => Err(no_set(actions.role(), LOOP)),
+        }
     }
-}
-
-/// A call that only looks.
-struct Spectator {
-    actions: Arc<dyn Actions>,
-}
-
-impl<'a> Caller<'a> for Spectator {
-    const ROLE: &'static [RoleArgument] = AGENT_ID;
-
-    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
-        let actions = role(call, tool)?;
-        call.host.looked(&*actions, &call.who, call.client.as_ref());
-        Ok(Self { actions })
-    }
-}
-
-fn role(call: &Call<'_>, tool: &ToolDef) -> Result<Arc<dyn Actions>, Refusal> {
-    let named = call.named_role(tool)?;
-    let field = tool.role.first().map_or("", |it| it.name);
-    let actions = call.scope.resolve(call.host, field, named.as_deref())?;
-    call.admit(actions.role())?;
-    check_set(call.host, actions.role(), SET)?;
-    Ok(actions)
 }
 
 /// The loop that is meant: the one every workspace starts with, unless another one is named.
@@ -133,12 +103,13 @@ struct AwaitMyTurn {
 impl Tool for AwaitMyTurn {
     const INFO: ToolInfo = ToolInfo::read("await_my_turn", SETS);
 
-    type Caller<'a> = Player<'a>;
+    type Caller<'a> = Player<'a, TurnLoop>;
 
-    async fn call(self, caller: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let Player { call, actions, playing } = caller;
-        let asking = Asking { actions, about: About::Turn(loop_id(self.r#loop)) };
-        wait(call, playing, asking, self.timeout_sec.map(|it| it.0)).await
+    async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let Player { caller, playing } = player;
+        let about = About::Turn(loop_id(self.r#loop));
+        let asking = Asking { actions: caller.actions, about };
+        wait(caller.call, playing, asking, self.timeout_sec.map(|it| it.0)).await
     }
 }
 
@@ -173,9 +144,9 @@ struct HandoverWork {
 impl Tool for HandoverWork {
     const INFO: ToolInfo = ToolInfo::write("handover_work", SETS).with_role(CURRENT_AGENT_ID);
 
-    type Caller<'a> = Player<'a>;
+    type Caller<'a> = Player<'a, TurnLoop>;
 
-    async fn call(self, caller: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+    async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         const DONE: &str = "Handover successful. Turn switched.";
         let instruction = self.next_instruction.map(|it| it.0).unwrap_or_default();
         if instruction.is_empty() && !self.is_task_complete {
@@ -184,6 +155,7 @@ impl Tool for HandoverWork {
                 &"is empty: say what the next agent should do",
             ));
         }
+        let caller = &player.caller;
         let done = caller
             .actions
             .hand_over(HandOver {
@@ -224,11 +196,11 @@ struct LoopStatus {
 impl Tool for LoopStatus {
     const INFO: ToolInfo = ToolInfo::read("loop_status", SETS);
 
-    type Caller<'a> = Spectator;
+    type Caller<'a> = Reader<'a, TurnLoop>;
 
-    async fn call(self, caller: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+    async fn call(self, reader: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let loop_id = loop_id(self.r#loop);
-        let seen = caller.actions.loop_status(&loop_id).await?;
+        let seen = reader.caller.actions.loop_status(&loop_id).await?;
         Ok(json_result(&LoopView::new(loop_id.as_str(), &seen)).into())
     }
 }

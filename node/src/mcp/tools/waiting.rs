@@ -3,7 +3,7 @@
 use std::{convert::Infallible, time::Duration};
 
 use rmcp::model::{CallToolResponse, ProgressNotificationParam};
-use tasuki_proto::reason::Reason;
+use tasuki_proto::{id::RoleId, reason::Reason};
 
 use super::Call;
 use crate::{
@@ -30,6 +30,11 @@ pub(super) enum Held<T> {
     Lost,
     /// The hold is over, the node stops, or nobody hears the answer any more.
     Over,
+}
+
+/// What an agent is told whose wait a newer one took the place of.
+pub(super) fn superseded(role: &RoleId) -> String {
+    format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
 }
 
 /// How long a call may be held. `asked` is how long the agent itself wants to wait at most.

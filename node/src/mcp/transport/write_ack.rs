@@ -81,13 +81,13 @@ impl Mark {
         match self {
             Self::Turn { actions, loop_id, turn } => actions.mark_handed(&loop_id, turn),
             Self::Mail { actions, message, through, mark, on_its_way } => {
-                actions.mail().mark_mail(message, through, mark);
+                actions.mark_mail(message, through, mark);
                 drop(on_its_way);
             }
             Self::Item { actions, issue, number, on_its_way } => {
-                actions.swarm().mark_item(issue, number, Box::new(on_its_way));
+                actions.mark_item(issue, number, Box::new(on_its_way));
             }
-            Self::Told { actions, told } => actions.mail().mark_told(told),
+            Self::Told { actions, told } => actions.mark_told(told),
         }
     }
 }

@@ -12,7 +12,7 @@ use tasuki_proto::{
     limits::CLIENT_REFS_MAX,
     mail::{BoxKind, MessageId, file_name},
     reason::Reason,
-    wire::{self, event::Kind},
+    wire::{self, event::Noun, mail_event::Kind},
 };
 use tokio::sync::{broadcast, watch};
 
@@ -21,6 +21,7 @@ use crate::{
     client::feed::{Ended, Items},
     filebox::Document,
     link::Sent,
+    private::finding::Mail,
     refusal::Refusal,
 };
 
@@ -70,7 +71,8 @@ impl Office {
 
     fn tell(&self, world: &mut World, kind: Kind) {
         world.sequence += 1;
-        let events = vec![wire::Event { kind: Some(kind) }];
+        let noun = Noun::Mail(wire::MailEvent { kind: Some(kind) });
+        let events = vec![wire::Event { noun: Some(noun) }];
         let item = wire::FeedItem {
             sequence: world.sequence,
             at_ms: world.sequence,
@@ -201,13 +203,9 @@ fn told(id: MessageId, thread: &Thread, role: &str) -> wire::MailThread {
 }
 
 #[async_trait]
-impl Source for Office {
-    async fn ready(&self) {
-        self.is_away.subscribe().wait_for(|it| !it).await.unwrap();
-    }
-
-    fn is_ready(&self) -> bool {
-        !*self.is_away.borrow()
+impl Mail for Office {
+    async fn sequence(&self, _role: &RoleId) -> Result<u64, Refusal> {
+        Ok(self.world().sequence)
     }
 
     async fn follow(&self, _from: u64) -> Result<Items, Ended> {
@@ -215,11 +213,6 @@ impl Source for Office {
             feed.recv().await.ok().map(|item| (Ok(item), feed))
         });
         Ok(items.boxed())
-    }
-
-    async fn roles(&self) -> Result<BTreeSet<String>, Refusal> {
-        self.is_there()?;
-        Ok(self.world().others.clone())
     }
 
     async fn list(
@@ -256,6 +249,22 @@ impl Source for Office {
         let entries = thread.entries.iter().filter(|it| from <= it.number).cloned().collect();
         let thread = Some(told(id, thread, role.as_str()));
         Ok(wire::ReadThreadResponse { thread, entries, ..Default::default() })
+    }
+}
+
+#[async_trait]
+impl Source for Office {
+    async fn ready(&self) {
+        self.is_away.subscribe().wait_for(|it| !it).await.unwrap();
+    }
+
+    fn is_ready(&self) -> bool {
+        !*self.is_away.borrow()
+    }
+
+    async fn roles(&self) -> Result<BTreeSet<String>, Refusal> {
+        self.is_there()?;
+        Ok(self.world().others.clone())
     }
 
     async fn saw(&self, _role: &RoleId, _id: MessageId, _through: u32) {}

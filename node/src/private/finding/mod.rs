@@ -17,7 +17,7 @@ mod reading;
 
 pub use self::{
     own::Own,
-    reading::{Ended, Items, Mail},
+    reading::{Ended, Items, Mail, box_page},
 };
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use futures::{
 };
 use tasuki_proto::{
     id::RoleId,
+    limits::BOX_PAGE_MAX,
     mail::{BoxKind, MessageId},
     reason::Reason,
-    wire::{self, event::Kind},
+    wire::{self, event::Noun, mail_event::Kind, privacy_event},
 };
 use tokio::time;
 
@@ -49,8 +50,19 @@ pub trait Mail: Send + Sync {
         from: u32,
     ) -> Result<wire::ReadThreadResponse, Refusal>;
 
-    /// Records from `from` on.
+    /// Records from `from` on; 0: those yet to come.
     async fn follow(&self, from: u64) -> Result<Items, Ended>;
+}
+
+/// Asks for a page of a box, as large as pages are.
+pub fn box_page(role: &RoleId, kind: BoxKind, after: &str) -> wire::ListBoxRequest {
+    wire::ListBoxRequest {
+        role: role.to_string(),
+        r#box: kind.to_wire().into(),
+        limit: BOX_PAGE_MAX,
+        after: after.to_owned(),
+        ..Default::default()
+    }
 }
 
 /// A thread, and its entries from some on.
@@ -197,46 +209,37 @@ enum Concerned<'a> {
 }
 
 fn concerned<'a>(event: &'a wire::Event, role: &RoleId) -> Concerned<'a> {
-    let is = |name: &String| name == role.as_str();
-    match &event.kind {
-        Some(Kind::MailSent(it)) => {
-            Concerned::Thread(&it.message_id, it.receivers.iter().any(is) || is(&it.sender))
-        }
-        Some(Kind::MailImported(it)) => {
-            Concerned::Thread(&it.message_id, it.participants.iter().any(is))
-        }
-        Some(Kind::MailMoved(it)) if is(&it.role) => Concerned::Thread(&it.message_id, true),
-        Some(Kind::MailMarked(it)) if is(&it.role) => Concerned::Thread(&it.message_id, true),
-        Some(Kind::MailDied(it)) if is(&it.role) => Concerned::Thread(&it.message_id, true),
-        Some(Kind::MailLapsed(it)) if it.roles.iter().any(is) => {
-            Concerned::Thread(&it.message_id, true)
-        }
+    match &event.noun {
+        Some(Noun::Mail(wire::MailEvent { kind: Some(kind) })) => concerned_by_mail(kind, role),
         Some(
-            Kind::MailMoved(_)
-            | Kind::MailMarked(_)
-            | Kind::MailDied(_)
-            | Kind::MailLapsed(_)
-            | Kind::MailboxOpened(_)
-            | Kind::MailboxClosed(_)
-            | Kind::NodeRegistered(_)
-            | Kind::LoopOpened(_)
-            | Kind::ParticipantsSet(_)
-            | Kind::HandedOver(_)
-            | Kind::TurnReclaimed(_)
-            | Kind::RoundStarted(_)
-            | Kind::TurnMarked(_)
-            | Kind::TurnLapsed(_)
-            | Kind::LeaseRenewed(_)
-            | Kind::KeyPublished(_)
-            | Kind::IssueChanged(_)
-            | Kind::ItemsHanded(_)
-            | Kind::WorkerRegistered(_)
-            | Kind::SharedDocWritten(_)
-            | Kind::FilesLocked(_)
-            | Kind::FilesUnlocked(_)
-            | Kind::SwarmSettingsSet(_),
+            Noun::Privacy(wire::PrivacyEvent { kind: Some(privacy_event::Kind::KeyPublished(_)) })
+            | Noun::Directory(_)
+            | Noun::Turn(_)
+            | Noun::Swarm(_),
         ) => Concerned::Nothing,
         // What was not opened may be by now; or of a newer broker.
-        Some(Kind::RosterSet(_)) | None => Concerned::Everything,
+        Some(Noun::Privacy(_) | Noun::Mail(wire::MailEvent { kind: None })) | None => {
+            Concerned::Everything
+        }
+    }
+}
+
+fn concerned_by_mail<'a>(kind: &'a Kind, role: &RoleId) -> Concerned<'a> {
+    let is = |name: &String| name == role.as_str();
+    match kind {
+        Kind::MailSent(it) => {
+            Concerned::Thread(&it.message_id, it.receivers.iter().any(is) || is(&it.sender))
+        }
+        Kind::MailImported(it) => Concerned::Thread(&it.message_id, it.participants.iter().any(is)),
+        Kind::MailMoved(it) if is(&it.role) => Concerned::Thread(&it.message_id, true),
+        Kind::MailMarked(it) if is(&it.role) => Concerned::Thread(&it.message_id, true),
+        Kind::MailDied(it) if is(&it.role) => Concerned::Thread(&it.message_id, true),
+        Kind::MailLapsed(it) if it.roles.iter().any(is) => Concerned::Thread(&it.message_id, true),
+        Kind::MailMoved(_)
+        | Kind::MailMarked(_)
+        | Kind::MailDied(_)
+        | Kind::MailLapsed(_)
+        | Kind::MailboxOpened(_)
+        | Kind::MailboxClosed(_) => Concerned::Nothing,
     }
 }

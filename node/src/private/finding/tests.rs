@@ -11,7 +11,7 @@ use tasuki_proto::{
     id::RoleId,
     mail::{BoxKind, MessageId},
     reason::Reason,
-    wire::{self, event::Kind},
+    wire::{self, event::Noun, mail_event::Kind, privacy_event},
 };
 
 use super::{Ended, Items, Mail, Own, own::Limits};
@@ -27,7 +27,11 @@ struct Broker {
 #[derive(Default)]
 struct World {
     threads: Vec<(wire::MailThread, Vec<wire::MailEntry>)>,
-    records: Vec<Vec<Kind>>,
+    records: Vec<Noun>,
+}
+
+fn mail(kind: Kind) -> Noun {
+    Noun::Mail(wire::MailEvent { kind: Some(kind) })
 }
 
 fn id(number: usize) -> String {
@@ -59,7 +63,7 @@ impl Broker {
         });
         let (message_id, entry) = (id(thread), it.entries);
         let sent = wire::MailSent { message_id, entry, sender, receivers, r#type: kind };
-        world.records.push(vec![Kind::MailSent(sent)]);
+        world.records.push(mail(Kind::MailSent(sent)));
     }
 
     fn put_into(&self, thread: usize, kind: wire::Box) {
@@ -67,7 +71,7 @@ impl Broker {
         world.threads[thread].0.r#box = kind.into();
         let (message_id, role) = (id(thread), "dev".to_owned());
         let moved = wire::MailMoved { message_id, role, r#box: kind.into() };
-        world.records.push(vec![Kind::MailMoved(moved)]);
+        world.records.push(mail(Kind::MailMoved(moved)));
     }
 
     fn reads(&self) -> usize {
@@ -112,8 +116,8 @@ impl Mail for Broker {
 
     async fn follow(&self, from: u64) -> Result<Items, Ended> {
         let records = self.world.lock().unwrap().records.clone();
-        let items = records.into_iter().enumerate().map(|(at, kinds)| {
-            let events = kinds.into_iter().map(|kind| wire::Event { kind: Some(kind) }).collect();
+        let items = records.into_iter().enumerate().map(|(at, noun)| {
+            let events = vec![wire::Event { noun: Some(noun) }];
             Ok(wire::FeedItem { sequence: at as u64 + 1, events, ..Default::default() })
         });
         let from = usize::try_from(from).unwrap().saturating_sub(1);
@@ -189,7 +193,9 @@ async fn everything_is_read_again_where_it_may_look_different() {
     finds(&mut own, &broker, "first").await;
     broker.reads();
     let roster = wire::RosterSet { number: 2, is_on: true };
-    broker.world.lock().unwrap().records.push(vec![Kind::RosterSet(roster)]);
+    let kind = Some(privacy_event::Kind::RosterSet(roster));
+    let event = Noun::Privacy(wire::PrivacyEvent { kind });
+    broker.world.lock().unwrap().records.push(event);
     assert_eq!(finds(&mut own, &broker, "first").await, ["1/1 first"]);
     assert_eq!(broker.reads(), 2, "thread 0 has nothing in it");
     // A broker that was given another journal, which is shorter.

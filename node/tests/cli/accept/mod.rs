@@ -10,7 +10,6 @@ mod user;
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Output,
 };
 
 use serde_json::Value;
@@ -18,7 +17,10 @@ use tasuki_proto::wire::{self, swarm_client::SwarmClient};
 use tokio::process::Command;
 use tonic::{Response, Status, transport::Channel};
 
-use crate::process::{Process, soon, tasuki};
+use crate::{
+    Said,
+    process::{Process, soon, tasuki},
+};
 
 /// What the operator lets run unless a test says otherwise.
 const ALLOW: &str = "allow = [\"sh *\", \"bash *\", \"perl *\", \"cat *\", \"true\", \"false\"]";
@@ -284,23 +286,6 @@ impl Ran {
             output: told["output_tail"].as_str().unwrap().to_owned(),
             is_timed_out: told["timed_out"].as_bool().unwrap(),
             all: told.clone(),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Said {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-impl Said {
-    fn of(output: &Output) -> Self {
-        Self {
-            code: output.status.code().unwrap_or(-1),
-            out: String::from_utf8(output.stdout.clone()).unwrap(),
-            err: String::from_utf8(output.stderr.clone()).unwrap(),
         }
     }
 }

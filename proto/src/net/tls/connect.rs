@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use crate::invitation::Fingerprint;
 use rustls::{
     AlertDescription, CertificateError, Error, SignatureScheme, client::ResolvesClientCert,
     pki_types::ServerName, sign::CertifiedKey,
@@ -21,6 +20,7 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::{ALPN_H2, pinned::Other};
+use crate::invitation::Fingerprint;
 
 /// For a server that asked for a certificate to say its first word. It says it, or that the
 /// certificate will not do, after half a round trip.

@@ -2,10 +2,6 @@
 
 use std::{fmt, fs, io, path::Path, sync::Arc};
 
-use crate::{
-    host::files::{self, SecretFileError},
-    invitation::Fingerprint,
-};
 use rustls::{
     RootCertStore, ServerConfig,
     client::verify_server_name,
@@ -16,6 +12,10 @@ use rustls::{
 use tokio_rustls::TlsAcceptor;
 
 use super::{TlsError, VERSIONS, fingerprint, issuer, kept, protocols, provider};
+use crate::{
+    host::files::{self, SecretFileError},
+    invitation::Fingerprint,
+};
 
 /// A server's certificate and key. `Debug` shows the fingerprint alone.
 #[derive(Clone)]

@@ -22,7 +22,6 @@ mod trusting;
 
 use std::sync::Arc;
 
-use crate::invitation::Fingerprint;
 use rustls::{SupportedProtocolVersion, crypto::CryptoProvider};
 
 pub use self::{
@@ -31,6 +30,7 @@ pub use self::{
     identity::ServerIdentity,
     trusting::Trusting,
 };
+use crate::invitation::Fingerprint;
 
 /// What gRPC is called when protocols are agreed on (ALPN).
 pub const ALPN_H2: &[u8] = b"h2";

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use crate::invitation::Fingerprint;
 use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, PeerIncompatible, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -14,6 +13,7 @@ use rustls::{
 };
 
 use super::fingerprint;
+use crate::invitation::Fingerprint;
 
 /// The certificate was not the pinned one.
 #[derive(Debug, Clone, Copy, thiserror::Error)]

@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use crate::invitation::Trust;
 use rustls::{
     ClientConfig, RootCertStore,
     client::{Resumption, WebPkiServerVerifier},
@@ -16,6 +15,7 @@ use super::{
     pinned::Pinned,
     protocols, provider,
 };
+use crate::invitation::Trust;
 
 /// Whom a client trusts, and with what it answers when asked who it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -75,7 +75,7 @@ fn events() -> Vec<mailbox::Event> {
             at: at(900),
             roles: vec![role("C")],
             cancelled: vec![role("C")],
-            sender: Some(role("A")),
+            sender: role("A"),
         }),
         mailbox::Event::Imported(ThreadImported {
             thread: thread(2),
@@ -91,7 +91,7 @@ fn events() -> Vec<mailbox::Event> {
             unseen: vec![(role("A"), 1)],
         }),
         mailbox::Event::Closed(role("C")),
-        mailbox::Event::Kept(AttachmentKept { hash: [9; 32], size: 77, role: None }),
+        mailbox::Event::Kept(AttachmentKept { hash: [9; 32], size: 77, role: role("C") }),
     ]
 }
 
@@ -213,12 +213,10 @@ fn the_bytes_of_mail_are_unchanged_and_long_words_stand_apart() {
     assert_eq!((facts.text.as_str(), place), ("", MailText::Apart));
 }
 
-/// Who stored a file came later: without it the bytes are those of before.
 #[test]
 fn the_bytes_that_say_who_stored_a_file_are_unchanged() {
-    let kept = |name| {
-        mailbox::Event::Kept(AttachmentKept { hash: [9; 32], size: 77, role: Some(role(name)) })
-    };
+    let kept =
+        |name| mailbox::Event::Kept(AttachmentKept { hash: [9; 32], size: 77, role: role(name) });
     let kept = [kept("B"), kept("A")];
     let record = Record { events: kept.clone().map(Event::Mail).to_vec(), ..record() };
     let record = Record { reply: Reply::Done, ..record };
@@ -240,10 +238,9 @@ fn the_bytes_that_say_who_stored_a_file_are_unchanged() {
     assert_eq!(state.mail.restore(item), Err("a file's roles"));
 }
 
-/// To which threads a file is attached came later: without it the bytes are those of before.
 #[test]
 fn the_bytes_that_say_what_a_file_is_attached_to_are_unchanged() {
-    let kept = AttachmentKept { hash: [9; 32], size: 77, role: Some(role("A")) };
+    let kept = AttachmentKept { hash: [9; 32], size: 77, role: role("A") };
     let sent = EntrySent {
         thread: thread(4),
         entry: 1,
@@ -302,6 +299,9 @@ fn mail_that_does_not_fit_together_is_refused() {
     }
     let expiry = mailbox::SnapshotItem::Expiry(at(9), ThreadNumber(900), 1);
     assert_eq!(state.mail.restore(expiry), Err("an expiry's thread"));
+    let again = mailbox::Mailbox::new(state.mail.mailboxes()[0].role.clone());
+    let again = mailbox::SnapshotItem::Mailbox(Cow::Owned(again));
+    assert_eq!(state.mail.restore(again), Err("a mailbox's role"));
 }
 
 #[test]

@@ -478,7 +478,6 @@ fn words() -> Vec<Words> {
             worker: Some(role("W")),
             detail: text("d"),
         })),
-        // From here on: what came later.
         Words::Doc {
             place: DocPlace::Task(issue, task(2)),
             name: "plan".parse().unwrap(),
@@ -538,6 +537,20 @@ fn issues_that_do_not_fit_together_are_refused() {
         true
     });
     assert_eq!(numbered.unwrap_err(), "the numbers of tasks");
+    let unclaimed = restored(&|item| {
+        if let SnapshotItem::Task(_, it) = item {
+            it.to_mut().claim = None;
+        }
+        true
+    });
+    assert_eq!(unclaimed.unwrap_err(), "who claims a task");
+    let of_none = restored(&|item| {
+        if let SnapshotItem::LeadItem(_, _, it) = item {
+            it.to_mut().kind = swarm::ItemKind::ClaimLapsed(task(9));
+        }
+        true
+    });
+    assert_eq!(of_none.unwrap_err(), "the task of an item");
     let without = |is_gone: fn(&SnapshotItem<'_>) -> bool| restored(&|item| !is_gone(item));
     let no_issues = without(|it| matches!(it, SnapshotItem::Issue(_)));
     assert_eq!(no_issues.unwrap_err(), "a task's issue");

@@ -118,7 +118,7 @@ impl Swarm {
                 next_step: it.next_step,
                 score: it.score,
                 task: it.reserved.as_ref().map(|it| it.task),
-                total: Some(total),
+                total,
             };
             let found = task.submissions.iter_mut().find(|own| own.id == it.submission);
             let submission = found.expect("a next step is for a submission that is there");

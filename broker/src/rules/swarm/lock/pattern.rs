@@ -39,6 +39,13 @@ impl<'b, C> Decode<'b, C> for LockKey {
 /// Wildcards in one pattern: what is compared with others stays quick to compare.
 const WILDCARDS_MAX: usize = 16;
 
+fn check_length(path: &str) -> Result<(), String> {
+    if LOCK_PATH_BYTES_MAX < path.len() {
+        return Err(format!("a path is longer than {LOCK_PATH_BYTES_MAX} bytes"));
+    }
+    Ok(())
+}
+
 impl LockKey {
     /// A file or a pattern.
     ///
@@ -50,9 +57,7 @@ impl LockKey {
                 "the repository's name is longer than {REPOSITORY_BYTES_MAX} bytes"
             ));
         }
-        if LOCK_PATH_BYTES_MAX < path.len() {
-            return Err(format!("a path is longer than {LOCK_PATH_BYTES_MAX} bytes"));
-        }
+        check_length(path)?;
         let is_plain = !path.starts_with('/') && !path.contains(['\\', '\0']);
         let segments: Vec<&str> = path.split('/').filter(|it| !matches!(*it, "" | ".")).collect();
         if !is_plain || segments.is_empty() || segments.contains(&"..") {
@@ -62,6 +67,8 @@ impl LockKey {
         let has_wildcards = path_of.contains(['*', '?', '[']);
         if has_wildcards && path.ends_with('/') {
             path_of += "/**";
+            // It is checked again when it is read from disk.
+            check_length(&path_of)?;
         }
         if WILDCARDS_MAX < path_of.matches(['*', '?', '[']).count() {
             return Err(format!("{path:?} has more than {WILDCARDS_MAX} wildcards"));

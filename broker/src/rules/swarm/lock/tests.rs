@@ -86,6 +86,10 @@ fn a_path_stays_inside_its_repository() {
         assert!(LockKey::new("repo", bad, false).is_err(), "{bad:?}");
     }
     assert!(LockKey::new("repo", &"a".repeat(LOCK_PATH_BYTES + 1), false).is_err());
+    let below = |bytes| LockKey::new("repo", &format!("*{}/", "a".repeat(bytes - 2)), false);
+    assert!(below(LOCK_PATH_BYTES).is_err(), "with what stands for all below it");
+    let longest = below(LOCK_PATH_BYTES - 2).unwrap();
+    assert_eq!(LockKey::new("repo", longest.path(), false), Ok(longest), "as it is read from disk");
     assert!(LockKey::new("repo", &"*a".repeat(17), false).is_err());
     assert!(!key("a").overlaps(&LockKey::new("other", "a", false).unwrap()));
     let folded = LockKey::new("repo", "SRC/A", true).unwrap();

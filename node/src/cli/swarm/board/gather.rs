@@ -3,15 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::wire::{
-    self, DeliveryStatus, IssueStatus, SortBy, TaskStage, TaskStatus, event::Kind,
+    self, DeliveryStatus, IssueStatus, SortBy, TaskStage, TaskStatus, event::Noun,
+    swarm_event::Kind,
 };
 
 use super::{
-    super::{issue::get_issue, task::list::list_tasks, who::Acting},
+    super::{issue::get_issue, task::list::list_tasks},
     Failure,
     state::State,
 };
-use crate::cli::broker::Broker;
+use crate::cli::{broker::Broker, role_args::RoleClient};
 
 /// Issues that are shown at most, each with its tasks: three calls for each that changed.
 const ISSUES_MAX: u32 = 20;
@@ -53,41 +54,31 @@ impl Stale {
 }
 
 /// What has to be asked for again after these events.
-pub(super) fn touched<'a>(events: impl Iterator<Item = &'a Kind>) -> Stale {
+pub(super) fn touched(events: &[wire::Event]) -> Stale {
     let mut issues = BTreeSet::new();
     let mut is_any = false;
     for event in events {
-        match event {
-            Kind::IssueChanged(it) => drop(issues.insert(it.issue_id.clone())),
-            Kind::FilesLocked(_)
-            | Kind::FilesUnlocked(_)
-            | Kind::WorkerRegistered(_)
-            | Kind::ItemsHanded(_)
-            | Kind::NodeRegistered(_)
-            | Kind::SwarmSettingsSet(_) => is_any = true,
-            Kind::SharedDocWritten(_)
-            | Kind::LoopOpened(_)
-            | Kind::ParticipantsSet(_)
-            | Kind::HandedOver(_)
-            | Kind::TurnReclaimed(_)
-            | Kind::RoundStarted(_)
-            | Kind::TurnMarked(_)
-            | Kind::TurnLapsed(_)
-            | Kind::LeaseRenewed(_)
-            | Kind::MailSent(_)
-            | Kind::MailMoved(_)
-            | Kind::MailMarked(_)
-            | Kind::MailLapsed(_)
-            | Kind::MailDied(_)
-            | Kind::MailImported(_)
-            | Kind::MailboxOpened(_)
-            | Kind::MailboxClosed(_)
-            | Kind::RosterSet(_)
-            | Kind::KeyPublished(_) => {}
-        }
-        // The stage of a task follows from what its lead was given.
-        if let Kind::ItemsHanded(it) = event {
-            issues.insert(it.issue_id.clone());
+        match &event.noun {
+            Some(Noun::Swarm(wire::SwarmEvent { kind: Some(kind) })) => match kind {
+                // The stage of a task follows from what its lead was given.
+                Kind::IssueChanged(wire::IssueChanged { issue_id, .. })
+                | Kind::ItemsHanded(wire::ItemsHanded { issue_id, .. }) => {
+                    issues.insert(issue_id.clone());
+                }
+                Kind::FilesLocked(_)
+                | Kind::FilesUnlocked(_)
+                | Kind::WorkerRegistered(_)
+                | Kind::SwarmSettingsSet(_) => is_any = true,
+                Kind::SharedDocWritten(_) => {}
+            },
+            Some(Noun::Directory(_)) => is_any = true,
+            Some(
+                Noun::Turn(_)
+                | Noun::Mail(_)
+                | Noun::Privacy(_)
+                | Noun::Swarm(wire::SwarmEvent { kind: None }),
+            )
+            | None => {}
         }
     }
     if issues.is_empty() && !is_any { Stale::Nothing } else { Stale::Of(issues) }
@@ -96,7 +87,7 @@ pub(super) fn touched<'a>(events: impl Iterator<Item = &'a Kind>) -> Stale {
 /// Whoever asks the broker, and what it knows.
 #[derive(Debug)]
 pub(super) struct Gatherer {
-    acting: Acting,
+    acting: RoleClient,
     /// The only issue that is shown.
     only: Option<String>,
     /// Tasks of each issue, and how many more there are.
@@ -107,7 +98,7 @@ pub(super) struct Gatherer {
 impl Gatherer {
     pub(super) fn new(broker: Broker, only: Option<String>) -> Self {
         let workspace = broker.workspace().to_string();
-        let acting = Acting { broker, role: String::new() };
+        let acting = RoleClient { broker, role: String::new() };
         let state = State { workspace, ..State::default() };
         Self { acting, only, tasks: BTreeMap::new(), state }
     }

@@ -86,7 +86,7 @@ async fn follow(
     loop {
         let more = match feed.next(&mut note).await? {
             Told::Joined => Stale::All,
-            Told::Item(item) => touched(item.events.iter().filter_map(|it| it.kind.as_ref())),
+            Told::Item(item) => touched(&item.events),
         };
         stale.send_if_modified(|stale| stale.add(more));
     }

@@ -20,9 +20,9 @@ use self::{
     state::State,
     view::{ansi, view_board},
 };
-use super::{Failure, Output, names::IssueName, who::Acting};
+use super::{Failure, Output, names::IssueName};
 use crate::{
-    cli::{broker::Broker, text::terminal},
+    cli::{role_args::RoleClient, text::terminal},
     config::Config,
 };
 
@@ -46,12 +46,12 @@ pub struct Args {
     once: bool,
 }
 
-pub(in crate::cli::swarm) async fn run(
+pub(in crate::cli) async fn run(
     args: Args,
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let acting = Acting { broker: Broker::new(config), role: String::new() };
+    let acting = RoleClient::anonymous(config);
     let only = match &args.issue {
         Some(issue) => Some(issue.find(&acting).await?),
         None => None,

@@ -5,7 +5,8 @@ use tasuki_proto::swarm::DeliveryId;
 
 use crate::{
     cli::{
-        swarm::{Failure, Output, again, at::At, labels::has_left, who::Who},
+        role_args::RoleArgs,
+        swarm::{Failure, Output, again, delivery_client::DeliveryClient, labels::has_left},
         text::{line, time},
     },
     config::Config,
@@ -21,12 +22,13 @@ pub struct Args {
     #[arg(value_name = "DELIVERY")]
     delivery: DeliveryId,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
-    let done = At { acting: &acting, delivery: args.delivery.to_string() }.claim().await?;
+    let acting = args.role.client(config).await?;
+    let done =
+        DeliveryClient { acting: &acting, delivery: args.delivery.to_string() }.claim().await?;
     let delivery = done.delivery.clone().unwrap_or_default();
     output.answer(
         || json!(done),

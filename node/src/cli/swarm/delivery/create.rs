@@ -8,6 +8,7 @@ use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, swar
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
+        role_args::{RoleArgs, RoleClient},
         swarm::{
             Failure, Output, again,
             awaited::{self, Wait},
@@ -16,7 +17,6 @@ use crate::{
             names::{IssueName, TaskIds},
             pages::{PAGE, offset},
             task::{get_task, list::list_tasks},
-            who::{Acting, Who},
         },
         text::line,
     },
@@ -78,7 +78,7 @@ pub struct Args {
     #[command(flatten)]
     wait: Wait,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 /// `make test`, or `2:make test` where it ended with 2.
@@ -110,8 +110,12 @@ fn by_flags(mut why: Failure) -> Failure {
     why
 }
 
-pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+pub(super) async fn run(
+    args: Box<Args>,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let acting = args.role.client(config).await?;
     let mut words = TextArgs::default();
     let summary = words.read("--summary", &args.summary)?;
     let artifacts = wire::DeliveryArtifacts {
@@ -170,7 +174,7 @@ fn standing(of: &wire::Delivery) -> String {
 }
 
 /// The files that the approved submissions of an issue changed.
-async fn changed(acting: &Acting, issue: &str) -> Result<Vec<String>, Failure> {
+async fn changed(acting: &RoleClient, issue: &str) -> Result<Vec<String>, Failure> {
     let wanted = wire::ListTasksRequest {
         issue_id: issue.to_owned(),
         stage: TaskStage::Done.into(),

@@ -6,12 +6,14 @@ use tasuki_proto::{
 };
 
 use crate::{
-    cli::swarm::{
-        Failure, Output,
-        labels::delivery_statuses,
-        names::IssueName,
-        pages::{self, Page, Wanted},
-        who::Looker,
+    cli::{
+        role_args::OptionalRoleArgs,
+        swarm::{
+            Failure, Output,
+            labels::delivery_statuses,
+            names::IssueName,
+            pages::{self, Page, Wanted},
+        },
     },
     config::Config,
 };
@@ -36,11 +38,11 @@ pub struct Args {
     #[command(flatten)]
     wanted: Wanted,
     #[command(flatten)]
-    pub(super) who: Looker,
+    role: OptionalRoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.looking(config);
+    let acting = args.role.client(config);
     let issue_id = match &args.issue {
         Some(issue) => issue.find(&acting).await?,
         None => String::new(),

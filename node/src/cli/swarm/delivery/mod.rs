@@ -7,32 +7,19 @@ mod renew;
 mod review;
 mod show;
 
-use super::{Failure, IDS, Output};
-use crate::config::Config;
+use super::IDS;
+use crate::cli::subcommands::subcommands;
 
-/// Deliver finished issues, and review deliveries.
-#[derive(Debug, clap::Subcommand)]
-#[command(after_help = IDS)]
-pub enum Command {
-    Create(Box<create::Args>),
-    List(list::Args),
-    Show(show::Args),
-    Claim(claim::Args),
-    Renew(renew::Args),
-    Review(review::Args),
-}
-
-pub(super) async fn run(
-    command: Command,
-    config: &Config,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    match command {
-        Command::Create(args) => Box::pin(create::run(*args, config, output)).await,
-        Command::List(args) => list::run(args, config, output).await,
-        Command::Show(args) => show::run(args, config, output).await,
-        Command::Claim(args) => claim::run(args, config, output).await,
-        Command::Renew(args) => renew::run(args, config, output).await,
-        Command::Review(args) => Box::pin(review::run(args, config, output)).await,
+subcommands! {
+    /// Deliver finished issues, and review deliveries.
+    #[derive(Debug, clap::Subcommand)]
+    #[command(after_help = IDS)]
+    pub enum Command {
+        Create(Box<create::Args>) => create::run,
+        List(list::Args) => list::run,
+        Show(show::Args) => show::run,
+        Claim(claim::Args) => claim::run,
+        Renew(renew::Args) => renew::run,
+        Review(review::Args) => review::run,
     }
 }

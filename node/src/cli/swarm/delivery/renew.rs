@@ -4,11 +4,13 @@ use serde_json::json;
 use tasuki_proto::swarm::DeliveryId;
 
 use crate::{
-    cli::swarm::{
-        Failure, Output,
-        at::At,
-        lease::{LeaseArgs, report_renewal},
-        who::Who,
+    cli::{
+        role_args::RoleArgs,
+        swarm::{
+            Failure, Output,
+            delivery_client::DeliveryClient,
+            lease::{LeaseArgs, report_renewal},
+        },
     },
     config::Config,
 };
@@ -27,12 +29,12 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     token: u64,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
-    let at = At { acting: &acting, delivery: args.delivery.to_string() };
+    let acting = args.role.client(config).await?;
+    let at = DeliveryClient { acting: &acting, delivery: args.delivery.to_string() };
     let done = at.renew(args.token, args.lease.ms()).await?;
     let value = json!(done);
     let delivery = done.delivery.unwrap_or_default();

@@ -6,10 +6,10 @@ use tasuki_proto::{swarm::DeliveryId, wire};
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
+        role_args::RoleArgs,
         swarm::{
             Failure, Output, again,
-            at::{self, At, Overriding, Verdict},
-            who::Who,
+            delivery_client::{self, DeliveryClient, Overriding, Verdict},
         },
     },
     config::Config,
@@ -53,13 +53,13 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     token: u64,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let feedback = TextArgs::default().read("--feedback", &args.feedback)?;
-    let at = At { acting: &acting, delivery: args.delivery.to_string() };
+    let at = DeliveryClient { acting: &acting, delivery: args.delivery.to_string() };
     let known = at.get().await?.delivery.unwrap_or_default();
     let commands = known.test_evidence.unwrap_or_default().doc_commands;
     let verdict = Verdict {
@@ -71,7 +71,10 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     };
     let done = at.judge(args.token, verdict).await?;
     let delivery = done.delivery.clone().unwrap_or_default();
-    output.answer(|| json!(done), || format!("{}{}\n", at::judged(&delivery), again(done.repeated)))
+    output.answer(
+        || json!(done),
+        || format!("{}{}\n", delivery_client::judged(&delivery), again(done.repeated)),
+    )
 }
 
 /// One result for each step of the document that the delivery names.

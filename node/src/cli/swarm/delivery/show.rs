@@ -4,7 +4,10 @@ use serde_json::json;
 use tasuki_proto::swarm::DeliveryId;
 
 use crate::{
-    cli::swarm::{Failure, Output, at::At, details, who::Looker, with_now},
+    cli::{
+        role_args::OptionalRoleArgs,
+        swarm::{Failure, Output, delivery_client::DeliveryClient, details, with_now},
+    },
     config::Config,
 };
 
@@ -15,12 +18,13 @@ pub struct Args {
     #[arg(value_name = "DELIVERY")]
     delivery: DeliveryId,
     #[command(flatten)]
-    pub(super) who: Looker,
+    role: OptionalRoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.looking(config);
-    let told = At { acting: &acting, delivery: args.delivery.to_string() }.get().await?;
+    let acting = args.role.client(config);
+    let told =
+        DeliveryClient { acting: &acting, delivery: args.delivery.to_string() }.get().await?;
     let delivery = told.delivery.unwrap_or_default();
     output.answer(
         || with_now(json!(delivery), told.now_ms),

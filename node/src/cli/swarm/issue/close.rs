@@ -6,7 +6,8 @@ use super::report_issue;
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
-        swarm::{Failure, Output, names::IssueName, who::Who},
+        role_args::RoleArgs,
+        swarm::{Failure, Output, names::IssueName},
     },
     config::Config,
 };
@@ -25,7 +26,7 @@ pub struct Args {
     #[arg(long, visible_alias = "summary", value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 /// Reopen a closed issue.
@@ -39,11 +40,11 @@ pub struct ReopenArgs {
     #[arg(long, visible_alias = "summary", value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn close(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let request = wire::CloseIssueRequest {
         role: acting.role.clone(),
         issue_id: args.issue.find(&acting).await?,
@@ -61,7 +62,7 @@ pub(super) async fn reopen(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let request = wire::ReopenIssueRequest {
         role: acting.role.clone(),
         issue_id: args.issue.find(&acting).await?,

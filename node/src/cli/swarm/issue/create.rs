@@ -8,7 +8,8 @@ use super::report_issue;
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
-        swarm::{Failure, Output, doc::content, files, who::Who},
+        role_args::RoleArgs,
+        swarm::{Failure, Output, doc::content, files},
     },
     config::Config,
 };
@@ -32,7 +33,7 @@ pub struct Args {
     #[command(flatten)]
     before: Docs,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 /// Documents to read before work on an issue begins.
@@ -68,7 +69,7 @@ fn named_file(text: &str) -> Result<(String, String), String> {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let mut words = TextArgs::default();
     let description = words.read_if("--description", args.description.as_deref())?;
     let mut docs = Vec::new();

@@ -4,11 +4,13 @@ use serde_json::json;
 use tasuki_proto::wire;
 
 use crate::{
-    cli::swarm::{
-        Failure, Output,
-        lease::{LeaseArgs, report_renewal},
-        names::IssueName,
-        who::Who,
+    cli::{
+        role_args::RoleArgs,
+        swarm::{
+            Failure, Output,
+            lease::{LeaseArgs, report_renewal},
+            names::IssueName,
+        },
     },
     config::Config,
 };
@@ -24,11 +26,11 @@ pub struct Args {
     #[command(flatten)]
     lease: LeaseArgs,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let issue_id = args.issue.find(&acting).await?;
     let request = wire::ExtendIssueRequest {
         role: acting.role.clone(),

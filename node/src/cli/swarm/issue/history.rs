@@ -6,14 +6,14 @@
 
 use owo_colors::OwoColorize as _;
 use serde_json::json;
-use tasuki_proto::wire::{self, event::Kind};
+use tasuki_proto::wire::{self, event::Noun, swarm_event::Kind};
 
 use crate::{
     cli::{
-        broker::Broker,
         following::{Following, Told},
+        role_args::RoleClient,
         stopped,
-        swarm::{Failure, Output, names::IssueName, pages::PAGE, who::Acting},
+        swarm::{Failure, Output, names::IssueName, pages::PAGE},
         text::{fitted, line, time},
     },
     config::Config,
@@ -41,7 +41,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = Acting { broker: Broker::new(config), role: String::new() };
+    let acting = RoleClient::anonymous(config);
     let issue = args.issue.find(&acting).await?;
     let mut after = args.from - 1;
     if args.follow {
@@ -60,7 +60,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 }
 
 async fn follow(
-    acting: &Acting,
+    acting: &RoleClient,
     issue: &str,
     mut after: u64,
     output: &mut Output,
@@ -83,12 +83,13 @@ async fn follow(
 }
 
 fn is_of(event: &wire::Event, issue: &str) -> bool {
+    let Some(Noun::Swarm(event)) = &event.noun else { return false };
     matches!(&event.kind, Some(Kind::IssueChanged(it)) if it.issue_id == issue)
 }
 
 /// Shows what is behind `after`, and says how much there is in all.
 async fn show(
-    acting: &Acting,
+    acting: &RoleClient,
     issue: &str,
     after: &mut u64,
     output: &mut Output,

@@ -4,12 +4,11 @@ use tasuki_proto::wire::{self, IssueStatus};
 
 use crate::{
     cli::{
-        broker::Broker,
+        role_args::RoleClient,
         swarm::{
             Failure, Output,
             labels::issue_statuses,
             pages::{self, Page, Wanted},
-            who::Acting,
         },
     },
     config::Config,
@@ -31,7 +30,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = Acting { broker: Broker::new(config), role: String::new() };
+    let acting = RoleClient::anonymous(config);
     let ask = async |limit, offset| {
         let request = wire::ListIssuesRequest {
             status: args.status.unwrap_or_default().into(),

@@ -11,43 +11,28 @@ mod show;
 use serde_json::json;
 use tasuki_proto::wire;
 
-use super::{Failure, IDS, Output, again, who::Acting};
-use crate::{cli::text::line, config::Config};
+use super::{Failure, IDS, Output, again};
+use crate::cli::{role_args::RoleClient, subcommands::subcommands, text::line};
 
-/// Create, follow and close issues.
-#[derive(Debug, clap::Subcommand)]
-#[command(after_help = IDS)]
-pub enum Command {
-    Create(create::Args),
-    List(list::Args),
-    Show(show::Args),
-    History(history::Args),
-    SetDocs(set_docs::Args),
-    Close(close::Args),
-    Reopen(close::ReopenArgs),
-    Extend(extend::Args),
-}
-
-pub(super) async fn run(
-    command: Command,
-    config: &Config,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    match command {
-        Command::Create(args) => create::run(args, config, output).await,
-        Command::List(args) => list::run(args, config, output).await,
-        Command::Show(args) => show::run(args, config, output).await,
-        Command::History(args) => history::run(args, config, output).await,
-        Command::SetDocs(args) => set_docs::run(args, config, output).await,
-        Command::Close(args) => close::close(args, config, output).await,
-        Command::Reopen(args) => close::reopen(args, config, output).await,
-        Command::Extend(args) => extend::run(args, config, output).await,
+subcommands! {
+    /// Create, follow and close issues.
+    #[derive(Debug, clap::Subcommand)]
+    #[command(after_help = IDS)]
+    pub enum Command {
+        Create(create::Args) => create::run,
+        List(list::Args) => list::run,
+        Show(show::Args) => show::run,
+        History(history::Args) => history::run,
+        SetDocs(set_docs::Args) => set_docs::run,
+        Close(close::Args) => close::close,
+        Reopen(close::ReopenArgs) => close::reopen,
+        Extend(extend::Args) => extend::run,
     }
 }
 
 /// Asks the broker for an issue.
 pub(super) async fn get_issue(
-    acting: &Acting,
+    acting: &RoleClient,
     issue_id: &str,
 ) -> Result<wire::IssueResponse, Failure> {
     let request = wire::GetIssueRequest { issue_id: issue_id.to_owned(), ..Default::default() };

@@ -4,7 +4,10 @@ use tasuki_proto::wire;
 
 use super::{create::Docs, report_issue};
 use crate::{
-    cli::swarm::{Failure, Output, names::IssueName, who::Who},
+    cli::{
+        role_args::RoleArgs,
+        swarm::{Failure, Output, names::IssueName},
+    },
     config::Config,
 };
 
@@ -27,12 +30,12 @@ pub struct Args {
     #[arg(long, conflicts_with = "project_doc")]
     no_project_docs: bool,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let project = args.docs.of_project()?;
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let issue_id = args.issue.find(&acting).await?;
     let request = wire::UpdateIssueDocPathsRequest {
         role: acting.role.clone(),

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::get_issue;
 use crate::{
     cli::{
-        broker::Broker,
-        swarm::{Failure, Output, details, names::IssueName, who::Acting, with_now},
+        role_args::RoleClient,
+        swarm::{Failure, Output, details, names::IssueName, with_now},
     },
     config::Config,
 };
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = Acting { broker: Broker::new(config), role: String::new() };
+    let acting = RoleClient::anonymous(config);
     let issue_id = args.issue.find(&acting).await?;
     let told = get_issue(&acting, &issue_id).await?;
     let issue = told.issue.unwrap_or_default();

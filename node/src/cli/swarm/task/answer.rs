@@ -6,7 +6,8 @@ use super::ask::report_message;
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
-        swarm::{Failure, Output, names::TaskName, who::Who},
+        role_args::RoleArgs,
+        swarm::{Failure, Output, names::TaskName},
     },
     config::Config,
 };
@@ -28,11 +29,11 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     refs: Option<String>,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let ids = args.task.find(&acting).await?;
     let request = wire::ReplyMessageRequest {
         role: acting.role.clone(),

@@ -7,11 +7,11 @@ use tasuki_proto::wire::{self, swarm_question::Ask};
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
+        role_args::RoleArgs,
         swarm::{
             Failure, Output, again,
             awaited::{self, Wait},
             names::TaskName,
-            who::Who,
         },
         text::line,
     },
@@ -48,7 +48,7 @@ pub struct Args {
     #[command(flatten)]
     wait: Wait,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
@@ -58,7 +58,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
             args.kind
         )));
     }
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let ids = args.task.find(&acting).await?;
     let request = wire::PostMessageRequest {
         role: acting.role.clone(),

@@ -10,12 +10,12 @@ use super::list::list_tasks;
 use crate::{
     cli::{
         Exit,
+        role_args::{RoleArgs, RoleClient},
         swarm::{
             Failure, Output, again,
             labels::has_left,
             names::{IssueName, TaskIds, TaskName},
             pages::PAGE,
-            who::{Acting, Who},
         },
         text::{line, time},
     },
@@ -40,11 +40,11 @@ pub struct Args {
     #[arg(long, value_name = "TOKEN", conflicts_with = "next")]
     next_step: Option<String>,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     match (&args.task, &args.next) {
         (Some(task), _) => {
             let ids = task.find(&acting).await?;
@@ -62,7 +62,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 }
 
 async fn claim(
-    acting: &Acting,
+    acting: &RoleClient,
     ids: &TaskIds,
     next_step: &str,
 ) -> Result<wire::TaskResponse, Failure> {
@@ -76,7 +76,7 @@ async fn claim(
 }
 
 async fn claim_once(
-    acting: &Acting,
+    acting: &RoleClient,
     ids: &TaskIds,
     next_step: &str,
 ) -> Result<wire::TaskResponse, Failure> {
@@ -91,13 +91,17 @@ async fn claim_once(
 }
 
 /// Makes the role a worker; again it is the same.
-async fn register(acting: &Acting) -> Result<(), Failure> {
+async fn register(acting: &RoleClient) -> Result<(), Failure> {
     let request = wire::RegisterWorkerRequest { role: acting.role.clone(), ..Default::default() };
     acting.broker.call(&request).await.map(drop)
 }
 
 /// Claims the first task that this role may: what is reserved for it, else what is ready.
-async fn claim_next(acting: &Acting, issue: String, output: &mut Output) -> Result<(), Failure> {
+async fn claim_next(
+    acting: &RoleClient,
+    issue: String,
+    output: &mut Output,
+) -> Result<(), Failure> {
     for stage in [TaskStage::Reserved, TaskStage::Ready] {
         let wanted = wire::ListTasksRequest {
             issue_id: issue.clone(),

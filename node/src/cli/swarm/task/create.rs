@@ -6,7 +6,8 @@ use super::plan::create_tasks;
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
-        swarm::{Failure, Output, labels::difficulties, names::IssueName, who::Who},
+        role_args::RoleArgs,
+        swarm::{Failure, Output, labels::difficulties, names::IssueName},
     },
     config::Config,
 };
@@ -52,11 +53,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     needs_doc: Vec<String>,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let mut words = TextArgs::default();
     let spec = wire::TaskSpec {
         goal: words.read_if("--goal", args.goal.as_deref())?,

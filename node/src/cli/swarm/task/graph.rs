@@ -14,10 +14,10 @@ use crate::cli::swarm::Failure;
 pub(super) const HELP: &str = r#"The file is TOML, or JSON of the same shape:
 
   [[tasks]]
-  name = "parser"                  # what other tasks of the file call it; may be left out
+  name = "parser"                  # optional: how other tasks of the file refer to it
   subject = "Parse the new format"
-  difficulty = "medium"            # easy, medium or focus; medium unless it says otherwise
-  points = 3                       # 1 unless it says otherwise
+  difficulty = "medium"            # easy, medium or focus; default: medium
+  points = 3                       # default: 1
   goal = "Every file of the corpus is read"
   acceptance = "`make corpus` passes"
   blocked_by = ["task-2"]          # names of this file, or tasks of the issue

@@ -6,12 +6,14 @@ use tasuki_proto::{
 };
 
 use crate::{
-    cli::swarm::{
-        Failure, Output,
-        labels::{task_stages, task_statuses},
-        names::IssueName,
-        pages::{self, Page, Wanted},
-        who::{Acting, Looker},
+    cli::{
+        role_args::{OptionalRoleArgs, RoleClient},
+        swarm::{
+            Failure, Output,
+            labels::{task_stages, task_statuses},
+            names::IssueName,
+            pages::{self, Page, Wanted},
+        },
     },
     config::Config,
 };
@@ -47,11 +49,11 @@ pub struct Args {
     #[command(flatten)]
     wanted: Wanted,
     #[command(flatten)]
-    pub(super) who: Looker,
+    role: OptionalRoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.looking(config);
+    let acting = args.role.client(config);
     let wanted = wire::ListTasksRequest {
         issue_id: args.issue.find(&acting).await?,
         status: args.status.unwrap_or_default().into(),
@@ -76,7 +78,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 
 /// One page of an issue's tasks, oldest first: later pages do not shift.
 pub(in crate::cli::swarm) async fn list_tasks(
-    acting: &Acting,
+    acting: &RoleClient,
     wanted: &wire::ListTasksRequest,
     limit: u32,
     offset: u32,

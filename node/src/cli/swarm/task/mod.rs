@@ -15,59 +15,40 @@ mod submit;
 
 use tasuki_proto::wire;
 
-use super::{Failure, IDS, Output, names::TaskIds, who::Acting};
-use crate::config::Config;
+use super::{Failure, IDS, names::TaskIds};
+use crate::cli::{role_args::RoleClient, subcommands::subcommands};
 
-/// Create, claim, submit and review tasks.
-#[derive(Debug, clap::Subcommand)]
-#[command(after_help = IDS)]
-pub enum Command {
-    Create(create::Args),
-    Plan(plan::Args),
-    List(list::Args),
-    Show(show::Args),
-    Claim(claim::Args),
-    Renew(renew::Args),
-    Ask(ask::Args),
-    Answer(answer::Args),
-    Submit(submit::Args),
-    Review(review::Args),
-    /// Reset a task to open, whoever has claimed it
-    ///
-    /// Its claim, reservation, open submission and open questions end; whoever waits for one of them
-    /// is told why.
-    Reset(reset::Args),
-    /// Cancel a task; it no longer blocks others
-    ///
-    /// Its claim, reservation, open submission and open questions end; whoever waits for one of them
-    /// is told why.
-    Cancel(reset::Args),
-}
-
-pub(super) async fn run(
-    command: Command,
-    config: &Config,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    match command {
-        Command::Create(args) => create::run(args, config, output).await,
-        Command::Plan(args) => plan::run(args, config, output).await,
-        Command::List(args) => list::run(args, config, output).await,
-        Command::Show(args) => show::run(args, config, output).await,
-        Command::Claim(args) => claim::run(args, config, output).await,
-        Command::Renew(args) => renew::run(args, config, output).await,
-        Command::Ask(args) => Box::pin(ask::run(args, config, output)).await,
-        Command::Answer(args) => answer::run(args, config, output).await,
-        Command::Submit(args) => Box::pin(submit::run(args, config, output)).await,
-        Command::Review(args) => Box::pin(review::run(args, config, output)).await,
-        Command::Reset(args) => reset::reset(args, config, output).await,
-        Command::Cancel(args) => reset::cancel(args, config, output).await,
+subcommands! {
+    /// Create, claim, submit and review tasks.
+    #[derive(Debug, clap::Subcommand)]
+    #[command(after_help = IDS)]
+    pub enum Command {
+        Create(create::Args) => create::run,
+        Plan(plan::Args) => plan::run,
+        List(list::Args) => list::run,
+        Show(show::Args) => show::run,
+        Claim(claim::Args) => claim::run,
+        Renew(renew::Args) => renew::run,
+        Ask(ask::Args) => ask::run,
+        Answer(answer::Args) => answer::run,
+        Submit(submit::Args) => submit::run,
+        Review(review::Args) => review::run,
+        /// Reset a task to open, whoever has claimed it
+        ///
+        /// Its claim, reservation, open submission and open questions end; whoever waits for one of
+        /// them is told why.
+        Reset(reset::Args) => reset::reset,
+        /// Cancel a task; it no longer blocks others
+        ///
+        /// Its claim, reservation, open submission and open questions end; whoever waits for one of
+        /// them is told why.
+        Cancel(reset::Args) => reset::cancel,
     }
 }
 
 /// Asks the broker for a task.
 pub(in crate::cli) async fn get_task(
-    acting: &Acting,
+    acting: &RoleClient,
     ids: &TaskIds,
 ) -> Result<wire::TaskResponse, Failure> {
     let request = wire::GetTaskRequest {

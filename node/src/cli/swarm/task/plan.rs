@@ -9,12 +9,8 @@ use super::graph;
 use crate::{
     cli::{
         loops::text_args::bounded,
-        swarm::{
-            Failure, Output, again,
-            names::IssueName,
-            pages::Listed as _,
-            who::{Acting, Who},
-        },
+        role_args::{RoleArgs, RoleClient},
+        swarm::{Failure, Output, again, names::IssueName, pages::Listed as _},
         text::line,
     },
     config::Config,
@@ -31,11 +27,11 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let place = args.file.display().to_string();
     let tasks = if place == "-" {
         let place = "standard input";
@@ -51,7 +47,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 
 /// Creates tasks, and shows them.
 pub(super) async fn create_tasks(
-    acting: &Acting,
+    acting: &RoleClient,
     issue_id: String,
     tasks: Vec<wire::NewTask>,
     output: &mut Output,

@@ -4,11 +4,13 @@ use serde_json::json;
 use tasuki_proto::wire;
 
 use crate::{
-    cli::swarm::{
-        Failure, Output,
-        lease::{LeaseArgs, report_renewal},
-        names::TaskName,
-        who::Who,
+    cli::{
+        role_args::RoleArgs,
+        swarm::{
+            Failure, Output,
+            lease::{LeaseArgs, report_renewal},
+            names::TaskName,
+        },
     },
     config::Config,
 };
@@ -27,11 +29,11 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     token: u64,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let ids = args.task.find(&acting).await?;
     let request = wire::RenewClaimRequest {
         role: acting.role.clone(),

@@ -6,7 +6,8 @@ use tasuki_proto::wire;
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
-        swarm::{Failure, Output, names::TaskName, who::Who},
+        role_args::RoleArgs,
+        swarm::{Failure, Output, names::TaskName},
         text::line,
     },
     config::Config,
@@ -16,18 +17,18 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Task to end or to open again
+    /// Task to reset or cancel
     #[arg(value_name = "ISSUE/TASK")]
     task: TaskName,
     /// Why; kept in the history
     #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn reset(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let ids = args.task.find(&acting).await?;
     let request = wire::ResetTaskRequest {
         role: acting.role.clone(),
@@ -45,7 +46,7 @@ pub(super) async fn cancel(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let ids = args.task.find(&acting).await?;
     let request = wire::CancelTaskRequest {
         role: acting.role.clone(),

@@ -16,10 +16,10 @@ use super::get_task;
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
+        role_args::{RoleArgs, RoleClient},
         swarm::{
             Failure, Output, again, details,
             names::{TaskIds, TaskName},
-            who::{Acting, Who},
         },
         text::line,
     },
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "DIMENSION/SEVERITY[@FILE[:LINES]]=TEXT", value_parser = finding)]
     finding: Vec<wire::FeedbackDetail>,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 fn scores() -> impl TypedValueParser<Value = u32> {
@@ -86,7 +86,7 @@ fn finding(text: &str) -> Result<wire::FeedbackDetail, String> {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let feedback = TextArgs::default().read("--feedback", &args.feedback)?;
     let score = match (args.score, args.approve) {
         (Some(score), _) => score,
@@ -138,7 +138,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 }
 
 async fn approve(
-    acting: &Acting,
+    acting: &RoleClient,
     ids: &TaskIds,
     submission: &wire::Submission,
     request: wire::ReviewTaskRequest,
@@ -162,7 +162,7 @@ async fn approve(
 }
 
 async fn mint(
-    acting: &Acting,
+    acting: &RoleClient,
     ids: &TaskIds,
     worker: &str,
     completion_score: u32,
@@ -180,7 +180,7 @@ async fn mint(
 }
 
 async fn send_review(
-    acting: &Acting,
+    acting: &RoleClient,
     request: wire::ReviewTaskRequest,
 ) -> Result<wire::TaskResponse, Failure> {
     acting.broker.call(&request).await

@@ -5,12 +5,14 @@ use tasuki_proto::wire::{self, TaskStage};
 
 use super::get_task;
 use crate::{
-    cli::swarm::{
-        Failure, Output, details,
-        labels::task_stage,
-        names::{TaskIds, TaskName},
-        who::{Acting, Looker},
-        with_now,
+    cli::{
+        role_args::{OptionalRoleArgs, RoleClient},
+        swarm::{
+            Failure, Output, details,
+            labels::task_stage,
+            names::{TaskIds, TaskName},
+            with_now,
+        },
     },
     config::Config,
 };
@@ -22,11 +24,11 @@ pub struct Args {
     #[arg(value_name = "ISSUE/TASK")]
     task: TaskName,
     #[command(flatten)]
-    pub(super) who: Looker,
+    role: OptionalRoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.looking(config);
+    let acting = args.role.client(config);
     let ids = args.task.find(&acting).await?;
     let told = get_task(&acting, &ids).await?;
     let task = told.task.unwrap_or_default();
@@ -47,7 +49,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 /// The tasks that block `task`, each with its stage. They are few: what may block one task is
 /// bounded.
 async fn blockers(
-    acting: &Acting,
+    acting: &RoleClient,
     issue: &str,
     task: &wire::Task,
 ) -> Result<Vec<(String, TaskStage)>, Failure> {

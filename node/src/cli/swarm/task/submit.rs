@@ -6,13 +6,13 @@ use tasuki_proto::wire::{self, SubmissionStatus, swarm_question::Ask};
 use crate::{
     cli::{
         loops::text_args::{HELP, TextArgs},
+        role_args::RoleArgs,
         swarm::{
             Failure, Output, again,
             awaited::{self, Wait},
             commit::Rerun,
             labels::submission_status,
             names::TaskName,
-            who::Who,
         },
         text::line,
     },
@@ -58,11 +58,11 @@ pub struct Args {
     #[command(flatten)]
     wait: Wait,
     #[command(flatten)]
-    pub(super) who: Who,
+    role: RoleArgs,
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let acting = args.who.acting(config).await?;
+    let acting = args.role.client(config).await?;
     let ids = args.task.find(&acting).await?;
     let mut words = TextArgs::default();
     let said = wire::SubmissionWords {

@@ -10,7 +10,11 @@ use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tasuki_proto::{id::RoleId, reason::Reason, wire::MailboxState};
+use tasuki_proto::{
+    id::RoleId,
+    reason::Reason,
+    wire::{self, MailboxState},
+};
 
 use super::{
     super::{
@@ -87,10 +91,11 @@ impl Tool for RegisterAgent {
 
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let Id(agent) = self.agent_name;
-        let call = player.mailbox.call;
+        let call = player.caller.call;
         let directory = self.directory.map(|it| directory(&it.0, call.host.project.as_deref()));
         let directory = directory.transpose()?;
-        let opened = player.mailbox.mail().open_mailbox(&agent).await?;
+        let request = wire::OpenMailboxRequest { role: agent.to_string(), ..Default::default() };
+        let opened = player.caller.actions.command(request, None).await?;
         let mut text = format!("Agent '{agent}' registered successfully");
         if let Some(directory) = &directory {
             store_directory(call, &agent, directory.clone()).await?;
@@ -164,8 +169,8 @@ impl Tool for ListAgents {
     type Caller<'a> = Reader<'a>;
 
     async fn call(self, reader: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let mailbox = reader.mailbox;
-        let seen = mailbox.mail().mailboxes().await?;
+        let mailbox = reader.caller;
+        let seen = mailbox.mailboxes().await?;
         let directories = &mailbox.call.host.directories;
         let agents: Vec<Agent> =
             seen.what.mailboxes.into_iter().map(|it| Agent::new(it, directories)).collect();
@@ -194,8 +199,9 @@ impl Tool for UnregisterAgent {
 
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let Id(agent) = self.agent_name;
-        let mailbox = &player.mailbox;
-        let closed = mailbox.mail().close_mailbox(&agent).await.map_err(|why| {
+        let mailbox = &player.caller;
+        let request = wire::CloseMailboxRequest { role: agent.to_string(), ..Default::default() };
+        let closed = mailbox.actions.command(request, None).await.map_err(|why| {
             if why.reason != Reason::UnknownRole {
                 return why;
             }
@@ -227,14 +233,14 @@ impl Tool for CleanUpAgents {
     type Caller<'a> = Player<'a>;
 
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let directories = player.mailbox.call.host.directories.clone();
+        let directories = player.caller.call.host.directories.clone();
         let cleaned = tokio::task::spawn_blocking(move || directories.clean_up()).await;
         let removed = match cleaned {
             Ok(Ok(lost)) => lost.into_iter().map(|it| it.role.to_string()).collect::<Vec<_>>(),
             Ok(Err(why)) => return Err(not_stored("Nothing was changed", &why)),
             Err(why) => return Err(not_stored("Nothing was changed", &why)),
         };
-        let kept = player.mailbox.call.host.directories.all();
+        let kept = player.caller.call.host.directories.all();
         let kept: Vec<String> = kept.into_iter().map(|it| it.role.to_string()).collect();
         let text = format!(
             "Cleanup completed. Removed: {}. Kept: {}.",

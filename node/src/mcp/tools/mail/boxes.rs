@@ -68,7 +68,7 @@ impl Tool for ListMessages {
             after: self.after.unwrap_or_default().0,
             ..Default::default()
         };
-        let listed = reader.mailbox.mail().list_box(request).await?;
+        let listed = reader.caller.actions.look_up(request).await?;
         let mut others = Sanitizer::default();
         let threads = &listed.what.threads;
         let page = Page {

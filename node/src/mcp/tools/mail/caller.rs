@@ -11,19 +11,23 @@ use tasuki_proto::{
     mail::{MessageName, NoMessageName},
     reason::Reason,
     visible::is_visible,
+    wire,
 };
 
 use super::{
     super::{
         Call,
+        caller::{self, FindRole, RoleCaller},
+        no_set,
         result::{add_text, refused},
-        tool::{Caller, Listed, RoleArgument, ToolDef},
+        tool::{Listed, RoleArgument, ToolDef},
     },
-    SET,
+    Mail,
 };
 use crate::{
-    mcp::{host::Scope, in_flight_acks::InFlightAcks, instances::Playing},
-    role::{Actions, Refusal, mail::Mail},
+    mcp::host::Scope,
+    role::{Actions, Refusal, Seen},
+    toolset::MAIL,
 };
 
 /// The argument that says who calls.
@@ -33,76 +37,46 @@ const RUN_AS: &[RoleArgument] = &[RoleArgument {
     description: "Your agent ID. Required if this server hosts several agents.",
 }];
 
-/// The mailbox of the role that calls.
-pub(super) struct Mailbox<'a> {
-    pub call: &'a Call<'a>,
-    pub actions: Arc<dyn Actions>,
-    pub acks: InFlightAcks,
-}
+/// The role that calls, with its mailbox.
+pub(super) type Mailbox<'a> = RoleCaller<'a, Mail>;
+pub(super) type Player<'a> = caller::Player<'a, Mail>;
+pub(super) type Reader<'a> = caller::Reader<'a, Mail>;
 
-/// A call that acts or waits: only the agent that plays the role may.
-pub(super) struct Player<'a> {
-    pub mailbox: Mailbox<'a>,
-    pub playing: Playing,
-}
+impl FindRole for Mail {
+    const ARGUMENTS: &'static [RoleArgument] = RUN_AS;
 
-impl<'a> Caller<'a> for Player<'a> {
-    const ROLE: &'static [RoleArgument] = RUN_AS;
-
-    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
-        let mailbox = Mailbox::find(call, tool)?;
-        let playing = call.host.enter(&*mailbox.actions, &call.who, call.client.as_ref())?;
-        Ok(Self { mailbox, playing })
-    }
-}
-
-/// A call that looks.
-pub(super) struct Reader<'a> {
-    pub mailbox: Mailbox<'a>,
-    /// Whether what it is shown counts as seen by the role.
-    pub counts: bool,
-}
-
-impl<'a> Caller<'a> for Reader<'a> {
-    const ROLE: &'static [RoleArgument] = RUN_AS;
-
-    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
-        let mailbox = Mailbox::find(call, tool)?;
-        let counts = call.host.looked(&*mailbox.actions, &call.who, call.client.as_ref());
-        Ok(Self { mailbox, counts })
-    }
-}
-
-impl<'a> Mailbox<'a> {
-    /// The mailbox that a call is about, whoever calls.
-    pub(super) fn find(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
+    fn find_role(call: &Call<'_>, tool: &ToolDef) -> Result<Arc<dyn Actions>, Refusal> {
         let role = resolve(call, call.named_role(tool)?.as_deref())?;
-        let host = call.host;
-        let mailbox = host.roles.get(role).zip(host.in_flight_acks.get(role));
-        let (actions, acks) = mailbox.ok_or_else(|| no_mail(role))?;
-        call.admit(role)?;
-        Ok(Self { call, actions: Arc::clone(actions), acks: acks.clone() })
+        call.host.roles.get(role).map(Arc::clone).ok_or_else(|| no_set(role, MAIL))
     }
+}
 
-    pub(super) fn mail(&self) -> &dyn Mail {
-        self.actions.mail()
-    }
-
+impl Mailbox<'_> {
     /// Resolves once the broker knows what was shown to the role so far, or will not soon.
     pub(super) async fn settled(&self) {
-        self.acks.settled().await;
-        self.mail().marks_settled().await;
+        self.in_flight_acks().settled().await;
+        self.actions.marks_settled().await;
     }
 
-    pub(super) fn role(&self) -> &RoleId {
-        self.actions.role()
+    /// Reads a thread. What the agent is shown of it is marked once it is written.
+    pub(super) async fn read_thread(
+        &self,
+        request: wire::ReadThreadRequest,
+    ) -> Result<Seen<wire::ReadThreadResponse>, Refusal> {
+        let mark = wire::MailMark::None.into();
+        self.actions.look_up(wire::ReadThreadRequest { mark, ..request }).await
+    }
+
+    /// The mailboxes of the workspace.
+    pub(super) async fn mailboxes(&self) -> Result<Seen<wire::ListMailboxesResponse>, Refusal> {
+        self.actions.look_up(wire::ListMailboxesRequest::default()).await
     }
 }
 
 /// The roles of this node that a call may be for.
 fn available<'a>(call: &'a Call<'_>) -> Vec<&'a RoleId> {
     let host = call.host;
-    let with_mail = host.roles.keys().filter(|role| host.has_set(role, SET));
+    let with_mail = host.roles.keys().filter(|role| host.has_set(role, MAIL));
     with_mail.filter(|role| call.only.is_none_or(|only| only == *role)).collect()
 }
 
@@ -138,7 +112,7 @@ fn resolve<'a>(call: &'a Call<'_>, named: Option<&str>) -> Result<&'a RoleId, Re
                 "`runAs` is {role}, but your token is only valid for {only}. Omit it."
             ),
         }),
-        (Some(role), _) => Err(no_mail(role)),
+        (Some(role), _) => Err(no_set(role, MAIL)),
         (None, _) => {
             let shown = named.chars().filter(|c| is_visible(*c)).take(ID_BYTES_MAX);
             let shown: String = shown.collect();
@@ -147,16 +121,6 @@ fn resolve<'a>(call: &'a Call<'_>, named: Option<&str>) -> Result<&'a RoleId, Re
                 message: format!("Invalid runAs agent '{shown}'. Available agents: {}", names()),
             })
         }
-    }
-}
-
-fn no_mail(role: &RoleId) -> Refusal {
-    Refusal {
-        reason: Reason::RoleForbidden,
-        message: format!(
-            "{role} does not have the toolset `{SET}` on this node. No change was made. Ask your \
-             user to add it: --role {role}={SET}."
-        ),
     }
 }
 

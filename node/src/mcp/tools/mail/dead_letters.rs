@@ -4,7 +4,7 @@ use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tasuki_proto::reason::Reason;
+use tasuki_proto::{reason::Reason, wire};
 
 use super::{
     super::{
@@ -48,7 +48,7 @@ impl Tool for ListDeadLetters {
     type Caller<'a> = Reader<'a>;
 
     async fn call(self, reader: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let found = reader.mailbox.mail().dead_letters().await?;
+        let found = reader.caller.actions.query(wire::ListDeadLettersRequest::default()).await?;
         let mut others = Sanitizer::default();
         let letter = |it| Letter {
             message: ListedThread::new(it, &mut others),
@@ -78,7 +78,10 @@ impl Tool for HandAgain {
         const DONE: &str = "Waits return the message again";
         let Name(name) = self.message_id;
         let handed = match message_name(&name) {
-            Ok(()) => player.mailbox.mail().hand_again(&name).await,
+            Ok(()) => {
+                let request = wire::HandAgainRequest { message: name, ..Default::default() };
+                player.caller.actions.command(request, None).await
+            }
             Err(why) => Err(why),
         };
         match handed {

@@ -77,7 +77,7 @@ pub(super) async fn attach(
     }
     let mut stored = Vec::with_capacity(files.len());
     for (file, content) in files {
-        mailbox.mail().put_attachment(&file, content).await?;
+        mailbox.actions.put_attachment(&file, content).await?;
         stored.push(file);
     }
     Ok(stored)
@@ -121,11 +121,11 @@ impl Tool for SaveAttachment {
     type Caller<'a> = Player<'a>;
 
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let (mailbox, Name(message)) = (&player.mailbox, self.message_id);
+        let (mailbox, Name(message)) = (&player.caller, self.message_id);
         message_name(&message)?;
         let project = project(mailbox)?;
         let file = find(mailbox, &message, &self.hash.0).await?;
-        let content = mailbox.mail().get_attachment(&message, &file).await?;
+        let content = mailbox.actions.get_attachment(&message, &file).await?;
         let (name, bytes) = (file.name.clone(), content.clone());
         let saved = on_disk(move || project.save(&name, &bytes)).await.map_err(|why| Refusal {
             reason: Reason::Unavailable,
@@ -149,13 +149,9 @@ async fn find(
 ) -> Result<wire::Attachment, Refusal> {
     let mut from = 1;
     while from != 0 {
-        let request = wire::ReadThreadRequest {
-            message: message.to_owned(),
-            from,
-            mark: wire::MailMark::None.into(),
-            ..Default::default()
-        };
-        let read = mailbox.mail().read_thread(request).await?.what;
+        let request =
+            wire::ReadThreadRequest { message: message.to_owned(), from, ..Default::default() };
+        let read = mailbox.read_thread(request).await?.what;
         let mut files = read.entries.iter().flat_map(|it| &it.attachments);
         if let Some(file) = files.find(|it| it.hash.starts_with(hash)) {
             return Ok(file.clone());

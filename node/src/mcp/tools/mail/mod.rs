@@ -34,15 +34,12 @@ use super::{
     refused,
     tool::{Membership, ToolDef},
 };
-use crate::toolset::ToolVisibility;
+use crate::toolset::{MAIL, ToolVisibility};
 
-/// The toolset.
-pub(in crate::mcp) const SET: &str = "mail";
-
-const CORE: &[Membership] = &[Membership { set: SET, from: ToolVisibility::Core }];
+const CORE: &[Membership] = &[Membership { set: MAIL, from: ToolVisibility::Core }];
 /// What a role needs that writes a letter now and then.
-const QUIET: &[Membership] = &[Membership { set: SET, from: ToolVisibility::Quiet }];
-const FULL: &[Membership] = &[Membership { set: SET, from: ToolVisibility::Full }];
+const QUIET: &[Membership] = &[Membership { set: MAIL, from: ToolVisibility::Quiet }];
+const FULL: &[Membership] = &[Membership { set: MAIL, from: ToolVisibility::Full }];
 
 static TOOLS: [ToolDef; 15] = [
     ToolDef::new::<send::SendMessage>(),
@@ -72,7 +69,7 @@ impl Toolset for Mail {
 
     /// Whoever has other tools as well uses mail beside them.
     fn part(&self, _: &RoleId, sets: &[&str], _: &[RoleId]) -> Option<&'static dyn Part> {
-        let has_mail_alone = !sets.is_empty() && sets.iter().all(|it| *it == SET);
+        let has_mail_alone = !sets.is_empty() && sets.iter().all(|it| *it == MAIL);
         has_mail_alone.then_some(&prompt::Correspondent as &dyn Part)
     }
 

@@ -23,10 +23,7 @@ use super::{
     caller::{Mailbox, Player, message_name, refused_as},
     views::place,
 };
-use crate::{
-    mcp::intent,
-    role::{Refusal, mail::Moving},
-};
+use crate::{link::Moving, mcp::intent, role::Refusal};
 
 const UNKNOWN: &str = "Message not found";
 
@@ -44,7 +41,7 @@ impl Tool for ResolveMessage {
 
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let move_to = Move { to: Box::Done, done: "Message resolved" };
-        move_to.run(&player.mailbox, self.filename).await
+        move_to.run(&player.caller, self.filename).await
     }
 }
 
@@ -62,7 +59,7 @@ impl Tool for RejectMessage {
 
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let move_to = Move { to: Box::Cancel, done: "Message rejected" };
-        move_to.run(&player.mailbox, self.filename).await
+        move_to.run(&player.caller, self.filename).await
     }
 }
 
@@ -109,7 +106,7 @@ impl Move {
             let request = wire::MoveRequest { messages, to: self.to.into(), ..Default::default() };
             mailbox.settled().await;
             let key = intent::of(&mailbox.call.context.meta);
-            match mailbox.mail().move_mail(request, key).await? {
+            match mailbox.actions.move_mail(request, key).await? {
                 Moving::Moved(response) => moved = response.moved,
                 Moving::Queued { number } => return Ok(self.queued(&names, number).into()),
             }

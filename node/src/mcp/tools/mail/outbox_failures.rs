@@ -9,7 +9,11 @@ use serde_json::{Value, json};
 use tasuki_proto::{mail::BoxKind, reason::Reason};
 
 use super::{
-    super::{Call, result::add_text, tool::ToolDef},
+    super::{
+        Call,
+        result::add_text,
+        tool::{Caller as _, ToolDef},
+    },
     caller::Mailbox,
 };
 use crate::{
@@ -24,12 +28,12 @@ const TOLD_MAX: usize = 20;
 const ABOUT_CHARS: usize = 80;
 
 pub(super) async fn report(tool: &ToolDef, call: &Call<'_>, result: &mut CallToolResult) {
-    let Ok(mailbox) = Mailbox::find(call, tool) else { return };
+    let Ok(mailbox) = Mailbox::resolve(call, tool) else { return };
     // Whoever only looks is not whom it is for.
-    if !call.host.looked(&*mailbox.actions, &call.who, call.client.as_ref()) {
+    if !mailbox.looked() {
         return;
     }
-    let Ok(untold) = mailbox.mail().untold(TOLD_MAX).await else { return };
+    let Ok(untold) = mailbox.actions.untold(TOLD_MAX).await else { return };
     if untold.entries.is_empty() {
         return;
     }

@@ -99,7 +99,7 @@ impl Part {
         }
         let message: MessageId = self.thread.message_id.parse().ok()?;
         let (actions, mark) = (Arc::clone(&mailbox.actions), MailMark::Seen);
-        let on_its_way = mailbox.acks.begin();
+        let on_its_way = mailbox.in_flight_acks().begin();
         Some(Mark::Mail { actions, message, through: self.last(), mark, on_its_way })
     }
 }
@@ -119,7 +119,7 @@ impl Tool for ReadMessage {
     type Caller<'a> = Reader<'a>;
 
     async fn call(self, reader: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let Reader { mailbox, counts } = reader;
+        let Reader { caller: mailbox, counts } = reader;
         let Name(name) = self.filename;
         let part = match message_name(&name) {
             Ok(()) => load(&mailbox, &name, Want::All).await,
@@ -189,7 +189,7 @@ impl Tool for ReadThread {
     type Caller<'a> = Reader<'a>;
 
     async fn call(self, reader: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let Reader { mailbox, counts } = reader;
+        let Reader { caller: mailbox, counts } = reader;
         let Name(name) = self.message_id;
         let want = match (number(self.last), number(self.from)) {
             (None, None) => Want::All,
@@ -219,12 +219,12 @@ impl Tool for ReadThread {
 /// that cannot be asked keeps nobody from reading.
 async fn kept(mailbox: &Mailbox<'_>, part: &Part) -> Vec<Summary> {
     let names = [part.thread.message_id.clone(), part.thread.file_name.clone()];
-    mailbox.mail().kept(&names).await.unwrap_or_default()
+    mailbox.actions.kept(&names).await.unwrap_or_default()
 }
 
 /// A thread that the broker does not know may be one that never got there.
 async fn kept_instead(mailbox: &Mailbox<'_>, name: &str, why: Refusal) -> Refusal {
-    let kept = mailbox.mail().kept(&[name.to_owned()]).await.unwrap_or_default();
+    let kept = mailbox.actions.kept(&[name.to_owned()]).await.unwrap_or_default();
     Refusal { message: format!("{}{}", why.message, outbox_failures::beside(&kept)), ..why }
 }
 
@@ -245,14 +245,9 @@ fn number(asked: Option<u64>) -> Option<u32> {
 /// As many of the entries wanted as the broker gives at once.
 async fn load(mailbox: &Mailbox<'_>, name: &str, want: Want) -> Result<Part, Refusal> {
     let ask = async |from: u32, last: u32| {
-        let request = wire::ReadThreadRequest {
-            message: name.to_owned(),
-            from,
-            last,
-            mark: MailMark::None.into(),
-            ..Default::default()
-        };
-        let seen = mailbox.mail().read_thread(request).await?;
+        let request =
+            wire::ReadThreadRequest { message: name.to_owned(), from, last, ..Default::default() };
+        let seen = mailbox.read_thread(request).await?;
         let wire::ReadThreadResponse { thread, entries, next, sequence: _ } = seen.what;
         let part = Part { thread: thread.unwrap_or_default(), entries, ago: seen.ago };
         Ok::<_, Refusal>((part, next))

@@ -103,7 +103,7 @@ impl Tool for SearchMessages {
             limit: limit(self.limit, HITS, HITS_MAX)?,
             ..Default::default()
         };
-        let found = reader.mailbox.mail().search_mail(request).await?;
+        let found = reader.caller.actions.query(request).await?;
         let mut others = Sanitizer::default();
         let hits = found.hits.iter().map(|it| Hit::new(it, &mut others)).collect();
         Ok(json_result(&Found {

@@ -30,9 +30,10 @@ use super::{
 };
 use crate::{
     clock,
+    link::Sent,
     mail_terms::{self, NoReceivers},
     mcp::intent,
-    role::{Refusal, mail::Sent},
+    role::Refusal,
 };
 
 const DONE: &str = "Message sent successfully";
@@ -81,7 +82,7 @@ impl Tool for SendMessage {
     type Caller<'a> = Player<'a>;
 
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let mailbox = &player.mailbox;
+        let mailbox = &player.caller;
         let to = receivers(mailbox, &self.receiver_id.0).await?;
         let answered = self.original_message_id.map(|it| it.0);
         let unknown = |name: &str| format!("Original message {name} not found");
@@ -111,7 +112,7 @@ impl Tool for SendMessage {
         let attachments = files::attach(mailbox, self.attachments.unwrap_or_default().0).await?;
         let request = wire::SendRequest { attachments, ..request };
         mailbox.settled().await;
-        match mailbox.mail().send(request, key).await {
+        match mailbox.actions.send(request, key).await {
             Ok(Sent::Stored(stored)) => {
                 let stored = Stored {
                     message: DONE,
@@ -153,7 +154,7 @@ fn queued(to: &[RoleId], message: &str, number: u64) -> CallToolResult {
 
 /// The roles of the workspace; none where the broker was never there, or does not show them.
 async fn roles(mailbox: &Mailbox<'_>) -> Result<BTreeSet<String>, Refusal> {
-    match mailbox.mail().mailboxes().await {
+    match mailbox.mailboxes().await {
         Ok(all) => Ok(all.what.mailboxes.into_iter().map(|it| it.role).collect()),
         Err(why) if [Reason::Unavailable, Reason::RightForbidden].contains(&why.reason) => {
             Ok(BTreeSet::new())

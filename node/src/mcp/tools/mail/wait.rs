@@ -16,7 +16,7 @@ use super::{
         sanitizer::{FRAME, Sanitizer},
         tool::{Tool, ToolInfo},
         view::is_nothing,
-        waiting::wait,
+        waiting::{superseded, wait},
     },
     QUIET,
     caller::{Mailbox, Player, message_name},
@@ -24,7 +24,8 @@ use super::{
 };
 use crate::{
     mcp::question::{About, Asking},
-    role::{Refusal, mail::MailFilter},
+    role::Refusal,
+    wait::MailFilter,
 };
 
 /// Waits for mail. Returns the oldest unseen message, urgent first, and returns it again until you
@@ -48,34 +49,30 @@ impl Tool for WaitForMessage {
     type Caller<'a> = Player<'a>;
 
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let Player { mailbox, playing } = player;
+        let Player { caller: mailbox, playing } = player;
         let filter =
             MailFilter { kind: self.msg_type.map(|it| it.0), sender: self.sender.map(|it| it.0) };
         if let Some(Name(name)) = self.after {
             mark_seen(&mailbox, &name).await?;
         }
         mailbox.settled().await;
-        let Mailbox { call, actions, acks } = mailbox;
-        let asking = Asking { actions, about: About::Mail { filter, acks } };
-        wait(call, playing, asking, self.timeout_sec.map(|it| it.0)).await
+        let about = About::Mail { filter, acks: mailbox.in_flight_acks() };
+        let asking = Asking { actions: mailbox.actions, about };
+        wait(mailbox.call, playing, asking, self.timeout_sec.map(|it| it.0)).await
     }
 }
 
 /// What was handed of a thread is seen: its role says so.
 async fn mark_seen(mailbox: &Mailbox<'_>, name: &str) -> Result<(), Refusal> {
     message_name(name)?;
-    let request = wire::ReadThreadRequest {
-        message: name.to_owned(),
-        last: 1,
-        mark: MailMark::None.into(),
-        ..Default::default()
-    };
+    let request =
+        wire::ReadThreadRequest { message: name.to_owned(), last: 1, ..Default::default() };
     mailbox.settled().await;
-    let thread = mailbox.mail().read_thread(request).await?.what.thread.unwrap_or_default();
+    let thread = mailbox.read_thread(request).await?.what.thread.unwrap_or_default();
     if let Ok(message) = thread.message_id.parse::<MessageId>()
         && thread.seen_through < thread.handed_through
     {
-        mailbox.mail().mark_mail(message, thread.handed_through, MailMark::Seen);
+        mailbox.actions.mark_mail(message, thread.handed_through, MailMark::Seen);
     }
     Ok(())
 }
@@ -125,9 +122,7 @@ fn hint(role: &RoleId, standing: Standing, answer: &MailAnswer) -> String {
         Standing::Unspecified | Standing::StillWaiting => {
             "No mail yet. Call filebox_wait_for_message again immediately.".to_owned()
         }
-        Standing::Superseded => {
-            format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
-        }
+        Standing::Superseded => superseded(role),
         Standing::Mail if answer.next != 0 => {
             let id = answer.thread.as_ref().map_or("", |it| it.message_id.as_str());
             format!(

@@ -13,7 +13,7 @@ use super::super::{
     field_types::{Id, ParseName, Seconds, Word, Words, schema},
     tool::{Listed, RoleArgument},
 };
-use crate::role::swarm::IssuesIn;
+use crate::wait::IssuesIn;
 
 /// The argument that says which worker calls, and its alias.
 const WORKER_ID_LISTED: RoleArgument =

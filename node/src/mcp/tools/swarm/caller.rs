@@ -12,38 +12,33 @@ use super::{
     super::{
         Call,
         arguments::invalid,
+        caller::{FindRole, RoleCaller},
         field_types::Seconds,
         is_shown,
-        tool::{self, RoleArgument, ToolDef},
+        tool::{RoleArgument, ToolDef},
         waiting::wait,
     },
+    Swarm,
     args::{self, Timeout},
     wait_results::unanswered,
 };
 use crate::{
     mcp::{
-        in_flight_acks::InFlightAcks,
-        instances::Playing,
         intent,
         question::{About, Asking, is_silence},
     },
-    role::{
-        Actions, Refusal,
-        swarm::{self, Awaited, Swarm},
-    },
+    role::{Actions, Refusal},
     toolset::ToolsetChoice,
+    wait::Awaited,
 };
 
-/// A role, by whose agent a tool was called.
-pub(in crate::mcp::tools) struct Caller<'a> {
-    pub call: &'a Call<'a>,
-    pub actions: Arc<dyn Actions>,
-}
+/// The role that calls, by one of its agents.
+pub(super) type Caller<'a> = RoleCaller<'a, Swarm>;
 
-impl<'a> tool::Caller<'a> for Caller<'a> {
-    const ROLE: &'static [RoleArgument] = args::UNLISTED;
+impl FindRole for Swarm {
+    const ARGUMENTS: &'static [RoleArgument] = args::UNLISTED;
 
-    fn resolve(call: &'a Call<'a>, tool: &ToolDef) -> Result<Self, Refusal> {
+    fn find_role(call: &Call<'_>, tool: &ToolDef) -> Result<Arc<dyn Actions>, Refusal> {
         let host = call.host;
         let has_tool = |role: &RoleId| tool.sets.iter().any(|it| host.has_set(role, it.set));
         let mut able = call.scope.roles(host);
@@ -57,17 +52,11 @@ impl<'a> tool::Caller<'a> for Caller<'a> {
             (None, []) => return Err(no_set(tool)),
             (None, _) => return Err(several(&able)),
         };
-        let actions = host.roles.get(role).ok_or_else(|| no_set(tool))?;
-        call.admit(role)?;
-        Ok(Self { call, actions: Arc::clone(actions) })
+        host.roles.get(role).map(Arc::clone).ok_or_else(|| no_set(tool))
     }
 }
 
 impl Caller<'_> {
-    pub(super) fn role(&self) -> &RoleId {
-        self.actions.role()
-    }
-
     /// Whether the role has this toolset.
     pub(super) fn has_set(&self, set: &str) -> bool {
         self.call.host.has_set(self.role(), set)
@@ -82,19 +71,10 @@ impl Caller<'_> {
         is_shown(tool, &self.toolsets())
     }
 
-    pub(super) fn swarm(&self) -> &dyn Swarm {
-        self.actions.swarm()
-    }
-
-    /// For a call that acts or waits: only the agent that plays the role may.
-    pub(super) fn playing(&self) -> Result<Playing, Refusal> {
-        self.call.host.enter(&*self.actions, &self.call.who, self.call.client.as_ref())
-    }
-
     /// Does something as the role.
     pub(super) async fn execute<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
-        let _playing = self.playing()?;
-        swarm::call(self.swarm(), request, intent::of(&self.call.context.meta)).await
+        let _playing = self.enter()?;
+        self.actions.command(request, intent::of(&self.call.context.meta)).await
     }
 
     /// Waits for something, for `timeout` at most.
@@ -106,7 +86,7 @@ impl Caller<'_> {
         let asked = timeout.map(|Timeout(Seconds(asked))| asked);
         let about = About::Swarm { awaited, acks: self.in_flight_acks() };
         let asking = Asking { actions: Arc::clone(&self.actions), about };
-        wait(self.call, self.playing()?, asking, asked).await
+        wait(self.call, self.enter()?, asking, asked).await
     }
 
     /// Waits for what comes of something that the broker has under the name `stored`: that it is
@@ -127,11 +107,6 @@ impl Caller<'_> {
             }
             waited => waited,
         }
-    }
-
-    /// The answers on their way to the agent of the role.
-    fn in_flight_acks(&self) -> InFlightAcks {
-        self.call.host.in_flight_acks.get(self.role()).cloned().unwrap_or_default()
     }
 
     /// Resolves once the broker knows what the agent was shown so far, or will not soon.
@@ -156,8 +131,8 @@ impl Caller<'_> {
 
     /// Asks how something stands.
     pub(super) async fn query<R: Rpc>(&self, request: R) -> Result<R::Response, Refusal> {
-        self.call.host.looked(&*self.actions, &self.call.who, self.call.client.as_ref());
-        swarm::call(self.swarm(), request, None).await
+        self.looked();
+        self.actions.query(request).await
     }
 }
 

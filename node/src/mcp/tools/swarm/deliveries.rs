@@ -22,7 +22,7 @@ use super::{
     caller::Caller,
     delivery_views,
 };
-use crate::role::{Refusal, swarm::Awaited};
+use crate::{role::Refusal, wait::Awaited};
 
 /// Submits an issue whose tasks are all done for acceptance and waits for the verdict. A repeat is not
 /// delivered twice.

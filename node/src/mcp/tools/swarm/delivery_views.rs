@@ -9,9 +9,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{sanitizer::Sanitizer, view::view},
+    super::{sanitizer::Sanitizer, view::view, waiting::superseded},
     answer::answer,
-    items::{status, superseded},
+    items::status,
     views::{Rerun, Time},
 };
 

@@ -11,7 +11,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{sanitizer::Sanitizer, view::view},
+    super::{sanitizer::Sanitizer, view::view, waiting::superseded},
     answer::answer,
     delivery_views,
     views::{self, Time},
@@ -70,10 +70,6 @@ pub(super) const fn status(standing: Standing, is_something: bool) -> &'static s
         Standing::Unspecified | Standing::StillWaiting => "still_waiting",
         Standing::Superseded => "superseded",
     }
-}
-
-pub(super) fn superseded(role: &RoleId) -> String {
-    format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
 }
 
 fn next(role: &RoleId, standing: Standing, item: Option<&wire::Item>) -> String {

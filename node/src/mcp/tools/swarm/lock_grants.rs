@@ -24,7 +24,7 @@ use super::caller::Caller;
 use crate::{
     link::retry::outcome_unknown,
     mcp::intent,
-    role::{Actions, Refusal, swarm},
+    role::{Actions, Refusal},
 };
 
 /// The locks of one role, by their leases, that answers on their way tell of. While it is held
@@ -70,7 +70,7 @@ pub(super) async fn lock_files(
     caller: &Caller<'_>,
     request: wire::LockFilesRequest,
 ) -> Result<wire::LockResponse, Refusal> {
-    let _playing = caller.playing()?;
+    let _playing = caller.enter()?;
     let (actions, probe) = (Arc::clone(&caller.actions), caller.call.probe.clone());
     let untold = caller.call.host.grants.of(caller.role());
     let key = intent::of(&caller.call.context.meta);
@@ -80,7 +80,7 @@ pub(super) async fn lock_files(
     let (of_call, locks, fate) = (Arc::clone(&actions), Arc::clone(&untold), probe.clone());
     tokio::spawn(async move {
         let mut untold = locks.lock().await;
-        let answer = swarm::call(of_call.swarm(), request, key).await;
+        let answer = of_call.command(request, key).await;
         let lock = answer.as_ref().ok().and_then(|it| Some((it.lock.clone()?, it.repeated)));
         let is_told = lock.as_ref().and_then(|(lock, is_repeat)| {
             let known = untold.get(&lock.lease_id).and_then(Weak::upgrade);
@@ -118,7 +118,7 @@ async fn give_back(actions: &dyn Actions, lock: wire::Lock, telling: Telling) {
     if telling.end_untold() {
         let wire::Lock { lease_id, lock_token, .. } = lock;
         let back = wire::UnlockRequest { lease_id, lock_token, ..Default::default() };
-        drop(swarm::call(actions.swarm(), back, None).await);
+        drop(actions.command(back, None).await);
     }
 }
 

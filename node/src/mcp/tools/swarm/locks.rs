@@ -31,7 +31,8 @@ use super::{
 use crate::{
     link::retry::{Backoff, chance},
     repository::{self, lock_base},
-    role::{Refusal, swarm::Awaited},
+    role::Refusal,
+    wait::{Awaited, Question},
 };
 
 /// Times that one call tries to lock files that were free and are locked again: there is no end to
@@ -163,7 +164,7 @@ async fn once_free(
     asked: Duration,
     mut refusal: Refusal,
 ) -> Result<wire::LockResponse, Refusal> {
-    let playing = caller.playing()?;
+    let playing = caller.enter()?;
     let hold = longest(caller.call, Some(asked));
     let _present = caller.actions.connected(&caller.call.who);
     let wire::FileSet { repository, patterns, is_case_folded } = files;
@@ -175,7 +176,8 @@ async fn once_free(
             let began = Instant::now();
             let left = over.saturating_duration_since(began);
             // Who waits for so many files that the broker cannot tell is refused as at once.
-            if left.is_zero() || caller.swarm().await_swarm(&awaited, left).await.is_err() {
+            let question = Question::Swarm(awaited.clone());
+            if left.is_zero() || caller.actions.wait(question, left).await.is_err() {
                 break;
             }
             let waited = began.elapsed();

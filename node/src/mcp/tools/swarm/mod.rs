@@ -9,8 +9,9 @@
 //!
 //! - [`caller`]: whose call it is. [`fencing_tokens`]: which tokens its agent was given.
 //! - [`profile`], [`issues`], [`plan`], [`work`], [`reviews`], [`deliveries`], [`bundle`], [`docs`],
-//!   [`locks`]: the tools, by what they are about; [`unfinished`]: what a worker is told first. [`args`]: types of their arguments; [`graph`]:
-//!   how tasks of a plan name each other; [`lock_grants`]: that no lock is kept for nobody.
+//!   [`locks`]: the tools, by what they are about; [`unfinished`]: what a worker is told first.
+//!   [`args`]: types of their arguments; [`graph`]: how tasks of a plan name each other;
+//!   [`lock_grants`]: that no lock is kept for nobody.
 //! - [`views`], [`delivery_views`]: what they answer, field by field. [`wait_results`], [`items`]:
 //!   what waits end with. [`next`]: what an agent does about it, [`hints`]: and about a refusal.
 //!   [`answer`]: what each answer says besides.
@@ -57,18 +58,17 @@ use super::{
     refused,
     tool::{Caller as _, Membership, Tool, ToolDef, ToolInfo},
 };
-use crate::{role::Refusal, toolset::ToolVisibility};
+use crate::{
+    role::Refusal,
+    toolset::{SWARM_ACCEPTOR, SWARM_LEAD, SWARM_WORKER, ToolVisibility},
+};
 
-const LEAD: &str = "swarm-lead";
-const WORKER: &str = "swarm-worker";
-const ACCEPTOR: &str = "swarm-acceptor";
-
-const LEAD_FULL: Membership = Membership { set: LEAD, from: ToolVisibility::Full };
-const LEAD_CORE: Membership = Membership { set: LEAD, from: ToolVisibility::Core };
-const WORKER_FULL: Membership = Membership { set: WORKER, from: ToolVisibility::Full };
-const WORKER_CORE: Membership = Membership { set: WORKER, from: ToolVisibility::Core };
-const ACCEPTOR_FULL: Membership = Membership { set: ACCEPTOR, from: ToolVisibility::Full };
-const ACCEPTOR_CORE: Membership = Membership { set: ACCEPTOR, from: ToolVisibility::Core };
+const LEAD_FULL: Membership = Membership { set: SWARM_LEAD, from: ToolVisibility::Full };
+const LEAD_CORE: Membership = Membership { set: SWARM_LEAD, from: ToolVisibility::Core };
+const WORKER_FULL: Membership = Membership { set: SWARM_WORKER, from: ToolVisibility::Full };
+const WORKER_CORE: Membership = Membership { set: SWARM_WORKER, from: ToolVisibility::Core };
+const ACCEPTOR_FULL: Membership = Membership { set: SWARM_ACCEPTOR, from: ToolVisibility::Full };
+const ACCEPTOR_CORE: Membership = Membership { set: SWARM_ACCEPTOR, from: ToolVisibility::Core };
 
 static TOOLS: [ToolDef; 56] = [
     ToolDef::new::<profile::MyProfile>(),
@@ -158,8 +158,11 @@ impl Toolset for Swarm {
     }
 
     fn part(&self, _: &RoleId, sets: &[&str], _: &[RoleId]) -> Option<&'static dyn Part> {
-        let parts =
-            [(LEAD, &prompt::LEAD), (WORKER, &prompt::WORKER), (ACCEPTOR, &prompt::ACCEPTOR)];
+        let parts = [
+            (SWARM_LEAD, &prompt::LEAD),
+            (SWARM_WORKER, &prompt::WORKER),
+            (SWARM_ACCEPTOR, &prompt::ACCEPTOR),
+        ];
         let found = parts.into_iter().find(|(set, _)| sets.contains(set));
         found.map(|(_, part)| part as &dyn Part)
     }

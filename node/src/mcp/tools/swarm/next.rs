@@ -2,7 +2,8 @@
 
 use tasuki_proto::wire::{self, TaskStage as Stage};
 
-use super::{ACCEPTOR, LEAD, WORKER, caller::Caller};
+use super::caller::Caller;
+use crate::toolset::{SWARM_ACCEPTOR, SWARM_LEAD, SWARM_WORKER};
 
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
@@ -17,9 +18,9 @@ impl<'a> Asker<'a> {
     pub(super) fn of(caller: &'a Caller<'_>) -> Self {
         Self {
             role: caller.role().as_str(),
-            is_lead: caller.has_set(LEAD),
-            is_worker: caller.has_set(WORKER),
-            is_acceptor: caller.has_set(ACCEPTOR),
+            is_lead: caller.has_set(SWARM_LEAD),
+            is_worker: caller.has_set(SWARM_WORKER),
+            is_acceptor: caller.has_set(SWARM_ACCEPTOR),
         }
     }
 }

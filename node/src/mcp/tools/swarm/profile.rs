@@ -16,14 +16,18 @@ use super::{
         tool::ToolInfo,
         view::is_nothing,
     },
-    ACCEPTOR, ACCEPTOR_FULL, LEAD, LEAD_FULL, SwarmTool, WORKER, WORKER_FULL,
+    ACCEPTOR_FULL, LEAD_FULL, SwarmTool, WORKER_FULL,
     answer::answer,
     args,
     caller::Caller,
     locks::Lock,
     views::{self, Time},
 };
-use crate::role::{Refusal, swarm::Awaited};
+use crate::{
+    role::Refusal,
+    toolset::{SWARM_ACCEPTOR, SWARM_LEAD, SWARM_WORKER},
+    wait::{Answer, Awaited, Question},
+};
 
 /// Issues that one profile looks into for what waits; more are named by their number.
 const ISSUES_MAX: u32 = 20;
@@ -240,16 +244,16 @@ impl SwarmTool for MyProfile {
             toolsets: caller.toolsets().iter().map(ToString::to_string).collect(),
             worker,
             locks: locks.iter().map(|it| Lock::new(it, &mut others)).collect(),
-            kept_for_you: kept.filter(|_| caller.has_set(WORKER)).collect(),
+            kept_for_you: kept.filter(|_| caller.has_set(SWARM_WORKER)).collect(),
             waits_for_you: Vec::new(),
             deliveries: Vec::new(),
             more_issues: 0,
             role,
         };
-        if caller.has_set(LEAD) {
+        if caller.has_set(SWARM_LEAD) {
             profile.add_waiting(caller).await?;
         }
-        if caller.has_set(ACCEPTOR) {
+        if caller.has_set(SWARM_ACCEPTOR) {
             profile.add_deliveries(caller, now_ms).await?;
         }
         let next = profile.next(caller);
@@ -271,7 +275,8 @@ impl Profile {
         let look = async |issue: wire::Issue| {
             let items = Awaited::Items(issue.issue_id.parse().ok()?);
             // It was closed meanwhile, say: then nothing of it waits.
-            let looked = caller.swarm().await_swarm(&items, Duration::ZERO).await.ok()?;
+            let looked = caller.actions.wait(Question::Swarm(items), Duration::ZERO).await;
+            let Ok(Answer::Swarm(looked)) = looked else { return None };
             let item = looked.item?;
             Some(Waits {
                 issue_id: issue.issue_id,
@@ -304,7 +309,7 @@ impl Profile {
 
     fn next(&self, caller: &Caller<'_>) -> Vec<String> {
         let mut next = Vec::new();
-        if caller.has_set(WORKER) {
+        if caller.has_set(SWARM_WORKER) {
             let claims = self.worker.as_ref().map(|it| it.claims.len());
             next.push(match (claims, self.kept_for_you.is_empty()) {
                 (None, _) => "Call registerWorker first.",
@@ -315,10 +320,10 @@ impl Profile {
                 }
             });
         }
-        if caller.has_set(LEAD) && !self.waits_for_you.is_empty() {
+        if caller.has_set(SWARM_LEAD) && !self.waits_for_you.is_empty() {
             next.push("Answer what is waiting for you: waitIssueTaskEvents.");
         }
-        if caller.has_set(ACCEPTOR) && !self.deliveries.is_empty() {
+        if caller.has_set(SWARM_ACCEPTOR) && !self.deliveries.is_empty() {
             next.push("Review what you have claimed: getIssueAcceptanceBundle, reviewDelivery.");
         }
         next.into_iter().map(ToOwned::to_owned).collect()

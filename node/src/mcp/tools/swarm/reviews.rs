@@ -19,7 +19,7 @@ use super::{
     caller::Caller,
     views,
 };
-use crate::role::{Refusal, swarm::Awaited};
+use crate::{role::Refusal, wait::Awaited};
 
 /// Declares a wait for the events of an issue: the tool, or one of its aliases.
 macro_rules! wait_events {

@@ -7,16 +7,14 @@ use tasuki_proto::{
 
 use super::{
     super::{is_shown, tool::ToolDef},
-    ACCEPTOR, LEAD, TOOLS, WORKER, hints,
+    TOOLS, hints,
     next::{self, Asker},
     tools_named_in, wait_results,
 };
 use crate::{
-    role::{
-        Refusal,
-        swarm::{Awaited, IssuesIn},
-    },
-    toolset::ToolsetChoice,
+    role::Refusal,
+    toolset::{SWARM_ACCEPTOR, SWARM_LEAD, SWARM_WORKER, ToolsetChoice},
+    wait::{Awaited, IssuesIn},
 };
 
 /// What roles may have: each set lean and in full, and two together.
@@ -47,7 +45,7 @@ fn tool(name: &str) -> &'static ToolDef {
 }
 
 fn refused(tool: &str, reason: Reason, choices: &str) -> String {
-    let refusal = Refusal { reason, message: "It is so".to_owned() };
+    let refusal = Refusal { reason, message: "Refused".to_owned() };
     hints::with_hint(refusal, self::tool(tool), &sets(choices)).message
 }
 
@@ -98,10 +96,10 @@ fn a_refusal_leads_on() {
         ("getWorker", Reason::UnknownWorker, "swarm-lead:full", "listWorkers"),
     ] {
         let told = refused(tool, reason, choices);
-        assert!(told.starts_with("It is so. ") && told.contains(expected), "{tool}: {told}");
+        assert!(told.starts_with("Refused. ") && told.contains(expected), "{tool}: {told}");
     }
-    assert_eq!(refused("getWorker", Reason::UnknownWorker, "swarm-worker:full"), "It is so");
-    assert_eq!(refused("closeIssue", Reason::Unavailable, "swarm-lead"), "It is so");
+    assert_eq!(refused("getWorker", Reason::UnknownWorker, "swarm-worker:full"), "Refused");
+    assert_eq!(refused("closeIssue", Reason::Unavailable, "swarm-lead"), "Refused");
 }
 
 #[test]
@@ -211,9 +209,9 @@ fn what_is_done_about_a_task_is_done_by_tools_of_whoever_asks() {
     for choices in CHOICES {
         let asker = Asker {
             role: "r",
-            is_lead: choices.contains(LEAD),
-            is_worker: choices.contains(WORKER),
-            is_acceptor: choices.contains(ACCEPTOR),
+            is_lead: choices.contains(SWARM_LEAD),
+            is_worker: choices.contains(SWARM_WORKER),
+            is_acceptor: choices.contains(SWARM_ACCEPTOR),
         };
         for stage in stages {
             for claimed_by in ["r", "s"] {

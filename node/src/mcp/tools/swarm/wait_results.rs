@@ -15,11 +15,12 @@ use super::{
         result::{add_field, json_result},
         sanitizer::{FRAME, Sanitizer},
         view::is_nothing,
+        waiting::superseded,
     },
     answer::known,
     delivery_views, items, views,
 };
-use crate::role::{Refusal, swarm::Awaited};
+use crate::{role::Refusal, wait::Awaited};
 
 /// What was waited for, or how the wait ended without it.
 #[derive(Debug, Serialize)]
@@ -76,12 +77,7 @@ pub(in crate::mcp) fn wait_result(
     let submission = answer.submission.clone().map(judged);
     let message = answer.message.as_ref();
     json_result(&Waited {
-        status: match standing {
-            Standing::There if answer.ended_because.is_empty() => "there",
-            Standing::There => "ended",
-            Standing::Unspecified | Standing::StillWaiting => "still_waiting",
-            Standing::Superseded => "superseded",
-        },
+        status: items::status(standing, answer.ended_because.is_empty()),
         submission_id,
         message_id,
         issues,
@@ -113,9 +109,7 @@ fn judged(it: Submission) -> Submission {
 /// What the agent does now.
 fn next(role: &RoleId, awaited: &Awaited, answer: &SwarmAnswer) -> Vec<String> {
     let said = match answer.standing() {
-        Standing::Superseded => {
-            format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
-        }
+        Standing::Superseded => superseded(role),
         Standing::Unspecified | Standing::StillWaiting => match awaited {
             Awaited::Issues { .. } => "Nothing yet. Call waitIssues again immediately.".to_owned(),
             Awaited::Tasks(_) => "Nothing yet. Call waitIssueTasks again immediately.".to_owned(),

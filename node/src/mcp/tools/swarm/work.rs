@@ -32,9 +32,9 @@ use super::{
     unfinished::{Before, Unfinished, with_unfinished},
     views,
 };
-use crate::role::{
-    Refusal,
-    swarm::{Awaited, IssuesIn},
+use crate::{
+    role::Refusal,
+    wait::{Awaited, IssuesIn},
 };
 
 /// Issues that one wait tells unless it is told otherwise, and at most.
@@ -194,7 +194,7 @@ impl SwarmTool for WaitTasks {
                 message: "only status 'open' is supported; omit `status`.".to_owned(),
             });
         }
-        let _playing = caller.playing()?;
+        let _playing = caller.enter()?;
         if let Some(unfinished) = Unfinished::known(caller).await
             && unfinished.is_news(caller)
         {

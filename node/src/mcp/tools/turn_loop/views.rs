@@ -15,6 +15,7 @@ use super::{
     super::{
         sanitizer::{FRAME, Sanitizer},
         view::is_nothing,
+        waiting::superseded,
     },
     labels::unlabelled,
 };
@@ -129,7 +130,7 @@ fn author(entry: &wire::Entry) -> &str {
 
 fn hint(role: &RoleId, answer: &wire::TurnAnswer) -> String {
     if answer.superseded {
-        format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
+        superseded(role)
     } else if answer.still_waiting && answer.holder.is_empty() {
         "Not your turn yet. Call await_my_turn again immediately.".to_owned()
     } else if answer.still_waiting {

@@ -2,10 +2,6 @@
 
 use std::{fs, sync::Arc};
 
-use crate::{
-    invitation::{Fingerprint, Trust},
-    net::tls::{ALPN_H2, ALPN_HTTP1, ServerIdentity, Trusting, VERSIONS, provider},
-};
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
@@ -13,6 +9,10 @@ use rustls::{
 };
 
 use super::*;
+use crate::{
+    invitation::{Fingerprint, Trust},
+    net::tls::{ALPN_H2, ALPN_HTTP1, ServerIdentity, Trusting, VERSIONS, provider},
+};
 
 fn own(folder: &TempDir) -> ServerIdentity {
     ServerIdentity::own(&folder.path().join("tls"), &[]).unwrap()

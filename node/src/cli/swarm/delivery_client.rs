@@ -7,14 +7,13 @@ use tasuki_proto::{id::PersonId, wire};
 use super::{
     Failure,
     labels::{delivery_status, spaced},
-    who::Acting,
 };
-use crate::cli::{loops, text::line};
+use crate::cli::{loops, role_args::RoleClient, text::line};
 
 /// A delivery as one role has to do with it.
 #[derive(Debug)]
-pub(in crate::cli) struct At<'a> {
-    pub(in crate::cli) acting: &'a Acting,
+pub(in crate::cli) struct DeliveryClient<'a> {
+    pub(in crate::cli) acting: &'a RoleClient,
     pub(in crate::cli) delivery: String,
 }
 
@@ -47,7 +46,7 @@ impl Overriding {
     }
 }
 
-impl At<'_> {
+impl DeliveryClient<'_> {
     pub(in crate::cli) async fn get(&self) -> Result<wire::DeliveryResponse, Failure> {
         let request = wire::GetDeliveryRequest {
             role: self.acting.role.clone(),

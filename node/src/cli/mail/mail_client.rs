@@ -1,4 +1,4 @@
-//! As which role a command acts, and the calls that several commands make.
+//! One role's mail at the broker: which role, and the calls that several commands make.
 
 use tasuki_proto::{
     id::RoleId,
@@ -10,7 +10,7 @@ use crate::{
     cli::{
         broker::Broker,
         mail_crypto::{Asking, Opening},
-        role_arg,
+        role_args,
     },
     config::Config,
     private::{
@@ -23,7 +23,7 @@ use crate::{
 const ROLES_HINT: &str = "`tasuki mail mailboxes` shows the roles that have a mailbox";
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Who {
+pub(super) struct MailboxArgs {
     /// Whose mail [default: TASUKI_ROLE, else the only role in the settings, else
     /// `current_agent` of `.filebox`, else the only role of the running node]
     #[arg(long, value_name = "ROLE")]
@@ -32,39 +32,39 @@ pub(super) struct Who {
 
 /// One role's mail at the broker.
 #[derive(Debug)]
-pub(super) struct Mail {
+pub(super) struct MailClient {
     pub(super) broker: Broker,
     pub(super) role: RoleId,
     sealer: Sealer,
 }
 
-impl Who {
-    pub(super) fn mail(&self, config: &Config) -> Result<Mail, Failure> {
-        let role = role_arg::role(self.role.as_ref(), config, ROLES_HINT)?;
+impl MailboxArgs {
+    pub(super) fn client(&self, config: &Config) -> Result<MailClient, Failure> {
+        let role = role_args::role(self.role.as_ref(), config, ROLES_HINT)?;
         let broker = Broker::new(config);
         let sealer = Sealer::new(&config.data.value, broker.workspace());
-        Ok(Mail { broker, role, sealer })
+        Ok(MailClient { broker, role, sealer })
     }
 
     /// The same of a role that the workspace knows: a name mistyped is no empty mailbox.
-    pub(super) async fn known_mail(&self, config: &Config) -> Result<Mail, Failure> {
-        let mail = self.mail(config)?;
-        mail.check_known().await.map(|()| mail)
+    pub(super) async fn known_client(&self, config: &Config) -> Result<MailClient, Failure> {
+        let client = self.client(config)?;
+        client.check_known().await.map(|()| client)
     }
 }
 
-impl Mail {
+impl MailClient {
     /// Whether the workspace knows the role.
     pub(super) async fn check_known(&self) -> Result<(), Failure> {
         let role = self.role.as_str();
-        let Some(known) = role_arg::known_roles(&self.broker).await? else { return Ok(()) };
+        let Some(known) = role_args::known_roles(&self.broker).await? else { return Ok(()) };
         if known.contains(role) {
             return Ok(());
         }
         let not = "it has no mailbox, no node hosts it and no loop names it. Nothing was sent or \
                    changed";
         let next = "send as it with `tasuki mail send --new-role`";
-        Err(role_arg::unknown_role(&self.broker, role, &known, not, next))
+        Err(role_args::unknown_role(&self.broker, role, &known, not, next))
     }
 
     /// A page of a thread; marks nothing.

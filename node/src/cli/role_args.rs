@@ -1,8 +1,8 @@
-//! The role that a command acts as, if --role is not given.
+//! The role that a command acts as, given or not, and the broker as that role reaches it.
 
 use std::collections::BTreeSet;
 
-use tasuki_proto::{id::RoleId, reason::Reason, wire};
+use tasuki_proto::{id::RoleId, limits::SWARM_PAGE_MAX, reason::Reason, wire};
 
 use super::{
     Failure,
@@ -17,6 +17,118 @@ use crate::{
 
 /// Names of other roles that a refusal lists; more are not read.
 const NAMES_MAX: usize = 20;
+
+/// How to see which roles there are.
+const ROLES_HINT: &str = "`tasuki status` shows the roles of the workspace";
+
+/// Which role a command acts as.
+#[derive(Debug, clap::Args)]
+pub(super) struct RoleArgs {
+    /// Role to act as [default: TASUKI_ROLE, else the only role in the settings, else
+    /// `current_agent` of `.filebox`, else the only role of the running node]
+    #[arg(long, visible_alias = "as", value_name = "ROLE")]
+    role: Option<RoleId>,
+    /// Allow a role that the workspace does not know yet
+    #[arg(long)]
+    new_role: bool,
+}
+
+/// Which role a command asks as, where none has to be named.
+#[derive(Debug, clap::Args)]
+pub(super) struct OptionalRoleArgs {
+    /// Role to act as; claim tokens are shown only to their holder
+    #[arg(long, visible_alias = "as", value_name = "ROLE")]
+    role: Option<RoleId>,
+}
+
+/// A role at the broker.
+#[derive(Debug)]
+pub(super) struct RoleClient {
+    pub(super) broker: Broker,
+    /// Empty: no role asks.
+    pub(super) role: String,
+}
+
+impl RoleArgs {
+    /// Fails for a role that the workspace does not know, unless that is allowed.
+    pub(super) async fn client(&self, config: &Config) -> Result<RoleClient, Failure> {
+        let role = role(self.role.as_ref(), config, ROLES_HINT)?;
+        let client = RoleClient { broker: Broker::new(config), role: role.to_string() };
+        if !self.new_role {
+            client.check_role(config).await?;
+        }
+        Ok(client)
+    }
+
+    /// The role as it was given, if it was; not checked.
+    pub(super) fn optional_client(&self, config: &Config) -> RoleClient {
+        RoleClient::optional(self.role.as_ref(), config)
+    }
+}
+
+impl OptionalRoleArgs {
+    pub(super) fn client(&self, config: &Config) -> RoleClient {
+        RoleClient::optional(self.role.as_ref(), config)
+    }
+}
+
+impl RoleClient {
+    /// No role asks.
+    pub(super) fn anonymous(config: &Config) -> Self {
+        Self::optional(None, config)
+    }
+
+    fn optional(role: Option<&RoleId>, config: &Config) -> Self {
+        let role = role.map(ToString::to_string).unwrap_or_default();
+        Self { broker: Broker::new(config), role }
+    }
+
+    /// Whether the workspace knows the role: work under a mistyped name would be seen by nobody.
+    ///
+    /// It is one of this machine's node's, or mail knows it, or it works on issues, has locked
+    /// files, leads an issue or has claimed a delivery: who acts as a new role once, goes on with
+    /// what it has.
+    async fn check_role(&self, config: &Config) -> Result<(), Failure> {
+        let Self { broker, role } = self;
+        // The broker hears of a node's roles a moment after it began.
+        let is_here = |it: &NodeFile| {
+            it.is_at(&broker.url)
+                && it.workspace == broker.workspace().as_str()
+                && it.roles.contains(role)
+        };
+        if NodeFile::read(&config.data.value).is_some_and(|it| is_here(&it)) {
+            return Ok(());
+        }
+        let Some(mut known) = known_roles(broker).await? else { return Ok(()) };
+        if known.contains(role) {
+            return Ok(());
+        }
+        let workers = wire::ListWorkersRequest::default();
+        known.extend(broker.call(&workers).await?.workers.into_iter().map(|it| it.worker));
+        // Its own, then the newest of all, for their names.
+        for (lead, limit) in [(role.clone(), 1), (String::new(), SWARM_PAGE_MAX)] {
+            let issues = wire::ListIssuesRequest { lead, limit, ..Default::default() };
+            known.extend(broker.call(&issues).await?.issues.into_iter().map(|it| it.lead));
+        }
+        for (claimed_by, limit) in [(role.clone(), 1), (String::new(), SWARM_PAGE_MAX)] {
+            let deliveries =
+                wire::ListDeliveriesRequest { claimed_by, limit, ..Default::default() };
+            known.extend(
+                broker.call(&deliveries).await?.deliveries.into_iter().map(|it| it.claimed_by),
+            );
+        }
+        let holder = role.clone();
+        let locks = wire::ListLocksRequest { holder, limit: 1, ..Default::default() };
+        known.extend(broker.call(&locks).await?.locks.into_iter().map(|it| it.holder));
+        known.remove("");
+        if known.contains(role) {
+            return Ok(());
+        }
+        let not = "it has no mailbox, no node hosts it, no loop names it, and it has no part in any \
+                   issue. Nothing was done";
+        Err(unknown_role(broker, role, &known, not, "act as it with --new-role"))
+    }
+}
 
 /// What says which roles are here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -144,21 +256,13 @@ fn default_role(here: LocalRoles, around: &Environment, hint: &str) -> Result<Ro
 
 #[cfg(test)]
 mod tests {
-    use tasuki_proto::host::trust::TrustStore;
-
     use super::*;
     use crate::config::{Key, Layer, Raw};
 
     #[test]
     fn who_one_is_follows_from_settings_then_place_then_node() {
         let place = tempfile::tempdir().unwrap();
-        let env = [("TASUKI_DATA".to_owned(), place.path().display().to_string())];
-        let mut around = Environment {
-            env: env.into(),
-            directory: place.path().to_owned(),
-            home: None,
-            trusted: TrustStore::within(place.path()),
-        };
+        let mut around = Environment::within(place.path());
         let said_in = |around: &Environment, roles: &str, hosted: &[&str]| {
             let mut layer = Layer::new();
             if !roles.is_empty() {

@@ -1,0 +1,180 @@
+//! The part of the story that is about turns, and what must hold of them.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use tasuki_broker::rules::{
+    Event, ReceiptKind, Workspace,
+    turn::{self, Actor, Command, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound, TurnStatus},
+};
+use tasuki_proto::id::{LoopId, RoleId, Turn};
+
+use super::{Call, ROLES, call};
+
+const LOOPS: [&str; 2] = ["main", "side"];
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    HandOver {
+        call: Call,
+        loop_id: u8,
+        role: u8,
+        text: u8,
+        complete: bool,
+        to: Option<u8>,
+        turn: u64,
+    },
+    Reclaim {
+        call: Call,
+        loop_id: u8,
+        by: u8,
+        is_person: bool,
+        to: Option<u8>,
+        turn: u64,
+    },
+    Start {
+        call: Call,
+        loop_id: u8,
+        to: Option<u8>,
+    },
+    Create {
+        call: Call,
+        loop_id: u8,
+        participants: u8,
+    },
+    Mark {
+        call: Call,
+        loop_id: u8,
+        role: u8,
+        turn: u64,
+        handed: bool,
+    },
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let turn = prop_oneof![3 => Just(0u64), 2 => 1..12u64];
+    let to = proptest::option::weighted(0.3, 0..4u8);
+    prop_oneof![
+        8 => (call(), 0..2u8, 0..4u8, 0..3u8, any::<bool>(), to.clone(), turn.clone(), 0..4u8)
+            .prop_map(|(call, loop_id, role, text, complete, to, turn, rare)| Step::HandOver {
+                call, loop_id, role, text, complete: complete && rare == 0, to, turn,
+            }),
+        2 => (call(), 0..2u8, 0..4u8, any::<bool>(), to.clone(), turn).prop_map(
+            |(call, loop_id, by, is_person, to, turn)| Step::Reclaim {
+                call, loop_id, by, is_person, to, turn
+            }
+        ),
+        2 => (call(), 0..2u8, to).prop_map(|(call, loop_id, to)| Step::Start { call, loop_id, to }),
+        1 => (call(), 0..2u8, 1..16u8).prop_map(|(call, loop_id, participants)| Step::Create {
+            call, loop_id, participants
+        }),
+        2 => (call(), 0..2u8, 0..4u8, 1..12u64, any::<bool>()).prop_map(
+            |(call, loop_id, role, turn, handed)| Step::Mark { call, loop_id, role, turn, handed }
+        ),
+    ]
+}
+
+pub(super) fn loop_of(number: u8) -> LoopId {
+    LOOPS[usize::from(number)].parse().expect("a loop")
+}
+
+fn role_of(number: u8) -> RoleId {
+    ROLES[usize::from(number)].parse().expect("a role")
+}
+
+fn ann() -> Actor {
+    Actor::Person("ann".parse().expect("a person"))
+}
+
+pub(super) fn command(step: &Step) -> (&Call, Command) {
+    let turn_of = |turn: u64| (turn != 0).then(|| Turn::from(turn));
+    match step {
+        Step::HandOver { call, loop_id, role, text, complete, to, turn } => (
+            call,
+            Command::HandOver(HandOver {
+                loop_id: loop_of(*loop_id),
+                role: role_of(*role),
+                summary: format!("s{text}"),
+                instruction: "go".to_owned(),
+                is_task_complete: *complete,
+                to: to.map(role_of),
+                turn: turn_of(*turn),
+            }),
+        ),
+        Step::Reclaim { call, loop_id, by, is_person, to, turn } => (
+            call,
+            Command::Reclaim(Reclaim {
+                loop_id: loop_of(*loop_id),
+                by: if *is_person { ann() } else { Actor::Role(role_of(*by)) },
+                to: to.map(role_of),
+                reason: "because".to_owned(),
+                turn: turn_of(*turn),
+            }),
+        ),
+        Step::Start { call, loop_id, to } => (
+            call,
+            Command::StartRound(StartRound {
+                loop_id: loop_of(*loop_id),
+                by: ann(),
+                to: to.map(role_of),
+                summary: String::new(),
+                instruction: "again".to_owned(),
+            }),
+        ),
+        Step::Create { call, loop_id, participants } => {
+            let (loop_id, participants) = (loop_of(*loop_id), super::roles(*participants));
+            (call, Command::CreateLoop(CreateLoop { loop_id, participants }))
+        }
+        Step::Mark { call, loop_id, role, turn, handed } => {
+            let mark = if *handed { ReceiptKind::Handed } else { ReceiptKind::Seen };
+            let (loop_id, role) = (loop_of(*loop_id), role_of(*role));
+            (call, Command::Mark(MarkTurn::new(loop_id, role, Turn::from(*turn), mark)))
+        }
+    }
+}
+
+/// What happened to loops, as one who keeps everything would tell it.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// The newest turn begun in each.
+    turns: BTreeMap<LoopId, Turn>,
+    entries: BTreeMap<LoopId, u64>,
+}
+
+impl Ledger {
+    /// Takes in what is about to be applied.
+    pub(super) fn take(&mut self, event: &Event) {
+        let Event::Turn(event) = event else { return };
+        let (loop_id, entry, began) = match event {
+            turn::Event::HandedOver(it) => {
+                (&it.loop_id, it.entry, it.next.as_ref().map(|next| next.turn))
+            }
+            turn::Event::TurnReclaimed(it) => (&it.loop_id, it.entry, Some(it.next.turn)),
+            turn::Event::RoundStarted(it) => (&it.loop_id, it.entry, Some(it.next.turn)),
+            turn::Event::LoopOpened(_)
+            | turn::Event::ParticipantsSet(_)
+            | turn::Event::TurnHanded(_)
+            | turn::Event::TurnSeen(_)
+            | turn::Event::TurnLapsed(_)
+            | turn::Event::LeaseRenewed(_) => return,
+        };
+        let last = self.entries.insert(loop_id.clone(), entry).unwrap_or(0);
+        assert_eq!(entry, last + 1, "T3");
+        if let Some(began) = began {
+            let newest = self.turns.insert(loop_id.clone(), began);
+            assert_eq!(began, newest.map_or_else(|| Turn::from(2), Turn::next), "T2");
+        }
+    }
+}
+
+/// What must hold of the state after each step.
+pub(super) fn check(workspace: &Workspace) {
+    for (id, state) in &workspace.loops.by_id {
+        let can_start = state.participants.iter().filter(|role| {
+            let told = workspace.loops.answer(id, role).expect("it takes part");
+            told.standing == TurnStatus::CanStart
+        });
+        assert!(can_start.count() <= 1, "T1: more than one may start in {id}");
+        assert!(state.lease.is_none() || state.holder.is_some(), "a lease without a holder");
+    }
+}
