@@ -31,7 +31,6 @@ use crate::{
     rules::{
         self, Caller, Command, Record, Rejection, Reply,
         access::Roles,
-        directory, mailbox, privacy,
         swarm::{self, words},
     },
     search::{Found, Search, SearchError, SearchRequest},
@@ -304,30 +303,12 @@ impl WorkspaceSession {
 
     /// Whether the caller may give this command (E7).
     pub(super) fn check_rights(&self, command: &Command) -> Result<(), Status> {
-        if let Some(role) = command.role() {
-            self.check_role(role)?;
-        }
-        if let Command::Directory(directory::Command::Register(it)) = command {
-            it.roles.iter().try_for_each(|spec| self.check_role(&spec.role))?;
-        }
-        if let Command::Privacy(privacy::Command::Publish(it)) = command {
-            it.roles.iter().try_for_each(|role| self.check_role(role))?;
-        }
-        if let Command::Mail(mailbox::Command::Import(it)) = command {
-            it.roles().into_iter().try_for_each(|role| self.check_role(role))?;
-        }
-        if let Command::Mail(mailbox::Command::Open(role) | mailbox::Command::Close(role)) = command
-        {
-            self.check_role(role)?;
-        }
-        let overrides = matches!(command, Command::Swarm(it) if it.overrides());
-        if command.person().is_some() || overrides {
+        let needs = command.needs();
+        command.role().into_iter().chain(needs.roles).try_for_each(|role| self.check_role(role))?;
+        if command.person().is_some() {
             self.check_right(Right::Steer)?;
         }
-        if matches!(command, Command::Swarm(it) if it.is_for_all()) {
-            self.check_right(Right::Send)?;
-        }
-        Ok(())
+        needs.right.map_or(Ok(()), |right| self.check_right(right))
     }
 
     pub(super) fn check_right(&self, right: Right) -> Result<(), Status> {

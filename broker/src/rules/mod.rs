@@ -51,7 +51,7 @@ use self::{
     turn::Loops,
 };
 pub use self::{
-    noun::{Acting, Asked, Command, Event, Kept, Reply, SnapshotItem},
+    noun::{Acting, Asked, Command, Event, Kept, Needs, Reply, SnapshotItem},
     record::{Caller, Principal, ReceiptKind, Record, Request},
     rejection::Rejection,
 };

@@ -5,7 +5,10 @@
 //! a snapshot holds are its `Item`s ([`Kept`]).
 
 use minicbor::{Decode, Encode};
-use tasuki_proto::id::{PersonId, RoleId, Timestamp};
+use tasuki_proto::{
+    id::{PersonId, RoleId, Timestamp},
+    token::Right,
+};
 
 use super::{
     Caller, Context, Decision, Principal, Rejection, Workspace, access, clients, directory,
@@ -31,11 +34,29 @@ pub trait Acting {
     /// The person who acts, where one does.
     fn person(&self) -> Option<&PersonId>;
 
+    /// What else its caller must be allowed (E7).
+    fn needs(&self) -> Needs<'_>;
+
     /// Whether the words and files that it brings into mail may come in as they do (Y5).
     ///
     /// # Errors
     /// When they may not.
     fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection>;
+}
+
+/// What a token must allow for a command, besides the call that it comes by, the role that acts and,
+/// for a person, steering.
+#[derive(Debug, Default)]
+pub struct Needs<'a> {
+    /// It speaks for these, too.
+    pub roles: Vec<&'a RoleId>,
+    pub right: Option<Right>,
+}
+
+impl<'a> Needs<'a> {
+    pub(super) fn roles(roles: impl IntoIterator<Item = &'a RoleId>) -> Self {
+        Self { roles: roles.into_iter().collect(), right: None }
+    }
 }
 
 /// A part of the state, as a snapshot holds it: item by item.
@@ -136,6 +157,14 @@ macro_rules! nouns {
                 match self {
                     $(Self::$noun(command) => command.person(),)*
                     Self::Tick => None,
+                }
+            }
+
+            /// What else its caller must be allowed (E7).
+            pub fn needs(&self) -> Needs<'_> {
+                match self {
+                    $(Self::$noun(command) => command.needs(),)*
+                    Self::Tick => Needs::default(),
                 }
             }
 

@@ -29,7 +29,7 @@ use tasuki_proto::{
     token::SecretHash,
 };
 
-use super::{Acting, Kept, Rejection, privacy::Privacy};
+use super::{Acting, Kept, Needs, Rejection, privacy::Privacy};
 
 pub use self::scope::{Roles, Scope};
 
@@ -204,6 +204,10 @@ impl Acting for Command {
 
     fn person(&self) -> Option<&PersonId> {
         None
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::default()
     }
 
     fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {

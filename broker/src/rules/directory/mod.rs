@@ -12,7 +12,7 @@ use minicbor::{Decode, Encode};
 use tasuki_proto::id::{Epoch, NodeId, PersonId, RoleId, Timestamp, TokenId, Toolset};
 
 use super::{
-    Acting, Asked, Caller, Context, Decision, Kept, Principal, Rejection, privacy::Privacy,
+    Acting, Asked, Caller, Context, Decision, Kept, Needs, Principal, Rejection, privacy::Privacy,
 };
 
 /// Nodes of one workspace. Past it the oldest that is away and hosts no role is forgotten.
@@ -102,6 +102,12 @@ impl Acting for Command {
 
     fn person(&self) -> Option<&PersonId> {
         None
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        match self {
+            Self::Register(it) => Needs::roles(it.roles.iter().map(|spec| &spec.role)),
+        }
     }
 
     fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {

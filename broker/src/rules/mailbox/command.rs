@@ -12,7 +12,7 @@ use super::ContentHash;
 use crate::{
     canonical::{canonical, write_item},
     hash::Hash,
-    rules::{Acting, ReceiptKind, Rejection, privacy::Privacy},
+    rules::{Acting, Needs, ReceiptKind, Rejection, privacy::Privacy},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,6 +166,18 @@ impl Acting for Command {
 
     fn person(&self) -> Option<&PersonId> {
         None
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        match self {
+            Self::Open(role) | Self::Close(role) => Needs::roles([role]),
+            Self::Import(it) => Needs::roles(it.roles()),
+            Self::Send(_)
+            | Self::Move(_)
+            | Self::Mark(_)
+            | Self::HandAgain { .. }
+            | Self::StoreAttachment(_) => Needs::default(),
+        }
     }
 
     fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection> {

@@ -23,7 +23,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Acting, Asked, Caller, Decision, Kept, Principal, Rejection, Reply, directory::Directory,
+    Acting, Asked, Caller, Decision, Kept, Needs, Principal, Rejection, Reply, directory::Directory,
 };
 
 /// What a workspace knows of private mail; nothing, where it never was.
@@ -58,6 +58,13 @@ impl Acting for Command {
 
     fn person(&self) -> Option<&PersonId> {
         None
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        match self {
+            Self::SetRoster(_) => Needs::default(),
+            Self::Publish(key) => Needs::roles(&key.roles),
+        }
     }
 
     fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {

@@ -6,6 +6,7 @@ use tasuki_proto::{
     swarm::{
         DeliveryId, DocName, IssueId, LockId, NextStepId, SubmissionId, TaskMessageId, TaskNumber,
     },
+    token::Right,
 };
 
 use super::{
@@ -16,7 +17,7 @@ use super::{
         VerdictWords, named,
     },
 };
-use crate::rules::{Acting, Rejection, privacy::Privacy, turn::Actor};
+use crate::rules::{Acting, Needs, Rejection, privacy::Privacy, turn::Actor};
 
 /// Who asks what. Workers and acceptors are roles; what a lead does, a person may do too.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,6 +33,19 @@ impl Acting for Command {
 
     fn person(&self) -> Option<&PersonId> {
         self.by.person()
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        let ask = &self.ask;
+        // A person answers for it beside the role that asks.
+        let overrides = matches!(ask, CommandKind::ReviewDelivery(it) if it.overridden.is_some());
+        // It is of no single task.
+        let is_for_all = matches!(
+            ask,
+            CommandKind::WriteDoc { place: DocPlace::Shared | DocPlace::Issue(_), .. }
+        );
+        let right = overrides.then_some(Right::Steer).or_else(|| is_for_all.then_some(Right::Send));
+        Needs { right, ..Needs::default() }
     }
 
     fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
@@ -323,17 +337,4 @@ pub struct LockFiles {
     pub task: Option<(IssueId, TaskNumber)>,
     pub claim: FencingToken,
     pub ttl_ms: Option<u64>,
-}
-
-impl Command {
-    /// Whether a person answers for it beside the role that asks.
-    pub fn overrides(&self) -> bool {
-        matches!(&self.ask, CommandKind::ReviewDelivery(it) if it.overridden.is_some())
-    }
-
-    /// Whether it writes what is of no single task.
-    pub fn is_for_all(&self) -> bool {
-        let CommandKind::WriteDoc { place, .. } = &self.ask else { return false };
-        matches!(place, DocPlace::Shared | DocPlace::Issue(_))
-    }
 }

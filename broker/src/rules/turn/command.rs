@@ -4,7 +4,7 @@ use tasuki_proto::id::{LoopId, PersonId, RoleId, Turn};
 
 use crate::{
     hash::Hash,
-    rules::{Acting, ReceiptKind, Rejection, privacy::Privacy},
+    rules::{Acting, Needs, ReceiptKind, Rejection, privacy::Privacy},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,10 @@ impl Acting for Command {
             Self::Reclaim(it) => it.by.person(),
             Self::CreateLoop(_) | Self::HandOver(_) | Self::Mark(_) => None,
         }
+    }
+
+    fn needs(&self) -> Needs<'_> {
+        Needs::default()
     }
 
     fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
