@@ -6,6 +6,9 @@
 #[cfg(unix)]
 #[path = "cli/accept/mod.rs"]
 mod accept;
+#[cfg(unix)]
+#[path = "cli/agent_process.rs"]
+mod agent_process;
 #[path = "connect/main.rs"]
 mod connect;
 #[path = "filebox/main.rs"]

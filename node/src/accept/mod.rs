@@ -13,24 +13,15 @@
 //! - **AC6** Evidence says what was seen: the exit code, the hash of the whole output, its end. What
 //!   was not run is never called passed.
 //!
-//! `allowed`, `policy` and `report` are pure. `checkout` speaks to git, `sandbox` takes rights away
-//! from the process it is in, `keeper` stands between a command and everything else, `run` starts
-//! them and listens.
+//! `allowed`, `settings` and `report` are pure. `checkout` speaks to git, `run` runs the commands and
+//! listens.
 //!
-//! Not here: the verdict, which is the acceptor's and which the broker judges.
+//! Not here: how a command is kept and kept in (`process`), and the verdict, which is the acceptor's and which the broker judges.
 
 pub mod allowed;
 #[cfg(unix)]
 pub mod checkout;
-#[cfg(unix)]
-pub mod keeper;
-pub mod policy;
-#[cfg(unix)]
-mod processes;
 pub mod report;
 #[cfg(unix)]
 pub mod run;
-#[cfg(unix)]
-pub mod sandbox;
-#[cfg(target_os = "linux")]
-mod syscalls;
+pub mod settings;

@@ -3,30 +3,30 @@
 use std::{
     ffi::OsString,
     io,
-    os::{fd::OwnedFd, unix::net::UnixStream as Pair},
     path::{Path, PathBuf},
-    process::Stdio,
     time::Duration,
 };
 
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
-    net::{UnixStream, unix::pipe},
-    process::{Child, Command},
+    io::AsyncReadExt as _,
+    net::unix::pipe,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    keeper::{Ended, KEEPER, Order, own_program},
-    policy::{Policy, SINKS, SYSTEM, Settings},
-    processes,
     report::{Outcome, Printed},
+    settings::Settings,
 };
-use crate::clock;
-
-/// For a keeper to end what it keeps, in milliseconds, once it was asked to.
-const END_MS: u64 = 10_000;
+use crate::{
+    clock,
+    process::{
+        keeper::{Ended, Order, own_program},
+        kept::{Kept, Outputs, Pipes, Surroundings},
+        policy::{Policy, SINKS, SYSTEM},
+        tree,
+    },
+};
 
 /// For what was printed to be read once everything has ended, in milliseconds.
 const LAST_WORDS_MS: u64 = 5_000;
@@ -81,7 +81,7 @@ impl Runner {
         });
         let private = ["HOME", "TMPDIR"].map(|name| (name.to_owned(), temporary.into()));
         Self {
-            policy: Policy::of(settings, &own),
+            policy: settings.policy(&own),
             directory: checkout.to_owned(),
             environment: private.into_iter().chain(environment).collect(),
             limit: settings.limit,
@@ -96,21 +96,22 @@ impl Runner {
     /// Runs it to its end, to the end of its time, or until it is to `stop`; then nothing of it is
     /// left. Dropping the future ends it, too, and does not wait for that.
     pub async fn run(&self, words: &[String], stop: &CancellationToken) -> Result<Run, Lost> {
-        let Started { mut keeper, mut output } = self.start(words).map_err(Lost::Start)?;
+        let (mut kept, mut output) = self.start(words).map_err(Lost::Start)?;
         let began = clock::now();
         let mut printed = Printed::default();
         let watching = async {
             let first = tokio::select! {
-                told = keeper.told() => First::Told(told),
+                told = kept.told() => First::Told(told),
                 () = sleep(self.limit) => First::OverTime,
                 () = stop.cancelled() => First::Stopped,
             };
             let took = clock::now().since(began);
             let ended = match &first {
                 First::Told(ended) => ended.clone(),
-                First::OverTime | First::Stopped => keeper.end().await,
+                First::OverTime | First::Stopped => kept.end().await,
             };
-            keeper.gone().await;
+            kept.gone().await;
+            end_strays();
             (judge(ended, first), took)
         };
         let (outcome, took) = {
@@ -131,26 +132,14 @@ impl Runner {
         Ok(Run { outcome: outcome?, printed, took })
     }
 
-    fn start(&self, words: &[String]) -> io::Result<Started> {
-        // What is left when a keeper is killed by somebody else comes to this process.
-        processes::adopt()?;
-        let order = Order { policy: self.policy.clone(), words: words.to_vec() };
-        let (own, theirs) = Pair::pair()?;
-        own.set_nonblocking(true)?;
-        let (reader, writer) = io::pipe()?;
-        let mut command = Command::new(own_program()?);
-        command.args(["sandboxed", KEEPER]).arg(serde_json::to_string(&order)?);
-        command.current_dir(&self.directory).env_clear();
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::from(OwnedFd::from(theirs)));
-        command.stdout(Stdio::from(OwnedFd::from(writer.try_clone()?)));
-        command.stderr(Stdio::from(OwnedFd::from(writer)));
-        // A terminal's interrupt is this process's to pass on.
-        command.process_group(0);
-        let child = command.spawn()?;
-        let output = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        let own = BufReader::new(UnixStream::from_std(own)?);
-        Ok(Started { keeper: Keeper { child, own }, output })
+    fn start(&self, words: &[String]) -> io::Result<(Kept, pipe::Receiver)> {
+        let order = Order { policy: self.policy.clone(), words: words.to_vec(), stdin: None };
+        let at = Surroundings { directory: &self.directory, environment: &self.environment };
+        match Kept::start(&own_program()?, &order, &at, Outputs::Together)? {
+            (kept, Pipes::Together(output) | Pipes::Apart { stdout: output, .. }) => {
+                Ok((kept, output))
+            }
+        }
     }
 }
 
@@ -179,45 +168,10 @@ fn judge(ended: Option<Ended>, first: First) -> Result<Outcome, Lost> {
     }
 }
 
-struct Started {
-    keeper: Keeper,
-    output: pipe::Receiver,
-}
-
-/// What keeps the command. When this is dropped its socket closes, and it ends everything.
-struct Keeper {
-    child: Child,
-    own: BufReader<UnixStream>,
-}
-
-impl Keeper {
-    /// How the command ended; `None`: the keeper is gone without a word.
-    async fn told(&mut self) -> Option<Ended> {
-        let mut line = String::new();
-        // Its own line, of a known length.
-        (&mut self.own).take(4096).read_line(&mut line).await.ok()?;
-        serde_json::from_str(&line).ok()
-    }
-
-    /// Ends the command, and says how it ended.
-    async fn end(&mut self) -> Option<Ended> {
-        self.own.get_mut().shutdown().await.ok()?;
-        timeout(Duration::from_millis(END_MS), self.told()).await.ok()?
-    }
-
-    /// Waits for it, and ends what it could not.
-    async fn gone(&mut self) {
-        if timeout(Duration::from_millis(END_MS), self.child.wait()).await.is_err() {
-            self.child.kill().await.ok();
-        }
-        end_strays();
-    }
-}
-
 /// Ends what came to this process because its keeper was killed.
 pub fn end_strays() {
-    if !processes::children().is_empty() {
-        processes::end_all();
+    if !tree::children().is_empty() {
+        tree::end_all();
     }
 }
 

@@ -12,7 +12,7 @@ use tasuki_proto::{host::config::Found, id::RoleId};
 
 use super::{Failure, Output, text::line};
 use crate::{
-    accept::policy::{Policy, Settings},
+    accept::settings::Settings,
     config::{Config, Environment, FILE, Key, OfBroker, Problem, Source, Sourced, duration_text},
     counted::counted,
     hooks,
@@ -45,6 +45,7 @@ pub(crate) fn run(
         .iter()
         .chain(&config.distrust)
         .chain(&config.accept_distrust)
+        .chain(&config.runners_distrust)
         .cloned()
         .chain(wrong)
         .chain(problems_of_broker(config))
@@ -262,7 +263,7 @@ fn accept_value(it: &Sourced<Settings>) -> Value {
 }
 
 fn sandbox_name(settings: &Settings) -> String {
-    Policy::of(settings, &[]).name()
+    settings.policy(&[]).name()
 }
 
 fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> Value {

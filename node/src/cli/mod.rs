@@ -43,6 +43,7 @@ mod output;
 mod pipes;
 mod prompt;
 mod role_args;
+mod runners;
 #[cfg(unix)]
 mod sandboxed;
 mod status;
@@ -160,6 +161,8 @@ pub enum Command {
     #[command(display_order = AGENTS)]
     Mcp(mcp::Args),
     #[command(display_order = AGENTS, subcommand)]
+    Runners(runners::Command),
+    #[command(display_order = AGENTS, subcommand)]
     LockHook(lock_hook::Command),
     #[command(display_order = AGENTS, subcommand)]
     MailHook(mail_hook::Command),
@@ -218,6 +221,7 @@ impl Command {
             | Self::Prompt(_)
             | Self::Mcp(_)
             | Self::MailHook(_)
+            | Self::Runners(_)
             | Self::Outbox(_)
             | Self::Mirror(_)
             | Self::Config(_)
@@ -431,6 +435,7 @@ async fn dispatch(
         Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::LockHook(command) => lock_hook::run(command, config, output).await,
         Command::MailHook(command) => mail_hook::run(command, config, output),
+        Command::Runners(command) => runners::run(command, config, output).await,
         Command::Prompt(args) => prompt::run(&args, config, output),
         Command::Config(_) | Command::Trust(_) | Command::Completions(_) | Command::ManPages(_) => {
             Ok(())

@@ -1,4 +1,4 @@
-//! `tasuki sandboxed …`: this program as `tasuki accept` starts it, around and inside the sandbox.
+//! `tasuki sandboxed …`: this program as it starts commands, around and inside the sandbox.
 //!
 //! Not for people, so it is none of the commands that are parsed, listed and completed. It reads no
 //! configuration, and runs before there is a second thread: what a process takes away from itself
@@ -35,7 +35,7 @@ impl Args {
 pub(super) fn run(args: &Args) -> ExitCode {
     use std::io::Write as _;
 
-    use crate::accept::keeper::{INSIDE, KEEPER, inside, keep};
+    use crate::process::keeper::{INSIDE, KEEPER, inside, keep};
 
     const FAILED: u8 = 125;
     match args.part.as_str() {

@@ -158,8 +158,9 @@ fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<
             }
             if let Some(own) = own_file(around).filter(|_| !settings.is_empty()) {
                 let own = line(&own.to_string_lossy());
-                out +=
-                    &format!("In that directory your own {own} is not read, but for [accept].\n");
+                out += &format!(
+                    "In that directory your own {own} is not read, but for [accept] and [runner].\n"
+                );
             }
             let of = word(&directory.to_string_lossy());
             if !needs_trust.is_empty() {

@@ -19,9 +19,12 @@ use super::{
     file::{Wrong, list, text},
     hooks::number,
 };
-use crate::accept::{
-    allowed::Pattern,
-    policy::{Kind, LIMIT_MAX, MEMORY_MB_MAX, Settings},
+use crate::{
+    accept::{
+        allowed::Pattern,
+        settings::{LIMIT_MAX, MEMORY_MB_MAX, Settings},
+    },
+    process::policy::Kind,
 };
 
 /// The table.

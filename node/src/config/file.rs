@@ -19,9 +19,13 @@ use super::{
     Key, Layer, Problem, Raw, Source, Sourced,
     accept::{self, ACCEPT},
     hooks::{self, HOOKS},
+    runner::{self, RUNNER},
     value,
 };
-use crate::{accept::policy::Settings, hooks::spec::Hook, toolset::ToolsetChoice};
+use crate::{
+    accept::settings::Settings, hooks::spec::Hook, runner::runners::RunnerTable,
+    toolset::ToolsetChoice,
+};
 
 /// The table that gives toolsets to roles by name.
 const TOOLSETS: &str = "toolsets";
@@ -30,7 +34,7 @@ const TOOLSETS: &str = "toolsets";
 const GROUPS: &str = "groups";
 
 /// Tables, which have no variable.
-pub(super) const TABLES: [&str; 4] = [TOOLSETS, GROUPS, HOOKS, ACCEPT];
+pub(super) const TABLES: [&str; 5] = [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER];
 
 /// Problems told of one file. Nobody mends more in one go, and a repository's file may be made to have
 /// a hundred thousand.
@@ -66,7 +70,8 @@ pub(super) struct Contents {
     pub(super) hooks: Vec<Sourced<Hook>>,
     /// Why those of the file do not count.
     pub(super) distrust: Option<Problem>,
-    pub(super) accept: Option<Accept>,
+    pub(super) accept: Option<Counted<Settings>>,
+    pub(super) runners: Option<Counted<RunnerTable>>,
     pub(super) of_broker: Vec<OfBroker>,
     /// Where the file's user may have said what a hook does, in a way that cannot be read or does not
     /// count.
@@ -105,8 +110,8 @@ impl Contents {
     }
 }
 
-/// What a file says of accepting: its settings, or why they do not count.
-pub(super) type Accept = Result<Sourced<Settings>, Problem>;
+/// What a file says that only an operator may: its settings, or why they do not count.
+pub(super) type Counted<T> = Result<Sourced<T>, Problem>;
 
 /// Roles by the name of their group, and where the file says so.
 pub(super) type Groups = BTreeMap<String, (Source, Vec<RoleId>)>;
@@ -191,6 +196,15 @@ fn parse_all(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) ->
                 }
             });
             Ok(())
+        } else if name == RUNNER {
+            contents.runners = Some(match distrust {
+                Some(why) => Err(Problem { at: source.clone(), message: why.of(&[RUNNER]) }),
+                None => {
+                    let value = runner::parse(item, &at, problems);
+                    Ok(Sourced { value, source: source.clone() })
+                }
+            });
+            Ok(())
         } else if let Some(key) = Key::parse(name) {
             match texts(key, item).and_then(|texts| from_here(key, texts, path)) {
                 Ok(texts) => {
@@ -269,18 +283,20 @@ fn from_here(key: Key, texts: Vec<String>, file: &Path) -> Result<Vec<String>, W
     texts.into_iter().map(whole).collect()
 }
 
-/// What a file that is not the one that holds says of accepting alone.
-pub(super) fn accept_alone(
+/// What a file that is not the one that holds says of what only an operator may say.
+pub(super) fn of_operator(
     found: &Found,
     home: Option<&Path>,
     problems: &mut Vec<Problem>,
-) -> Option<Accept> {
+) -> Contents {
     let mut own = Vec::new();
     let contents = parse(found, home, &mut own);
-    if contents.accept.is_some() {
-        problems.extend(own.into_iter().filter(|it| it.message.starts_with("`accept`")));
-    }
-    contents.accept
+    let is_told = |it: &Problem| {
+        contents.accept.is_some() && it.message.starts_with("`accept`")
+            || contents.runners.is_some() && it.message.starts_with("`runner")
+    };
+    problems.extend(own.into_iter().filter(is_told));
+    contents
 }
 
 fn of_broker(name: &str, item: &Spanned<DeValue<'_>>) -> Result<String, String> {

@@ -11,6 +11,7 @@ mod accept;
 mod file;
 mod hooks;
 mod key;
+mod runner;
 mod value;
 
 use std::{
@@ -35,10 +36,11 @@ pub use key::Key;
 pub use value::{HookFail, LogFormat, Role, duration_text};
 
 use crate::{
-    accept::policy::Settings,
+    accept::settings::Settings,
     credentials::{self, TOKEN_VARIABLE},
     filebox,
     hooks::spec::Hook,
+    runner::runners::RunnerTable,
     toolset::{ToolsetChoice, usual_toolsets},
 };
 
@@ -158,6 +160,10 @@ pub struct Config {
     pub accept: Option<Sourced<Settings>>,
     /// What a file says of that and does not count, and why.
     pub accept_distrust: Option<Problem>,
+    /// The agent CLIs that a file names beside the built-in ones; only a file of the operator's can.
+    pub runners: Option<Sourced<RunnerTable>>,
+    /// What a file says of them and does not count, and why.
+    pub runners_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
     /// `None`: what `.filebox` says, else the directory the node runs in. One that was named by a
     /// relative path lies in the current directory.
@@ -251,11 +257,14 @@ impl Config {
             }
             files.push(next);
         }
-        let mut accepts: Vec<_> = files.iter_mut().filter_map(|it| it.accept.take()).collect();
         // Whatever a repository says, the operator's own file is asked.
-        if accepts.is_empty() && found.as_ref().is_some_and(|found| found.is_here) {
-            accepts = accepts_beside(data.as_deref(), around, &mut problems);
+        let is_here = found.as_ref().is_some_and(|found| found.is_here);
+        let mut beside = Vec::new();
+        if is_here && files.iter().any(|it| it.accept.is_none() || it.runners.is_none()) {
+            beside = files_beside(data.as_deref(), around, &mut problems);
         }
+        let accept = first_that_counts(&mut files, &mut beside, |it| it.accept.take());
+        let runners = first_that_counts(&mut files, &mut beside, |it| it.runners.take());
         let (mut told, mut layers) = (file::Contents::default(), vec![flags, env]);
         layers.extend(files.into_iter().map(|it| told.add_below(it)));
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
@@ -265,7 +274,8 @@ impl Config {
         config.hooks = told.hooks;
         config.distrust = told.distrust;
         config.of_broker = told.of_broker;
-        (config.accept, config.accept_distrust) = first_that_counts(accepts);
+        (config.accept, config.accept_distrust) = accept;
+        (config.runners, config.runners_distrust) = runners;
         config.keep_root_within(&around.directory);
         problems.extend(config.check_data_here(around));
         // What was not committed can be committed later; what was, over somebody's lock, is done.
@@ -451,6 +461,8 @@ impl Config {
             distrust: None,
             accept: None,
             accept_distrust: None,
+            runners: None,
+            runners_distrust: None,
         }
     }
 }
@@ -524,22 +536,31 @@ fn find_file(
     })
 }
 
-/// What the operator's own file says of accepting, where another file holds.
-fn accepts_beside(
+/// The operator's own files, where another file holds.
+fn files_beside(
     data: Option<&Path>,
     around: &Environment,
     problems: &mut Vec<Problem>,
-) -> Vec<file::Accept> {
+) -> Vec<file::Contents> {
     let found = broker::beside(&around.directory, data, &around.trusted).ok().flatten();
     let all = found.iter().flat_map(Found::and_below);
-    all.filter_map(|it| file::accept_alone(it, around.home.as_deref(), problems)).collect()
+    all.map(|it| file::of_operator(it, around.home.as_deref(), problems)).collect()
 }
 
-/// The first of these that counts; and why another one does not.
-fn first_that_counts(accepts: Vec<file::Accept>) -> (Option<Sourced<Settings>>, Option<Problem>) {
+/// The first that counts of what these say, or, where they are silent, those beside them; and why
+/// another one does not.
+fn first_that_counts<T>(
+    files: &mut [file::Contents],
+    beside: &mut [file::Contents],
+    take: impl Fn(&mut file::Contents) -> Option<file::Counted<T>>,
+) -> (Option<Sourced<T>>, Option<Problem>) {
+    let mut said: Vec<_> = files.iter_mut().filter_map(&take).collect();
+    if said.is_empty() {
+        said = beside.iter_mut().filter_map(take).collect();
+    }
     let mut passed_over = None;
-    for accept in accepts {
-        match accept {
+    for one in said {
+        match one {
             Ok(settings) => return (Some(settings), passed_over),
             Err(why) => passed_over = Some(why),
         }

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, fs, path::Path};
 use tasuki_proto::host::trust::TrustStore;
 
 use super::*;
-use crate::{accept::policy::Kind, hooks::spec::Action};
+use crate::{hooks::spec::Action, process::policy::Kind};
 
 mod came_along;
+mod runner;
 
 fn around(directory: &Path, env: &[(&str, &str)]) -> Environment {
     let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -167,7 +168,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
              broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
              mcp_tls_cert, mcp_tls_key, mirror, mirror_root, hook_fail, toolsets, groups, hooks, accept, \
-             and of the broker secure, advertise, tls_cert, tls_key, client_ca",
+             runner, and of the broker secure, advertise, tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
             "4: `broker_listen` is \"7420\"; it takes ADDRESS:PORT, such as 127.0.0.1:7421",

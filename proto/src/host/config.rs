@@ -62,6 +62,7 @@ pub struct File {
     mirror_root: Option<IgnoredAny>,
     hook_fail: Option<IgnoredAny>,
     accept: Option<IgnoredAny>,
+    runner: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.

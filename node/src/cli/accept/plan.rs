@@ -12,12 +12,13 @@ use crate::{
     accept::{
         allowed::{self, Denied},
         checkout::{NoCheckout, Repository},
-        policy::{Kind, Settings},
         report::COMMANDS_BYTES_MAX,
-        run, sandbox,
+        run,
+        settings::Settings,
     },
     cli::text::line,
     config::{Config, FILE},
+    process::{policy::Kind, sandbox},
 };
 
 /// Commands named with a refusal.

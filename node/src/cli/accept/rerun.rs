@@ -10,12 +10,12 @@ use super::{Claimed, Failure, Output, plan, plan::Plan};
 use crate::{
     accept::{
         checkout::{self, Place},
-        policy::Kind,
         report,
         run::{Lost, Runner},
     },
     beside::on_disk,
     cli::{stopped, swarm::delivery_client::DeliveryClient, text::line},
+    process::policy::Kind,
 };
 
 /// A claim is renewed so often in the time it is good for.

@@ -1,16 +1,19 @@
-//! What stands between whoever runs a command again and the command: a process of this program that
+//! What stands between whoever starts a command and the command: a process of this program that
 //! becomes the parent of whatever loses its own below it, and ends all of it.
 //!
-//! Its standard input is a socket. It writes there, once, how the command ended; when the other end
-//! is closed, by purpose or because that process is gone, it ends the command (AC4). Below it is
-//! the same program once more, which goes into the sandbox and becomes the command (AC3).
+//! Its standard input is a socket. It writes there, once, how the command ended; when it reads
+//! [`TERMINATE`] it asks the command to end, and when the other end is closed, by purpose or because
+//! that process is gone, it ends the command (AC4). Below it is the same program once more, which
+//! goes into the sandbox and becomes the command (AC3).
 
 use std::{
+    fs::File,
     io::{self, Read as _, Write as _},
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::{net::UnixStream, process::CommandExt as _},
     },
+    path::PathBuf,
     process::{Command, Stdio},
     sync::Arc,
     thread,
@@ -22,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     policy::{Kind, Policy},
-    processes, sandbox,
+    sandbox, tree,
 };
 
 /// What the command is given its place by.
@@ -30,6 +33,8 @@ use super::{
 pub struct Order {
     pub policy: Policy,
     pub words: Vec<String>,
+    /// What its standard input is; `None`: an empty one.
+    pub stdin: Option<PathBuf>,
 }
 
 /// How it ended.
@@ -48,24 +53,27 @@ pub struct Ended {
 const NO_SANDBOX: i32 = 125;
 
 /// As shells have it: a program that cannot be run, or is not there.
-const NOT_RUN: i32 = 126;
-const NOT_FOUND: i32 = 127;
+pub const NOT_RUN: i32 = 126;
+pub const NOT_FOUND: i32 = 127;
 
 /// Why there was no sandbox, in bytes.
 const WHY_BYTES_MAX: u64 = 2048;
+
+/// Asks the command's process group to end by itself.
+pub const TERMINATE: u8 = b't';
 
 /// The arguments with which this program is a keeper, and what is in the sandbox.
 pub const KEEPER: &str = "keeper";
 pub const INSIDE: &str = "inside";
 
 /// This program, also after its file was replaced.
-pub fn own_program() -> io::Result<std::path::PathBuf> {
+pub fn own_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
 /// Keeps one command. Answers when all of it is over.
 pub fn keep(order: &str) -> io::Result<()> {
-    processes::adopt()?;
+    tree::adopt()?;
     let mut caller = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut command = Command::new(own_program()?);
     // What is inside says there why it did not go in; a command has nothing of it.
@@ -80,22 +88,26 @@ pub fn keep(order: &str) -> io::Result<()> {
     let mut listening = caller.try_clone()?;
     let is_over_there = Arc::clone(&is_over);
     thread::spawn(move || {
-        // Nothing is ever said; the end is what is waited for.
-        while matches!(listening.read(&mut [0; 64]), Ok(1..)) {}
-        let is_over = is_over_there.lock();
-        if !*is_over {
-            processes::kill_group(child);
+        let signal = |signal| {
+            let is_over = is_over_there.lock();
+            if !*is_over {
+                tree::signal_group(child, signal);
+            }
+        };
+        while let Ok(1..) = listening.read(&mut [0]) {
+            signal(Signal::TERM);
         }
+        signal(Signal::KILL);
     });
-    processes::wait_for(child)?;
+    tree::wait_for(child)?;
     let status = {
         let mut is_over = is_over.lock();
         *is_over = true;
         // What stayed in its group goes at once, whatever it starts meanwhile.
-        processes::kill_group(child);
+        tree::signal_group(child, Signal::KILL);
         waitpid(Some(child), WaitOptions::empty())?
     };
-    let is_all_gone = processes::end_all();
+    let is_all_gone = tree::end_all();
     let status = status.map(|(_, status)| status);
     let mut why_not = String::new();
     // Everybody who could write there is gone.
@@ -115,8 +127,8 @@ pub fn keep(order: &str) -> io::Result<()> {
 /// Goes into the sandbox and becomes the command. Returns only if that did not work, with the exit
 /// code that says so.
 pub fn inside(order: &str) -> i32 {
-    let order = match enter(order) {
-        Ok(order) => order,
+    let (order, stdin) = match enter(order) {
+        Ok(entered) => entered,
         Err(why) => {
             if let Ok(keeper) = io::stdin().as_fd().try_clone_to_owned() {
                 write!(UnixStream::from(keeper), "{why}").ok();
@@ -125,16 +137,20 @@ pub fn inside(order: &str) -> i32 {
         }
     };
     let Some((program, arguments)) = order.words.split_first() else { return NOT_FOUND };
-    let why = Command::new(program).args(arguments).stdin(Stdio::null()).exec();
+    let why = Command::new(program).args(arguments).stdin(stdin).exec();
     // It is a line of the command's output; whoever reads that is told.
     writeln!(io::stderr(), "tasuki: {program} cannot be run: {why}").ok();
     if why.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }
 }
 
-fn enter(order: &str) -> Result<Order, Box<dyn std::error::Error>> {
+fn enter(order: &str) -> Result<(Order, Stdio), Box<dyn std::error::Error>> {
     let order: Order = serde_json::from_str(order)?;
+    let stdin = match &order.stdin {
+        Some(path) => File::open(path)?.into(),
+        None => Stdio::null(),
+    };
     close_around(&order.policy)?;
-    Ok(order)
+    Ok((order, stdin))
 }
 
 fn close_around(policy: &Policy) -> Result<(), Box<dyn std::error::Error>> {

@@ -16,14 +16,14 @@ use rustix::process::{
 const ROUNDS_MAX: u32 = 10_000;
 
 /// Makes this process the parent of whatever loses its own below it.
-pub(super) fn adopt() -> rustix::io::Result<()> {
+pub fn adopt() -> rustix::io::Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(())
 }
 
 /// The children of this process, those that ended and were not waited for included.
-pub(super) fn children() -> Vec<Pid> {
+pub fn children() -> Vec<Pid> {
     let own = rustix::process::getpid();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
@@ -39,7 +39,7 @@ fn parent(pid: i32) -> Option<Pid> {
 
 /// Waits until `child` has ended, without taking its number away from it: until it is reaped nobody
 /// else has it. Whatever else ends meanwhile is reaped.
-pub(super) fn wait_for(child: Pid) -> rustix::io::Result<()> {
+pub fn wait_for(child: Pid) -> rustix::io::Result<()> {
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     loop {
         match waitid(WaitId::All, look) {
@@ -63,15 +63,15 @@ pub(super) fn wait_for(child: Pid) -> rustix::io::Result<()> {
     }
 }
 
-/// Kills `child`, which has not been reaped, with its process group.
-pub(super) fn kill_group(child: Pid) {
+/// Sends a signal to `child`, which has not been reaped, and to its process group.
+pub fn signal_group(child: Pid, signal: Signal) {
     // It may have ended, or not be a leader yet.
-    kill_process_group(child, Signal::KILL).ok();
-    kill_process(child, Signal::KILL).ok();
+    kill_process_group(child, signal).ok();
+    kill_process(child, signal).ok();
 }
 
 /// Kills and reaps everything below this process. `false`: something is left.
-pub(super) fn end_all() -> bool {
+pub fn end_all() -> bool {
     for _ in 0..ROUNDS_MAX {
         let children = children();
         if children.is_empty() {

@@ -1,0 +1,142 @@
+//! A command under its keeper, as whoever started it has it.
+//!
+//! - The command is over when [`Kept::told`] says so, and nothing of it is left then.
+//! - When a [`Kept`] is dropped its socket closes, and the keeper ends everything.
+
+use std::{
+    ffi::OsString,
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream as Pair},
+    path::Path,
+    process::Stdio,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{UnixStream, unix::pipe},
+    process::{Child, Command},
+    time::timeout,
+};
+
+use super::{
+    keeper::{Ended, KEEPER, Order, TERMINATE},
+    tree,
+};
+
+/// For a keeper to end what it keeps, in milliseconds, once it was asked to.
+const END_MS: u64 = 10_000;
+
+/// What a keeper says, in bytes: one line of its own.
+const TOLD_BYTES_MAX: usize = 4096;
+
+/// Where a command runs.
+#[derive(Debug)]
+pub struct Surroundings<'a> {
+    pub directory: &'a Path,
+    /// All of it: nothing else is passed on.
+    pub environment: &'a [(String, OsString)],
+}
+
+/// What a command prints, read by whoever started it.
+#[derive(Debug)]
+pub enum Pipes {
+    /// Both outputs, in the order in which they were written.
+    Together(pipe::Receiver),
+    Apart {
+        stdout: pipe::Receiver,
+        stderr: pipe::Receiver,
+    },
+}
+
+/// Whether the two outputs of a command are read together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outputs {
+    Together,
+    Apart,
+}
+
+/// What keeps a command that runs.
+#[derive(Debug)]
+pub struct Kept {
+    keeper: Child,
+    own: UnixStream,
+    /// What it said so far.
+    line: Vec<u8>,
+}
+
+impl Kept {
+    /// Starts a command. Its standard input is what the order names, or empty.
+    ///
+    /// # Errors
+    /// When no keeper can be started. That a command is not there, the keeper tells.
+    pub fn start(
+        program: &Path,
+        order: &Order,
+        at: &Surroundings<'_>,
+        outputs: Outputs,
+    ) -> io::Result<(Self, Pipes)> {
+        // What is left when a keeper is killed by somebody else comes to this process.
+        tree::adopt()?;
+        let (own, theirs) = Pair::pair()?;
+        own.set_nonblocking(true)?;
+        let mut command = Command::new(program);
+        command.args(["sandboxed", KEEPER]).arg(serde_json::to_string(order)?);
+        command.current_dir(at.directory).env_clear();
+        command.envs(at.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::from(OwnedFd::from(theirs)));
+        let (stdout, writer) = io::pipe()?;
+        let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
+        let pipes = match outputs {
+            Outputs::Together => {
+                command.stderr(Stdio::from(OwnedFd::from(writer.try_clone()?)));
+                Pipes::Together(stdout)
+            }
+            Outputs::Apart => {
+                let (stderr, writer) = io::pipe()?;
+                command.stderr(Stdio::from(OwnedFd::from(writer)));
+                let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
+                Pipes::Apart { stdout, stderr }
+            }
+        };
+        command.stdout(Stdio::from(OwnedFd::from(writer)));
+        // A terminal's interrupt is this process's to pass on.
+        command.process_group(0);
+        let keeper = command.spawn()?;
+        let own = UnixStream::from_std(own)?;
+        Ok((Self { keeper, own, line: Vec::new() }, pipes))
+    }
+
+    /// How the command ended; `None`: the keeper is gone without a word. May be dropped and called
+    /// again.
+    pub async fn told(&mut self) -> Option<Ended> {
+        loop {
+            if let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
+                return serde_json::from_slice(&self.line[..end]).ok();
+            }
+            if TOLD_BYTES_MAX <= self.line.len() {
+                return None;
+            }
+            let Ok(1..) = self.own.read_buf(&mut self.line).await else { return None };
+        }
+    }
+
+    /// Asks the command to end by itself (SIGTERM, to its process group).
+    pub async fn terminate(&mut self) {
+        // Who is gone needs not be asked.
+        self.own.write_all(&[TERMINATE]).await.ok();
+    }
+
+    /// Ends the command, and says how it ended.
+    pub async fn end(&mut self) -> Option<Ended> {
+        self.own.shutdown().await.ok()?;
+        timeout(Duration::from_millis(END_MS), self.told()).await.ok()?
+    }
+
+    /// Waits for the keeper to be gone, and ends it if it does not.
+    pub async fn gone(&mut self) {
+        if timeout(Duration::from_millis(END_MS), self.keeper.wait()).await.is_err() {
+            self.keeper.kill().await.ok();
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! An agent CLI as a process: shell scripts play every agent that does not behave.
+
+use std::{
+    fs,
+    io::Read as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use tasuki_node::{
+    process::policy::{Kind, Policy},
+    runner::{
+        child::{Job, run},
+        outcome::{FailureKind, Outcome, Stopped},
+        runners::CommandLine,
+        stream::{Dialect, Progress},
+    },
+};
+use tokio::sync::watch;
+
+/// No test reaches it unless something hangs.
+const LONG: Duration = Duration::from_secs(300);
+
+/// A stream that stops in the middle.
+const BEGUN: &str = "pi-1.5.2/abort-sigterm.jsonl";
+
+/// What a script is given to end by itself.
+const GRACE: Duration = Duration::from_millis(200);
+
+struct Agent {
+    place: tempfile::TempDir,
+    line: CommandLine,
+    limit: Duration,
+}
+
+impl Agent {
+    /// One that is this script; `$alive` is open for writing in it and in whatever it starts.
+    fn script(text: &str) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let alive = place.path().join("alive");
+        mknodat(CWD, &alive, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let script = format!("exec 9>'{}'\n{text}", alive.display());
+        let argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
+        Self { place, line: CommandLine { argv, ..CommandLine::default() }, limit: LONG }
+    }
+
+    /// One that plays a captured stream before the rest of the script.
+    fn plays(stream: &str, rest: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent-streams").join(stream);
+        Self::script(&format!("cat '{}'\n{rest}", path.display()))
+    }
+
+    async fn run(&self) -> Outcome {
+        let (_stop, asked) = watch::channel(None);
+        self.run_until(asked, &mut |_| {}).await
+    }
+
+    async fn run_until(
+        &self,
+        asked: watch::Receiver<Option<Stopped>>,
+        on_progress: &mut (dyn FnMut(Progress<'_>) + Send),
+    ) -> Outcome {
+        let environment = [("PATH".to_owned(), std::env::var_os("PATH").unwrap_or_default())];
+        let job = Job {
+            keeper: Path::new(env!("CARGO_BIN_EXE_tasuki")),
+            command_line: &self.line,
+            dialect: Dialect::Pi,
+            directory: self.place.path(),
+            own: self.place.path(),
+            environment: &environment,
+            policy: open(),
+            limit: self.limit,
+            grace: GRACE,
+        };
+        run(&job, asked, on_progress).await
+    }
+
+    /// Starts to wait until nobody has `$alive` open. Nobody had it open for reading before, so a
+    /// script begins when this is called.
+    fn watch(&self) -> tokio::task::JoinHandle<()> {
+        let alive: PathBuf = self.place.path().join("alive");
+        tokio::task::spawn_blocking(move || {
+            let mut said = String::new();
+            fs::File::open(alive).unwrap().read_to_string(&mut said).unwrap();
+        })
+    }
+}
+
+fn open() -> Policy {
+    Policy {
+        kind: Kind::None,
+        read: Vec::new(),
+        write: Vec::new(),
+        is_network_open: true,
+        has_unix_sockets: true,
+        memory_bytes: None,
+    }
+}
+
+fn failed(outcome: &Outcome) -> FailureKind {
+    outcome.failure.as_ref().unwrap_or_else(|| panic!("{outcome:?}")).kind
+}
+
+#[tokio::test]
+async fn an_agent_that_answers_and_ends_has_succeeded() {
+    let agent = Agent::plays("pi-1.5.2/success-tool.jsonl", "");
+    let gone = agent.watch();
+    let outcome = agent.run().await;
+    assert!(outcome.is_success(), "{outcome:?}");
+    assert!(!outcome.output.text.is_empty());
+    gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_its_standard_input_holds_is_read_and_ends() {
+    let mut agent = Agent::script("cat >copy; cat copy >&2; exit 3");
+    agent.line.stdin = Some("first\nlast".to_owned());
+    let gone = agent.watch();
+    let outcome = agent.run().await;
+    assert_eq!(fs::read_to_string(agent.place.path().join("copy")).unwrap(), "first\nlast");
+    assert_eq!(failed(&outcome), FailureKind::ExitCode);
+    assert!(outcome.failure.unwrap().text.contains("last"), "its last words are told");
+    gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn each_way_to_fail_is_told_apart() {
+    let table = [
+        ("exit 0", FailureKind::NoOutput),
+        ("exit 7", FailureKind::ExitCode),
+        ("kill -9 $$", FailureKind::Killed),
+        ("exec no-such-agent-at-all", FailureKind::NotInstalled),
+        ("echo 'error: unknown option --x' >&2; exit 2", FailureKind::BadFlag),
+    ];
+    for (script, kind) in table {
+        let agent = Agent::script(script);
+        let gone = agent.watch();
+        assert_eq!(failed(&agent.run().await), kind, "{script}");
+        gone.await.unwrap();
+    }
+    let mut agent = Agent::script("");
+    agent.line.argv = vec!["no-such-agent-at-all".to_owned()];
+    assert_eq!(failed(&agent.run().await), FailureKind::NotInstalled);
+}
+
+/// RN4: whatever it does to stay.
+#[tokio::test]
+async fn nothing_is_left_of_an_agent_that_ended() {
+    for script in [
+        "sleep 1000 & exit 0",
+        "setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) & exit 0",
+    ] {
+        let agent = Agent::script(script);
+        let gone = agent.watch();
+        assert_eq!(failed(&agent.run().await), FailureKind::NoOutput, "{script}");
+        gone.await.unwrap();
+    }
+}
+
+/// RN4: however it takes that.
+#[tokio::test]
+async fn nothing_is_left_of_an_agent_that_is_cancelled() {
+    let stubborn = "trap '' TERM; while :; do sleep 1000; done";
+    let daemon = format!("setsid sh -c \"{stubborn}\" & {stubborn}");
+    for rest in ["sleep 1000", stubborn, &daemon] {
+        let agent = Agent::plays(BEGUN, rest);
+        let gone = agent.watch();
+        let (ask, asked) = watch::channel(None);
+        let mut on_progress = |_: Progress<'_>| drop(ask.send_replace(Some(Stopped::Cancelled)));
+        let outcome = agent.run_until(asked, &mut on_progress).await;
+        assert_eq!(failed(&outcome), FailureKind::Cancelled, "{rest}");
+        gone.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_asks_for_more_time_than_it_has_is_ended() {
+    let mut agent = Agent::script("sleep 1000");
+    agent.limit = Duration::from_millis(100);
+    let gone = agent.watch();
+    assert_eq!(failed(&agent.run().await), FailureKind::TimedOut);
+    gone.await.unwrap();
+}
+
+/// RN4: dropping it is enough.
+#[tokio::test]
+async fn an_agent_whose_run_is_dropped_is_ended() {
+    let agent = Agent::plays("pi-1.5.2/success-tool.jsonl", "sleep 1000");
+    let gone = agent.watch();
+    let (begun, heard) = tokio::sync::oneshot::channel();
+    let (_stop, asked) = watch::channel(None);
+    let mut begun = Some(begun);
+    let mut on_progress = |_: Progress<'_>| {
+        if let Some(begun) = begun.take() {
+            begun.send(()).unwrap();
+        }
+    };
+    tokio::select! {
+        outcome = agent.run_until(asked, &mut on_progress) => panic!("{outcome:?}"),
+        heard = heard => heard.unwrap(),
+    }
+    gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_has_answered_need_not_end_by_itself() {
+    for rest in ["sleep 1000", "exec >&- 2>&-; sleep 1000"] {
+        let agent = Agent::plays("pi-1.5.2/success-tool.jsonl", rest);
+        let gone = agent.watch();
+        let outcome = agent.run().await;
+        assert_eq!(failed(&outcome), FailureKind::Killed, "{rest}");
+        assert!(!outcome.output.text.is_empty(), "what it said is kept");
+        gone.await.unwrap();
+    }
+}
+
+/// RN5: garbage without end on one output does not hide what the other says.
+#[tokio::test]
+async fn an_agent_may_print_as_much_as_it_likes() {
+    let flood = "head -c 64000000 /dev/zero | tr '\\0' 'x'";
+    let script = format!("{flood} >&2; echo >&2; {flood}; echo; echo the last word >&2; exit 7");
+    let agent = Agent::script(&script);
+    let gone = agent.watch();
+    let outcome = agent.run().await;
+    assert_eq!(failed(&outcome), FailureKind::ExitCode);
+    assert!(outcome.failure.unwrap().text.contains("the last word"));
+    gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_is_told_what_it_is_passed_on_and_nothing_else() {
+    let mut agent = Agent::script("env >told");
+    agent.line.env = vec![("TASK".to_owned(), "one".to_owned())];
+    let gone = agent.watch();
+    agent.run().await;
+    let told = fs::read_to_string(agent.place.path().join("told")).unwrap();
+    let names: Vec<&str> = told.lines().filter_map(|it| Some(it.split_once('=')?.0)).collect();
+    assert!(names.contains(&"TASK"), "{told}");
+    let own = ["PATH", "TASK", "PWD", "OLDPWD", "SHLVL", "_"];
+    assert!(names.iter().all(|name| own.contains(name)), "{told}");
+    gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn runners_are_checked_without_being_used() {
+    let place = tempfile::tempdir().unwrap();
+    let check = async |runners: &str| {
+        let config = place.path().join("tasuki.toml");
+        fs::write(&config, runners).unwrap();
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_tasuki"));
+        command.args(["runners", "check", "--json", "--config"]).arg(&config);
+        command.arg("--data").arg(place.path().join("data")).env("HOME", place.path());
+        let said = command.output().await.unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+        (said.status.code().unwrap(), answer["runners"].clone())
+    };
+    let runner = |name: &str, command: &str| {
+        format!("[runner.{name}]\nstream = \"pi\"\ncommand = [{command}]\n")
+    };
+    let found = runner("found", r#""sh", "-c", "echo; echo mine 1.2""#);
+    let placed = runner("placed", r#""no-such-agent-at-all", "{prompt}""#);
+    let (code, runners) = check(&format!("{found}{placed}")).await;
+    let of = |runners: &serde_json::Value, name: &str| {
+        let mut all = runners.as_array().unwrap().iter();
+        all.find(|it| it["name"] == name).unwrap().clone()
+    };
+    assert_eq!(code, 0, "{runners}");
+    assert_eq!(of(&runners, "found")["version"], "mine 1.2", "{runners}");
+    assert_eq!(
+        (&of(&runners, "placed")["version"], &of(&runners, "placed")["error"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    assert_eq!(runners.as_array().unwrap().len(), 7, "the built-in ones, too: {runners}");
+    let (code, runners) = check(&runner("lost", r#""no-such-agent-at-all""#)).await;
+    assert_eq!(code, 5, "{runners}");
+    assert_eq!(of(&runners, "lost")["error"], "not installed, or not on the PATH");
+}
