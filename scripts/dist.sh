@@ -5,6 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
+# Both would have cargo build elsewhere than what is packed.
+unset CARGO_BUILD_TARGET CARGO_BUILD_TARGET_DIR
 
 cargo build --release --locked -p tasuki-broker -p tasuki-node --bins
 bin=${CARGO_TARGET_DIR:-target}/release

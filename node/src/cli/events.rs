@@ -121,7 +121,7 @@ fn mail_text(kind: &mail_event::Kind) -> String {
             format!("{} of {}: handed again and again, never seen", what.red(), line(&e.role))
         }
         Kind::MailImported(e) => {
-            let what = format!("mail {} taken over", mail(&e.message_id));
+            let what = format!("mail {} imported", mail(&e.message_id));
             let entries = counted(e.entries, "entry");
             format!("{} for {}, {entries}", what.cyan(), names(&e.participants))
         }

@@ -182,8 +182,11 @@ fn own(client: Client, document: &Document) -> Result<Vec<Own>, EditError> {
 
 fn called(client: Client, hook: &Json) -> Option<String> {
     let command = hook.get("command")?.as_str()?;
-    let words = format!(" lock-hook edit --client {}", client.name());
-    let rest = command.split_once(&words)?.1;
+    // The second was written by earlier builds, and is only ever removed.
+    let rest = [" lock-hook", " hook"].into_iter().find_map(|noun| {
+        let words = format!("{noun} edit --client {}", client.name());
+        Some(command.split_once(&words)?.1)
+    })?;
     (rest.is_empty() || rest.starts_with(' ')).then(|| command.to_owned())
 }
 

@@ -290,6 +290,12 @@ pub(super) async fn uninstall(
 ) -> Result<(), Failure> {
     let project = Project::find(which)?.with_all();
     let mut installer = Installer::open(&config.data.value, OWNER).await?;
+    // What is refused is refused before the first file is changed.
+    for kind in &project.kinds {
+        if let Kind::Agent(client) = kind {
+            installer.check_removal(&project.target(*client), client)?;
+        }
+    }
     let mut all = Vec::new();
     for kind in &project.kinds {
         let report = match kind {

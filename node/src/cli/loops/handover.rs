@@ -17,7 +17,7 @@ pub struct Args {
     #[command(flatten)]
     pub(super) which: Which,
     /// Role whose turn ends; it must hold the turn
-    #[arg(long, value_name = "ROLE")]
+    #[arg(long, visible_alias = "as", value_name = "ROLE")]
     role: RoleId,
     /// What was done
     #[arg(long, value_name = "TEXT")]

@@ -88,11 +88,8 @@ pub(super) fn entry(of: &wire::MailEntry, has_receipts: bool) -> String {
 /// Who wrote it to whom, and when.
 pub(super) fn entry_head(of: &wire::MailEntry) -> String {
     let who = format!("{} → {}", line(&of.sender), line(&of.receivers.join(", ")));
-    let when = if of.is_imported {
-        format!("{} (taken over)", time(of.written_ms))
-    } else {
-        time(of.at_ms)
-    };
+    let when =
+        if of.is_imported { format!("{} (imported)", time(of.written_ms)) } else { time(of.at_ms) };
     let lapses = match of.expires_ms {
         0 => String::new(),
         ms => format!(" lapses {}", time(ms)),

@@ -176,8 +176,12 @@ impl<'de> Deserializer<'de> for Argument<'de> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ArgumentError> {
-        let Value::Array(items) = self.value else {
-            return visitor.visit_seq(Items(std::iter::once(self)));
+        let items = match self.value {
+            Value::Array(items) => items,
+            Value::Object(_) => return Err(misfit("a list")),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                return visitor.visit_seq(Items(std::iter::once(self)));
+            }
         };
         visitor.visit_seq(Items(items.iter().enumerate().map(|(place, value)| Self {
             value,
@@ -538,6 +542,7 @@ mod tests {
             (json!({ "text": 5 }), "`text` must be a text, not 5."),
             (json!({ "name": ["x"] }), "`name` must be a text, not [\"x\"]."),
             (json!({ "list": ["x", 5] }), "`list[1]` must be a text, not 5."),
+            (json!({ "list": { "a": 1 } }), "`list` must be a list, not {\"a\":1}."),
             (json!({ "after": -1 }), "`after` must be a number of seconds, 0 or more"),
             (json!({ "role": "a b" }), "`role` is not a name: \"a b\""),
             (json!({ "place": "x" }), "`place` is \"x\"; use one of inbox, outbox, done, cancel."),

@@ -25,7 +25,7 @@ const NAME_CHARS_MAX: usize = 64;
 const SESSION: &str = "session_id";
 
 /// The names as they are shown: of `unknown` fields those that nothing else reads.
-fn names(tool: &ToolDef, unknown: BTreeSet<String>) -> BTreeSet<String> {
+fn names(tool: &ToolDef, unknown: BTreeSet<String>) -> Vec<String> {
     let is_read = |name: &str| name == SESSION || tool.role.iter().any(|it| it.name == name);
     let shown = |name: String| -> String {
         name.chars().filter(|c| is_visible(*c)).take(NAME_CHARS_MAX).collect()
@@ -135,6 +135,10 @@ mod tests {
             let said = said.unwrap_or_else(|| "a15\\\". The value was ignored".to_owned());
             assert!(words.contains(&said), "{words}");
         }
+        let alike = |n: u32| (format!("{}{n}", "y".repeat(NAME_CHARS_MAX)), json!(1));
+        let alike: JsonObject = (0..40).map(alike).collect();
+        let facts = reported(json!({}), alike.into()).structured_content.unwrap();
+        assert_eq!(facts[MORE], 40 - NAMES_MAX, "those that look alike are counted, too");
         let long = json!({ "x".repeat(100_000): 1, "a\u{202e}\u{200b}\nb": 1 });
         assert_eq!(ignored("swarmNow", long), ["ab", &"x".repeat(NAME_CHARS_MAX)]);
     }

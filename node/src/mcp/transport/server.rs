@@ -391,11 +391,7 @@ fn routes<S: McpService>(server: Arc<Server<S>>) -> Router {
         .route("/stdio", get(stdio::open_of_all::<S>))
         .route("/stdio/{role}", get(stdio::open_of_role::<S>))
         .fallback(|| async {
-            refuse(
-                StatusCode::NOT_FOUND,
-                "not_found",
-                "not found: nothing is served at this address",
-            )
+            refuse(StatusCode::NOT_FOUND, "not_found", "nothing is served at this address")
         })
         .with_state(server)
 }

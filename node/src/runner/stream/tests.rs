@@ -131,7 +131,7 @@ fn how_a_stream_is_split_changes_nothing() {
 }
 
 #[test]
-#[ignore = "minutes without optimisation; how_a_stream_is_split_changes_nothing covers its parts"]
+#[ignore = "needs a minute: each split of each stream"]
 fn every_stream_split_at_every_place() {
     for (name, (dialect, bytes)) in fixtures() {
         let whole = read_pieces(dialect, &[&bytes]);

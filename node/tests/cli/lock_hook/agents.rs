@@ -124,6 +124,25 @@ async fn hooks_of_agents_come_and_go_without_a_trace() {
     for (_, file) in files {
         assert_eq!(fs::read_to_string(office.at(file)).unwrap(), theirs);
     }
+    // What is refused is refused before any file is changed.
+    office.hook_json(&["install", "--as", "A"]).await;
+    let text = |file: &str| fs::read_to_string(office.at(file)).unwrap();
+    let (before, cursor) = (text(files[0].1), text(files[1].1));
+    office.write(files[1].1, "{");
+    let refused = office.hook(&["uninstall"]).await;
+    assert!(refused.code == 5 && text(files[0].1) == before, "{refused:?}");
+    office.write(files[1].1, &cursor);
+    // A hook by its earlier name is taken away, too.
+    for (_, file) in files {
+        office.write(file, &text(file).replace(" lock-hook edit ", " hook edit "));
+    }
+    office.hook_json(&["install", "--as", "A"]).await;
+    assert!(files.iter().all(|(_, file)| !text(file).contains(" hook edit ")));
+    office.hook_json(&["uninstall"]).await;
+    assert!(files.iter().all(|(_, file)| !text(file).contains("edit --client")));
+    for (_, file) in files {
+        office.write(file, theirs);
+    }
     // What somebody changed in between stays changed.
     office.hook_json(&["install", "--as", "A"]).await;
     for (_, file) in files {
