@@ -182,6 +182,8 @@ reasons! {
     OutcomeUnknown      "outcome_unknown"    Unknown            true  true;
     /// What is on disk is not what was written.
     Damaged             "damaged"            DataLoss           false false;
+    /// The answer does not fit into one message; a command took effect.
+    AnswerTooLarge      "answer_too_large"   OutOfRange         false true;
 }
 
 impl Reason {

@@ -12,7 +12,8 @@ use tonic::Status;
 use super::{
     Answer, Endpoint, WorkspaceSession, at_once,
     parse::{self, check_count},
-    render, status,
+    render::{self, fitting},
+    status,
 };
 use crate::{
     rules::{
@@ -75,8 +76,8 @@ impl Endpoint for wire::HeartbeatRequest {
 
 impl Endpoint for wire::ListRolesRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let list = |view: &View<'_>| Ok(wire::ListRolesResponse { roles: roles(view) });
-        session.query(None, list).await
+        let after: Option<RoleId> = parse::optional("after", &self.after)?;
+        session.query(None, move |view| Ok(roles(view, after.as_ref()))).await
     }
 }
 
@@ -152,40 +153,62 @@ pub(super) fn event(event: &directory::Event) -> Kind {
     })
 }
 
-/// Roles that a node hosts and those that take part in a loop, by name.
-fn roles(view: &View<'_>) -> Vec<wire::Role> {
-    let mut roles: BTreeMap<&RoleId, wire::Role> = BTreeMap::new();
+/// Roles that a node hosts and those that take part in a loop, by name: a page of those behind
+/// `after`.
+fn roles(view: &View<'_>, after: Option<&RoleId>) -> wire::ListRolesResponse {
+    let is_behind = |role: &RoleId| after.is_none_or(|after| after < role);
+    let mut roles: BTreeMap<&RoleId, Option<(&NodeId, &RoleSpec)>> = BTreeMap::new();
     for (id, node) in &view.workspace.directory.nodes {
-        for spec in &node.roles {
-            let it = wire::Role {
-                role: spec.role.to_string(),
-                node: id.to_string(),
-                toolsets: spec.toolsets.iter().map(ToString::to_string).collect(),
-                ..wire::Role::default()
-            };
-            roles.insert(&spec.role, it);
+        for spec in node.roles.iter().filter(|spec| is_behind(&spec.role)) {
+            roles.insert(&spec.role, Some((id, spec)));
         }
     }
     for role in view.workspace.loops.by_id.values().flat_map(|state| &state.participants) {
-        let unhosted = || wire::Role { role: role.to_string(), ..wire::Role::default() };
-        roles.entry(role).or_insert_with(unhosted);
+        if is_behind(role) {
+            roles.entry(role).or_default();
+        }
     }
+    let mut waits: BTreeMap<&RoleId, Vec<&Question>> = BTreeMap::new();
     for question in view.waits.questions() {
-        if let Some(it) = roles.get_mut(question.role()) {
-            it.waits.push(match question {
-                Question::Turn { loop_id, .. } => format!("turn of {loop_id}"),
-                Question::Mail { .. } => "mail".to_owned(),
-                Question::Swarm { what, .. } => what.to_string(),
-            });
+        if is_behind(question.role()) {
+            waits.entry(question.role()).or_default().push(question);
         }
     }
-    for (role, it) in &mut roles {
-        if let Some(sign) = view.context.presence.role(role) {
-            it.last_seen_ms = sign.at.as_millis();
-            it.client.clone_from(&sign.client);
-            it.is_present = view.now.millis_since(sign.at) < LEASE_MS;
-        }
-        it.is_present |= !it.waits.is_empty();
+    let rendered = roles.into_iter().map(|(id, host)| {
+        let waits = waits.get(id).map(Vec::as_slice).unwrap_or_default();
+        role(view, id, host, waits)
+    });
+    let (roles, has_more) = fitting(rendered);
+    let last = roles.last().filter(|_| has_more);
+    let next = last.map(|it| it.role.clone()).unwrap_or_default();
+    wire::ListRolesResponse { roles, next }
+}
+
+/// A role with the node that hosts it and the questions that it waits for.
+fn role(
+    view: &View<'_>,
+    id: &RoleId,
+    host: Option<(&NodeId, &RoleSpec)>,
+    waits: &[&Question],
+) -> wire::Role {
+    let sign = view.context.presence.role(id);
+    let is_present = sign.is_some_and(|sign| view.now.millis_since(sign.at) < LEASE_MS);
+    let what = |question: &&Question| match question {
+        Question::Turn { loop_id, .. } => format!("turn of {loop_id}"),
+        Question::Mail { .. } => "mail".to_owned(),
+        Question::Swarm { what, .. } => what.to_string(),
+    };
+    let mut shown = wire::Role {
+        role: id.to_string(),
+        is_present: is_present || !waits.is_empty(),
+        last_seen_ms: sign.map_or(0, |sign| sign.at.as_millis()),
+        client: sign.map_or_else(String::new, |sign| sign.client.clone()),
+        waits: waits.iter().map(what).collect(),
+        ..wire::Role::default()
+    };
+    if let Some((node, spec)) = host {
+        shown.node = node.to_string();
+        shown.toolsets = spec.toolsets.iter().map(ToString::to_string).collect();
     }
-    roles.into_values().collect()
+    shown
 }

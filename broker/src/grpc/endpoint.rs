@@ -5,15 +5,19 @@
 use std::convert::Infallible;
 
 use axum::Router;
+use futures::StreamExt as _;
 use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
-    rpc::{Rpc, RpcResponse},
+    rpc::{CallKind, Rpc, RpcResponse},
 };
 use tonic::{Request, Response, Status, Streaming, body::Body, codegen::BoxStream, server::Grpc};
 use tonic_prost::ProstCodec;
 use tower::service_fn;
 
-use super::session::{Admitted, Services, WorkspaceSession};
+use super::{
+    session::{Admitted, Services, WorkspaceSession},
+    status,
+};
 use crate::{rules::Rejection, workspace::View};
 
 /// A message without texts that agents wrote, in bytes: 64 roles with 16 toolsets each, of names
@@ -50,9 +54,18 @@ pub(super) type Answer<R> = Result<<R as Rpc>::Response, Status>;
 /// where it holds the workspace's actor up no longer.
 pub(super) type Later<T> = Box<dyn FnOnce(&WorkspaceSession) -> Result<T, Status> + Send>;
 
+/// Why a call names nothing that its command could be about, as far as the state says it: the rest
+/// is read in the same way.
+pub(super) type LaterRefusal = Box<dyn FnOnce(&WorkspaceSession) -> Status + Send>;
+
 /// An answer that nothing is left to read for.
 pub(super) fn at_once<T: Send + 'static>(answer: T) -> Later<T> {
     Box::new(move |_| Ok(answer))
+}
+
+/// A refusal that nothing is left to read for.
+pub(super) fn refuse(status: Status) -> LaterRefusal {
+    Box::new(move |_| status)
 }
 
 /// Renders a command that is answered with nothing but that it took effect.
@@ -72,7 +85,8 @@ pub(super) fn unary<R: Endpoint>(router: Router, services: &Services) -> Router 
             let opened = services.open(request);
             Box::pin(async move {
                 let (session, request) = opened?;
-                Ok(Response::new(request.answer(&session).await?))
+                let answer = request.answer(&session).await?;
+                Ok(Response::new(sendable(R::CALL.kind, answer)?))
             })
         });
         Box::pin(async move {
@@ -102,7 +116,10 @@ where
             let services = services.clone();
             Box::pin(async move {
                 let admitted = Admitted::of(&request)?;
-                Ok(Response::new(answer(services, admitted, request.into_inner()).await?))
+                let answers = answer(services, admitted, request.into_inner()).await?;
+                let check =
+                    |it: Result<A, Status>| it.and_then(|it| sendable(CallKind::Stream, it));
+                Ok(Response::new(answers.map(check).boxed()))
             })
         });
         Box::pin(async move {
@@ -111,6 +128,15 @@ where
         })
     });
     router.route_service(path, serve)
+}
+
+/// An answer, if one message carries it.
+fn sendable<A: prost::Message>(kind: CallKind, answer: A) -> Result<A, Status> {
+    let bytes = answer.encoded_len();
+    if MESSAGE_BYTES_MAX < bytes {
+        return Err(status::answer_too_large(kind, bytes));
+    }
+    Ok(answer)
 }
 
 /// The one message of a stream that has one.
@@ -128,4 +154,30 @@ where
     Grpc::new(ProstCodec::default())
         .max_decoding_message_size(request_bytes_max)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tasuki_proto::{reason::Reason, wire};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_outgrows_a_message_is_refused_with_a_reason() {
+        let answer = |bytes| wire::ListRolesResponse {
+            next: "x".repeat(bytes),
+            ..wire::ListRolesResponse::default()
+        };
+        assert!(sendable(CallKind::Page, answer(MESSAGE_BYTES_MAX - 5)).is_ok());
+        for (kind, told) in [
+            (CallKind::Command, "The call took effect; do not repeat it"),
+            (CallKind::Page, "Nothing was changed. Ask for less, with a filter or a lower limit"),
+        ] {
+            let refused = sendable(kind, answer(MESSAGE_BYTES_MAX)).unwrap_err();
+            assert_eq!(Reason::of(&refused), Some(Reason::AnswerTooLarge));
+            let expected =
+                format!("the answer is 4194309 bytes long; one message carries 4194304. {told}");
+            assert_eq!(refused.message(), expected);
+        }
+    }
 }

@@ -31,8 +31,8 @@ use tonic::service::Routes;
 pub use self::auth::{Guard, Guarded};
 use self::{
     endpoint::{
-        Answer, Endpoint, Later, QUESTION_BYTES_MAX, at_once, default_response, only, streaming,
-        unary,
+        Answer, Endpoint, Later, LaterRefusal, QUESTION_BYTES_MAX, at_once, default_response, only,
+        refuse, streaming, unary,
     },
     session::{Admitted, Services, WorkspaceSession},
 };

@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
-use super::{Later, at_once, auth, endpoint::Endpoint, parse, status};
+use super::{Later, LaterRefusal, at_once, auth, endpoint::Endpoint, parse, refuse, status};
 use crate::{
     access::{Grant, Tokens},
     connection::Peer,
@@ -290,6 +290,50 @@ impl WorkspaceSession {
         let rendered = workspaces.execute(&self.workspace, request, bytes, render).await;
         let rendered = rendered.and_then(|it| it.map_err(ExecuteError::Rejected));
         rendered.map_err(|error| status::executing(self.with_names(error)))
+    }
+
+    /// The same of the command that `prepare` makes of the state for the role that acts, or says why
+    /// it makes none. What a call names is looked up there, and not before: a repeat is answered
+    /// from what is kept under its key, whatever the names mean by then. `render` gets what
+    /// `prepare` made beside the command; nothing for a repeat.
+    pub(super) async fn execute_prepared_within<P: Send + 'static, T: Send + 'static>(
+        &self,
+        _reserved: Option<OwnedSemaphorePermit>,
+        prepare: impl FnOnce(&View<'_>) -> Result<(Command, P), LaterRefusal> + Send + 'static,
+        render: impl FnOnce(&View<'_>, Executed, Option<P>) -> Result<T, Rejection> + Send + 'static,
+    ) -> Result<T, Status> {
+        let role = self.role()?;
+        self.check_role(&role)?;
+        let session = self.clone();
+        let prepare = move |view: &View<'_>| -> Result<(Command, P), LaterRefusal> {
+            let (command, prepared) = prepare(view)?;
+            session.check_rights(&command).map_err(refuse)?;
+            Ok((command, prepared))
+        };
+        let asked = (self.caller.clone(), self.key.clone(), role);
+        let (workspaces, bytes) = (&self.services.workspaces, self.admitted.bytes);
+        let executed =
+            workspaces.execute_prepared(&self.workspace, asked, bytes, prepare, render).await;
+        let rendered = match executed {
+            Ok(Ok(rendered)) => rendered.map_err(ExecuteError::Rejected),
+            Ok(Err(refuse)) => return Err(refuse(self)),
+            Err(error) => Err(error),
+        };
+        rendered.map_err(|error| status::executing(self.with_names(error)))
+    }
+
+    /// The same, answered as [`Self::execute`] answers.
+    pub(super) async fn execute_prepared<P: Send + 'static, T: RpcResponse>(
+        &self,
+        prepare: impl FnOnce(&View<'_>) -> Result<(Command, P), LaterRefusal> + Send + 'static,
+        render: impl FnOnce(&View<'_>, Reply, Option<P>) -> Result<Later<T>, Rejection> + Send + 'static,
+    ) -> Result<T, Status> {
+        let reserved = self.reserve_bytes()?;
+        let executed = self.execute_prepared_within(reserved, prepare, |view, done, prepared| {
+            let basis = Basis::new(view, done.is_repeat, done.sequence);
+            Ok((render(view, done.reply, prepared)?, basis))
+        });
+        self.finish(executed.await?)
     }
 
     fn finish<T: RpcResponse>(&self, (later, basis): (Later<T>, Basis)) -> Result<T, Status> {

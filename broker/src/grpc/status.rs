@@ -1,6 +1,10 @@
 //! Refusals and failures to gRPC statuses.
 
-use tasuki_proto::reason::Reason;
+use tasuki_proto::{
+    limits::{ATTACHMENT_BYTES_MAX, MESSAGE_BYTES_MAX},
+    reason::Reason,
+    rpc::CallKind,
+};
 use tonic::Status;
 
 use crate::{journal::JournalError, rules::Rejection, workspace::ExecuteError};
@@ -21,6 +25,27 @@ pub(super) fn too_large(field: &str, bytes: usize, limit: usize) -> Status {
     Reason::TooLarge.status(format!(
         "{field} is {bytes} bytes long; the limit is {limit}. Nothing was taken: shorten it, or \
          put the rest into a file and name that"
+    ))
+}
+
+/// An attached file that is larger than one may be.
+pub(super) fn file_too_large(field: &str, bytes: u64) -> Status {
+    Reason::TooLarge.status(format!(
+        "{field} is {bytes} bytes; a file has at most {ATTACHMENT_BYTES_MAX}. Nothing was stored: \
+         compress the file or split it"
+    ))
+}
+
+/// An answer that does not fit into one message.
+pub(super) fn answer_too_large(kind: CallKind, bytes: usize) -> Status {
+    let next = match kind {
+        CallKind::Command => "The call took effect; do not repeat it",
+        CallKind::Query | CallKind::Page | CallKind::Wait | CallKind::Stream => {
+            "Nothing was changed. Ask for less, with a filter or a lower limit"
+        }
+    };
+    Reason::AnswerTooLarge.status(format!(
+        "the answer is {bytes} bytes long; one message carries {MESSAGE_BYTES_MAX}. {next}"
     ))
 }
 

@@ -37,7 +37,7 @@ pub mod turn;
 
 use std::collections::BTreeMap;
 
-use tasuki_proto::id::{LoopId, Sequence, Timestamp, Turn};
+use tasuki_proto::id::{IdempotencyKey, LoopId, RoleId, Sequence, Timestamp, Turn};
 
 pub(crate) use self::rejection::listed;
 use self::{
@@ -55,6 +55,7 @@ pub use self::{
     record::{Caller, Principal, ReceiptKind, Record, Request},
     rejection::Rejection,
 };
+use crate::hash::Hash;
 
 /// Everything the broker knows of one workspace, derived from the records applied so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -136,28 +137,39 @@ impl Workspace {
         context: &Context,
         request: &Request,
     ) -> Result<Decision, Rejection> {
-        let check = || self.directory.check(&request.caller, request.command.role());
-        if let Some((key, hash)) = &request.key {
-            match self.clients.answer(&request.caller.token, key, *hash, now) {
-                Ok(None) => {}
-                Ok(Some(answer)) => {
-                    return Ok(Decision {
-                        answered_by: Some(answer.sequence),
-                        is_repeat: answer.is_repeat,
-                        ..Decision::new::<Event>([], answer.reply.clone())
-                    });
-                }
-                // Who fenced a node may have used up its keys, too: on a copy of its data.
-                Err(why) => {
-                    let is_fenced = |it: &Rejection| matches!(it, Rejection::StaleEpoch { .. });
-                    return Err(check().err().filter(is_fenced).unwrap_or(why));
-                }
-            }
+        let (caller, role) = (&request.caller, request.command.role());
+        if let Some(answered) = self.answered(now, caller, role, request.key.as_ref())? {
+            return Ok(answered);
         }
-        check()?;
+        self.directory.check(caller, role)?;
         request.command.check_words(&self.privacy)?;
         let asked = Asked { now, context, caller: &request.caller, workspace: self };
         self.decide_command(asked, &request.command)
+    }
+
+    /// The answer that was given before under `key`; `None` where there is none. What the call
+    /// names is not looked at: it may be another thing by now, or gone.
+    ///
+    /// # Errors
+    /// A [`Rejection`] says why nothing is carried out under this key.
+    pub fn answered(
+        &self,
+        now: Timestamp,
+        caller: &Caller,
+        role: Option<&RoleId>,
+        key: Option<&(IdempotencyKey, Hash)>,
+    ) -> Result<Option<Decision>, Rejection> {
+        let Some((key, hash)) = key else { return Ok(None) };
+        let answer = self.clients.answer(&caller.token, key, *hash, now).map_err(|why| {
+            // Who fenced a node may have used up its keys, too: on a copy of its data.
+            let is_fenced = |it: &Rejection| matches!(it, Rejection::StaleEpoch { .. });
+            self.directory.check(caller, role).err().filter(is_fenced).unwrap_or(why)
+        })?;
+        Ok(answer.map(|answer| Decision {
+            answered_by: Some(answer.sequence),
+            is_repeat: answer.is_repeat,
+            ..Decision::new::<Event>([], answer.reply.clone())
+        }))
     }
 
     /// What the passing of time alone brings.

@@ -14,7 +14,7 @@ use std::{
 
 use parking_lot::RwLock;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
-use tasuki_proto::id::{NodeId, RoleId, WorkspaceId};
+use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, WorkspaceId};
 use tokio::sync::{Semaphore, broadcast, oneshot};
 use tracing::{error, warn};
 
@@ -28,8 +28,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    hash::Hash,
     journal::{Journal, JournalError},
-    rules::{Caller, Record, Request},
+    rules::{Caller, Command, Record, Rejection, Request},
 };
 
 /// Workspaces in memory at once. Any name can be asked about, so there must be a bound.
@@ -152,14 +153,48 @@ impl Workspaces {
         bytes: usize,
         render: impl FnOnce(&View<'_>, Executed) -> T + Send + 'static,
     ) -> Result<T, ExecuteError> {
-        let (handle, place) = self.admitted(workspace).await?;
-        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
-        let bytes = self.shared.in_flight_kib.clone().try_acquire_many_owned(kib);
-        let bytes = bytes.map_err(|_| ExecuteError::TooManyBytes)?;
         let execute = move |state: &mut State| {
             let executed = state.execute(&request)?;
             Ok(render(&state.view(), executed))
         };
+        self.run_command(workspace, bytes, execute).await
+    }
+
+    /// The same of the command of a role that `prepare` makes of the state, or says why it makes
+    /// none. It is called in the command's own turn, and only where no answer is kept under the
+    /// key; what else it makes is for `render`.
+    ///
+    /// # Errors
+    /// A refusal, or why there is no answer.
+    pub(crate) async fn execute_prepared<
+        P: Send + 'static,
+        T: Send + 'static,
+        E: Send + 'static,
+    >(
+        &self,
+        workspace: &WorkspaceId,
+        (caller, key, role): (Caller, Option<(IdempotencyKey, Hash)>, RoleId),
+        bytes: usize,
+        prepare: impl FnOnce(&View<'_>) -> Result<(Command, P), E> + Send + 'static,
+        render: impl FnOnce(&View<'_>, Executed, Option<P>) -> T + Send + 'static,
+    ) -> Result<Result<T, E>, ExecuteError> {
+        let execute = move |state: &mut State| {
+            let executed = state.execute_prepared(caller, key, &role, prepare)?;
+            Ok(executed.map(|(executed, prepared)| render(&state.view(), executed, prepared)))
+        };
+        self.run_command(workspace, bytes, execute).await
+    }
+
+    async fn run_command<T: Send + 'static>(
+        &self,
+        workspace: &WorkspaceId,
+        bytes: usize,
+        execute: impl FnOnce(&mut State) -> Result<T, Rejection> + Send + 'static,
+    ) -> Result<T, ExecuteError> {
+        let (handle, place) = self.admitted(workspace).await?;
+        let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
+        let bytes = self.shared.in_flight_kib.clone().try_acquire_many_owned(kib);
+        let bytes = bytes.map_err(|_| ExecuteError::TooManyBytes)?;
         let Some(answer) = handle.run((place, bytes), execute).await? else {
             let failure = self.shared.journal.failure();
             return Err(failure.map_or(ExecuteError::OutcomeUnknown, ExecuteError::DiskFailed));

@@ -9,8 +9,8 @@ use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, Timestamp, WorkspaceId};
 use tokio::sync::oneshot;
 
 use super::{
-    Answer, ExecuteError, Executed, IN_FLIGHT_MAX, Question, Settings, WaitOutcome, Workspaces,
-    actor::Msg, state::State, supervisor::Shared, waits::WaitReply,
+    Answer, ExecuteError, Executed, IN_FLIGHT_MAX, Question, Settings, View, WaitOutcome,
+    Workspaces, actor::Msg, state::State, supervisor::Shared, waits::WaitReply,
 };
 use crate::{
     clock::Clock,
@@ -336,4 +336,26 @@ async fn records_say_on_whose_word_something_happened() {
             token: Some("t1".parse().unwrap()),
         }
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_is_answered_before_what_it_names_is_looked_up() {
+    let it = Fixture::start().await;
+    it.execute(register("n1", "B", false)).await;
+    let ask = |counter: u64, prepared: Result<(Command, u8), &'static str>| {
+        let key = IdempotencyKey { client: "c".parse().unwrap(), counter };
+        let asked = (Caller::default(), Some((key, Hash([1; 16]))), "A".parse().unwrap());
+        let prepare = move |_: &View<'_>| prepared;
+        it.workspaces.execute_prepared(&it.id, asked, 0, prepare, |_, executed, prepared| {
+            (executed, prepared)
+        })
+    };
+    let (first, prepared) = ask(1, Ok((hand_over(), 7))).await.unwrap().unwrap();
+    assert_eq!(prepared, Some(7));
+    let (again, prepared) = ask(1, Err("it means several by now")).await.unwrap().unwrap();
+    assert_eq!((&again.reply, again.sequence), (&first.reply, first.sequence));
+    assert_eq!((again.recorded, prepared), (None, None));
+    // What was refused is not kept under its key.
+    assert_eq!(ask(2, Err("it means several")).await.unwrap().unwrap_err(), "it means several");
+    assert_eq!(ask(2, Err("it means none")).await.unwrap().unwrap_err(), "it means none");
 }

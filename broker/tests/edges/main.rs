@@ -18,6 +18,7 @@ mod full;
 mod guarded;
 mod health;
 mod hoard;
+mod pages;
 mod power_cut;
 mod search;
 mod strangers;

@@ -16,7 +16,7 @@ use crate::{
 };
 
 async fn roles(channel: Channel, workspace: &str) -> Result<(), Status> {
-    let request = wire::ListRolesRequest { caller: caller(workspace) };
+    let request = wire::ListRolesRequest { caller: caller(workspace), ..Default::default() };
     soon("roles", DirectoryClient::new(channel).list_roles(request)).await.map(drop)
 }
 
@@ -74,7 +74,7 @@ async fn a_mistyped_workspace_is_refused_with_those_there_are() {
 }
 
 async fn seen(bearer: &Bearer, workspace: &str) -> Result<(), Status> {
-    let request = wire::ListRolesRequest { caller: caller(workspace) };
+    let request = wire::ListRolesRequest { caller: caller(workspace), ..Default::default() };
     let message = request.encode_to_vec().into();
     bearer.unary("/tasuki.v1.Directory/ListRoles", message).await.map(drop)
 }

@@ -103,8 +103,8 @@ impl RoleClient {
         if known.contains(role) {
             return Ok(());
         }
-        let workers = wire::ListWorkersRequest::default();
-        known.extend(broker.call(&workers).await?.workers.into_iter().map(|it| it.worker));
+        let (workers, _) = every_worker(broker, wire::ListWorkersRequest::default()).await?;
+        known.extend(workers.into_iter().map(|it| it.worker));
         // Its own, then the newest of all, for their names.
         for (lead, limit) in [(role.clone(), 1), (String::new(), SWARM_PAGE_MAX)] {
             let issues = wire::ListIssuesRequest { lead, limit, ..Default::default() };
@@ -199,6 +199,22 @@ pub(super) async fn known_roles(broker: &Broker) -> Result<Option<BTreeSet<Strin
         Ok(all) => Ok(Some(all.mailboxes.into_iter().map(|it| it.role).collect())),
         Err(why) if why.as_reason() == Some(Reason::RightForbidden) => Ok(None),
         Err(why) => Err(why),
+    }
+}
+
+/// All workers that a request asks for, page by page, and the broker's time.
+pub(super) async fn every_worker(
+    broker: &Broker,
+    mut request: wire::ListWorkersRequest,
+) -> Result<(Vec<wire::Worker>, u64), Failure> {
+    let mut workers = Vec::new();
+    loop {
+        let page = broker.call(&request).await?;
+        workers.extend(page.workers);
+        if page.next.is_empty() {
+            return Ok((workers, page.now_ms));
+        }
+        request.after = page.next;
     }
 }
 

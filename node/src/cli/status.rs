@@ -129,16 +129,27 @@ async fn look(broker: &Broker, config: &Config) -> Result<Seen, Failure> {
     let access = Access::look(broker).await?;
     let request = wire::ListNodesRequest::default();
     let nodes = broker.call(&request).await?;
-    let request = wire::ListRolesRequest::default();
-    let roles = broker.call(&request).await?;
+    let roles = every_role(broker).await?;
     let loops = loops::every(broker).await?;
-    let roles = roles.roles;
     let hooks = hooks(config).await;
     let mailboxes = mirror::mailboxes(config).await.unwrap_or_default();
     let tools_bytes = roles.iter().map(|of| mcp::tools_bytes(&toolsets(of, config))).collect();
     let outbox = Waiting::count(&config.data.value);
     let nodes = nodes.nodes;
     Ok(Seen { health, access, nodes, roles, loops, tools_bytes, hooks, outbox, mailboxes })
+}
+
+/// All roles of the workspace, page by page.
+async fn every_role(broker: &Broker) -> Result<Vec<wire::Role>, Failure> {
+    let (mut roles, mut request) = (Vec::new(), wire::ListRolesRequest::default());
+    loop {
+        let page = broker.call(&request).await?;
+        roles.extend(page.roles);
+        if page.next.is_empty() {
+            return Ok(roles);
+        }
+        request.after = page.next;
+    }
 }
 
 /// The toolsets of a role. Whether one is shown in full, its node's configuration says.

@@ -262,3 +262,39 @@ async fn what_a_killed_import_began_the_next_one_ends_and_nothing_is_there_twice
     import(&data, 5, &[path, "--workspace", "often"]).await;
     check(&all_of(&mut swarm, "often").await, &whole, "often");
 }
+
+#[tokio::test]
+async fn documents_that_a_killed_import_did_not_send_come_with_the_next_one() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let issue = place.path().join("tree/issues").join(ISSUE);
+    fs::create_dir_all(issue.join("docs")).unwrap();
+    let file = json!({"id": ISSUE, "subject": "s", "status": "done"});
+    fs::write(issue.join("issue.json"), file.to_string()).unwrap();
+    // The issue's call has room for 18 of them; 7 follow, and then 5.
+    for number in 10..40 {
+        let text = number.to_string().repeat(100_000);
+        fs::write(issue.join(format!("docs/plan-{number}.md")), text).unwrap();
+    }
+    let tree = place.path().join("tree");
+    let path = tree.to_str().unwrap();
+    let up = Process::up(&data, "").await;
+    let mut swarm = SwarmClient::connect(format!("http://{}", up.broker.unwrap())).await.unwrap();
+    up.make_workspace("whole").await;
+    let never = Cut { bytes: u64::MAX, are_sent: true };
+    let (is_cut, bytes) = import_until(&data, path, "whole", &up, never).await;
+    assert!(!is_cut);
+    assert!(30 * 200_000 < bytes, "{bytes}");
+    let whole = all_of(&mut swarm, "whole").await;
+    for (once, left) in [("in-the-last-call", 300_000), ("in-the-one-before", 1_500_000)] {
+        let cut = Cut { bytes: bytes - left, are_sent: false };
+        up.make_workspace(once).await;
+        assert!(import_until(&data, path, once, &up, cut).await.0, "{once}");
+        let there = all_of(&mut swarm, once).await;
+        assert!(there.lines().count() < whole.lines().count(), "{once}: some are missing");
+        let rest = import(&data, 0, &[path, "--workspace", once]).await;
+        assert_eq!(done(&rest), json!([0, 1]), "{once}");
+        check(&all_of(&mut swarm, once).await, &whole, once);
+    }
+}

@@ -174,6 +174,104 @@ async fn a_tree_of_issues_comes_over_once() {
     drop(up);
 }
 
+/// Writes a file, and makes the directories that it is in.
+fn write(file: &Path, text: impl ToString) {
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, text.to_string()).unwrap();
+}
+
+#[tokio::test]
+async fn an_issue_that_is_too_large_for_one_call_comes_over_all_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let issues = place.path().join("tree/issues");
+    let (documents, texts) = (ISSUE, "issue_1700000000001_00af");
+    let docs = issues.join(documents);
+    write(&docs.join("issue.json"), json!({"id": documents, "subject": "s", "status": "done"}));
+    for number in 10..30 {
+        write(&docs.join(format!("docs/plan-{number}.md")), number.to_string().repeat(100_000));
+    }
+    let tasks = issues.join(texts);
+    write(&tasks.join("issue.json"), json!({"id": texts, "subject": "s", "status": "open"}));
+    for number in 1..=5 {
+        let task = json!({"id": format!("task-{number}"), "subject": "t", "status": "open",
+            "difficulty": "easy", "points": 1, "spec": {"goal": "g".repeat(900_000)}});
+        write(&tasks.join(format!("tasks/task-{number}.json")), task);
+    }
+    let tree = place.path().join("tree");
+    let path = tree.to_str().unwrap();
+    let up = Process::up(&data, "").await;
+    let first = import(&data, 0, &[path]).await;
+    assert_eq!((done(&first), &first["docs"]), (json!([2, 0]), &json!(20)));
+    let notes = first["notes"].as_array().unwrap();
+    assert_eq!(notes.len(), 5, "{notes:?}");
+    let note = notes[0]["note"].as_str().unwrap();
+    assert!(note.starts_with("task-1 has a text of 900000 bytes, which is cut to "), "{note}");
+    assert_eq!(done(&import(&data, 0, &[path]).await), json!([0, 2]));
+
+    let mut swarm = SwarmClient::connect(format!("http://{}", up.broker.unwrap())).await.unwrap();
+    let place = Some(wire::DocPlace { issue_id: documents.to_owned(), ..Default::default() });
+    for number in 10..30 {
+        let (place, name) = (place.clone(), format!("plan-{number}"));
+        let read = wire::ReadDocRequest { place, name, ..Default::default() };
+        let doc = swarm.read_doc(read).await.unwrap().into_inner();
+        assert_eq!((doc.version, doc.content == number.to_string().repeat(100_000)), (1, true));
+    }
+    let get = wire::GetTaskRequest {
+        issue_id: texts.to_owned(),
+        task_id: "task-5".to_owned(),
+        ..Default::default()
+    };
+    let task = swarm.get_task(get).await.unwrap().into_inner().task.unwrap();
+    let goal = task.words.unwrap().spec.unwrap().goal;
+    assert!(goal.ends_with("\n[Cut by the import: Swarm MCP has 900000 bytes.]"));
+    assert!((500_000..900_000).contains(&goal.len()), "{}", goal.len());
+}
+
+#[tokio::test]
+async fn bad_times_ids_of_the_future_and_workers_of_one_name_keep_no_issue_out() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let issue = place.path().join("tree/issues").join(ISSUE);
+    let (nanoseconds, late) = (1_700_000_000_000_000_000_u64, "msg_99999999999999_0001");
+    let file = json!({"id": ISSUE, "subject": "s", "status": "open", "created_at": nanoseconds});
+    write(&issue.join("issue.json"), file);
+    let task = json!({"id": "task-1", "subject": "t", "status": "open", "difficulty": "easy",
+        "points": 1, "created_at": 1_700_000_000, "updated_at": nanoseconds});
+    write(&issue.join("tasks/task-1.json"), task);
+    let message = json!({"task_id": "task-1", "sender_id": "w", "kind": "progress",
+        "content": "c", "status": "open", "created_at": nanoseconds});
+    write(&issue.join(format!("messages/{late}.json")), message);
+    for (file, worker, points, low) in [("a", "e vil", 7, 2), ("b", "e-vil", 5, 1)] {
+        let worker = json!({"worker_id": worker, "total_points": points,
+            "consecutive_low_scores": low});
+        write(&issue.join(format!("workers/{file}.json")), worker);
+    }
+    write(&place.path().join("tree/workers/w.json"), json!({"id": "e vil"}));
+    let tree = place.path().join("tree");
+    let up = Process::up(&data, "").await;
+    let report = import(&data, 0, &[tree.to_str().unwrap()]).await;
+    assert_eq!(done(&report), json!([1, 0]));
+    let notes = all(&report, "notes", "note");
+    for note in [
+        "the issue has created_at 1700000000000000000, which is no time",
+        "task-1 has updated_at 1700000000000000000, which is no time",
+        "the 2 workers who become e-vil have their points added up: 12",
+    ] {
+        assert!(notes.contains(note), "{note} in {notes}");
+    }
+    let new = report["changed"][late].as_str().unwrap();
+    assert!(new.starts_with("msg_0_"), "{new}");
+    assert!(notes.contains(&format!("{new} has created_at 17")), "{notes}");
+
+    let mut swarm = SwarmClient::connect(format!("http://{}", up.broker.unwrap())).await.unwrap();
+    let workers = swarm.list_workers(wire::ListWorkersRequest::default()).await.unwrap();
+    let points = &workers.into_inner().workers[0].points[0];
+    assert_eq!((points.total_points, points.consecutive_low_scores), (12, 2));
+}
+
 #[tokio::test]
 async fn what_is_no_tree_is_refused_before_anything_is_sent() {
     let place = tempfile::tempdir().unwrap();

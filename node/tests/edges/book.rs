@@ -97,7 +97,10 @@ impl Book {
     pub(crate) async fn waits(&self) -> usize {
         let caller = Some(wire::Caller::default());
         let mut directory = DirectoryClient::new(self.0.clone());
-        let roles = directory.list_roles(wire::ListRolesRequest { caller }).await.unwrap();
+        let roles = directory
+            .list_roles(wire::ListRolesRequest { caller, ..Default::default() })
+            .await
+            .unwrap();
         roles.into_inner().roles.iter().map(|role| role.waits.len()).sum()
     }
 }

@@ -79,7 +79,7 @@ pub(in crate::grpc) async fn get(
     let looked = session.query_named(&role, "message", &it.message, move |view, thread| {
         Ok((thread, view.workspace.mail.thread_facts(&asker, thread)?.entries))
     });
-    let (_, (thread, entries)) = looked.await?;
+    let (thread, entries) = looked.await?;
     let found = session.reading(entries as usize, move |session| {
         for number in 1..=entries {
             let facts = session.facts_of(thread, number)?;

@@ -24,13 +24,14 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
+use self::names::ThreadName;
 pub(super) use self::{
     files::{get as get_file, put as put_file},
     parse::question,
     render::outcome,
 };
 use super::{
-    Answer, Endpoint, Later, WorkspaceSession, at_once, default_response,
+    Answer, Endpoint, Later, LaterRefusal, WorkspaceSession, at_once, default_response,
     parse::{check_count, id, limit, optional},
     scan::Part,
     status,
@@ -38,8 +39,8 @@ use super::{
 use crate::{
     access::Grant,
     rules::{
-        ReceiptKind, Reply,
-        mailbox::{self, Event, MoveOutcome, ThreadSummary},
+        Command, ReceiptKind, Reply,
+        mailbox::{self, Event, MoveOutcome, Moved as MovedThread, ThreadSummary},
     },
     workspace::{Executed, View},
 };
@@ -63,15 +64,22 @@ impl Endpoint for wire::SendRequest {
         let role = session.role()?;
         let answered = match self.in_reply_to.as_str() {
             "" => None,
-            name => Some(session.thread_named(&role, "in_reply_to", name).await?),
+            name => Some(session.thread_name(&role, "in_reply_to", name).await?),
         };
-        let send = parse::send(self, role, answered.as_ref().map(|it| it.thread))?;
+        // The turn of the command finds which thread it is.
+        let mut send = parse::send(self, role, answered.as_ref().map(|_| MessageId::from_bits(0)))?;
         let (to, kind) = (send.to.clone(), send.kind);
         let begun = match &send.target {
             mailbox::ThreadTarget::Begin(subject) => Some(subject.clone()),
             mailbox::ThreadTarget::Answer(_) => None,
         };
-        let render = move |view: &View<'_>, done: Executed| {
+        let prepare = move |view: &View<'_>| -> Result<(Command, ()), LaterRefusal> {
+            if let Some(name) = answered {
+                send.target = mailbox::ThreadTarget::Answer(name.find_one(view, &send.role)?);
+            }
+            Ok((mailbox::Command::Send(send).into(), ()))
+        };
+        let render = move |view: &View<'_>, done: Executed, _: Option<()>| {
             let Reply::Mail(mailbox::Reply::Sent { thread, entry, kind: place }) = done.reply
             else {
                 unreachable!("mail is sent or refused")
@@ -82,14 +90,11 @@ impl Endpoint for wire::SendRequest {
             };
             let recorded = done.recorded.filter(|_| !done.is_repeat);
             Ok(move |session: &WorkspaceSession| {
-                let (at, file_name) = match (recorded, &begun, &answered) {
+                let (at, file_name) = match (recorded, &begun) {
                     // What was recorded just then need not be read back.
-                    (Some(at), Some(subject), _) => (at, subject.file_name(at, kind)),
-                    (Some(at), None, Some(named)) => (at, session.file_name(named)?),
-                    (Some(_), None, None) => {
-                        unreachable!("mail begins a thread or answers in one")
-                    }
-                    (None, ..) => session.stored(thread, entry)?,
+                    (Some(at), Some(subject)) => (at, subject.file_name(at, kind)),
+                    (Some(at), None) => (at, session.title(thread)?.file_name),
+                    (None, _) => session.stored(thread, entry)?,
                 };
                 Ok::<_, Status>(wire::SendResponse {
                     message_id: thread.to_string(),
@@ -103,8 +108,7 @@ impl Endpoint for wire::SendRequest {
             })
         };
         let reserved = session.reserve_bytes()?;
-        let send = mailbox::Command::Send(send);
-        session.execute_within(reserved, send, render).await?(session)
+        session.execute_prepared_within(reserved, prepare, render).await?(session)
     }
 }
 
@@ -113,34 +117,31 @@ impl Endpoint for wire::MoveRequest {
         let role = session.role()?;
         let to = parse::target(self.to())?;
         check_count("messages", self.messages.len(), 1..=MOVES_MAX)?;
-        let mut found = Vec::with_capacity(self.messages.len());
-        for named in session.threads_named(&role, "messages", &self.messages).await? {
-            found.push(match named {
-                Ok(named) => Ok((session.file_name(&named)?, named.thread)),
-                Err(status) if Reason::of(&status).is_some_and(parse::is_of_name) => Err(status),
-                Err(status) => return Err(status),
-            });
-        }
-        let threads = found.iter().filter_map(|it| it.as_ref().ok().map(|(_, it)| *it)).collect();
-        let moving = mailbox::Move { role, threads, to };
-        let render = move |_: &View<'_>, reply| {
+        let names = session.thread_names(&role, "messages", &self.messages).await?;
+        let (mover, wanted) = (role.clone(), names.clone());
+        let prepare = move |view: &View<'_>| -> Result<(Command, ()), LaterRefusal> {
+            let find = |name: &ThreadName| name.find_one(view, &mover).ok();
+            let threads = wanted.iter().map(|it| it.as_ref().ok().and_then(find)).collect();
+            Ok((mailbox::Command::Move(mailbox::Move { role: mover, threads, to }).into(), ()))
+        };
+        let render = move |view: &View<'_>, reply, _: Option<()>| {
             let Reply::Mail(mailbox::Reply::Moved { moved, .. }) = reply else {
                 unreachable!("a move tells of each")
             };
-            let each = self.messages.into_iter().zip(found).map(|(asked, found)| match found {
-                Ok((file_name, thread)) => {
-                    let outcome = moved.iter().find(|it| it.thread == thread);
-                    let outcome = outcome.map_or(MoveOutcome::Unknown, |it| it.outcome);
-                    render::moved(asked, thread, file_name, to, outcome)
+            let mut each = Vec::with_capacity(moved.len());
+            for ((asked, name), moved) in self.messages.into_iter().zip(names).zip(moved) {
+                let found = name.map(|name| name.find(&view.workspace.mail, &role));
+                each.push((asked, found, moved));
+            }
+            Ok::<Later<wire::MoveResponse>, _>(Box::new(move |session| {
+                let mut response = wire::MoveResponse::default();
+                for (asked, found, moved) in each {
+                    response.moved.push(session.moved(&role, asked, found, &moved, to)?);
                 }
-                Err(status) => {
-                    let refusal = Some(parse::refusal(&status));
-                    wire::Moved { asked, refusal, ..wire::Moved::default() }
-                }
-            });
-            Ok(at_once(wire::MoveResponse { moved: each.collect(), ..Default::default() }))
+                Ok(response)
+            }))
         };
-        session.execute(mailbox::Command::Move(moving), render).await
+        session.execute_prepared(prepare, render).await
     }
 }
 
@@ -193,7 +194,7 @@ impl Endpoint for wire::ReadThreadRequest {
             let receipts = mail.receipts(thread, from, last);
             Ok((facts, from, receipts, view.workspace.sequence))
         });
-        let (_, (facts, from, receipts, sequence)) = looked.await?;
+        let (facts, from, receipts, sequence) = looked.await?;
         if let Some(kind) = wanted
             && kind != facts.kind
         {
@@ -293,10 +294,25 @@ impl Endpoint for wire::ListDeadLettersRequest {
 impl Endpoint for wire::HandAgainRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let role = session.role()?;
-        let thread = session.thread_named(&role, "message", &self.message).await?.thread;
-        let message_id = thread.to_string();
-        let render = |_: &View<'_>, _| Ok(at_once(wire::HandAgainResponse { message_id }));
-        session.execute(mailbox::Command::HandAgain { role, thread }, render).await
+        let name = session.thread_name(&role, "message", &self.message).await?;
+        let prepare = move |view: &View<'_>| -> Result<(Command, ()), LaterRefusal> {
+            let thread = name.find_one(view, &role)?;
+            Ok((mailbox::Command::HandAgain { role, thread }.into(), ()))
+        };
+        let render = move |_: &View<'_>, reply, _: Option<()>| {
+            // An answer that an older record keeps does not say which it was.
+            let message_id = match reply {
+                Reply::Mail(mailbox::Reply::Revived { thread }) => thread.to_string(),
+                Reply::Done
+                | Reply::Directory(_)
+                | Reply::Turn(_)
+                | Reply::Mail(_)
+                | Reply::Swarm(_)
+                | Reply::Access(_) => self.message,
+            };
+            Ok(at_once(wire::HandAgainResponse { message_id }))
+        };
+        session.execute_prepared(prepare, render).await
     }
 }
 
@@ -323,6 +339,43 @@ impl Endpoint for wire::ImportThreadRequest {
 }
 
 impl WorkspaceSession {
+    /// What became of one thread that was to be moved, `found` by what it was called.
+    fn moved(
+        &self,
+        role: &RoleId,
+        asked: String,
+        found: Result<Vec<MessageId>, Status>,
+        moved: &MovedThread,
+        to: BoxKind,
+    ) -> Result<wire::Moved, Status> {
+        let status = match (found, moved.outcome) {
+            (Err(status), _) => status,
+            // In a repeat: the name means one by now.
+            (Ok(found), MoveOutcome::Unknown) if found.len() == 1 => {
+                Reason::UnknownMessage.status(format!(
+                    "{asked} did not name one message of {role} when this call was first made; \
+                     nothing was moved"
+                ))
+            }
+            (Ok(found), MoveOutcome::Unknown) => self.not_one(role, &asked, &found),
+            (
+                Ok(_),
+                outcome @ (MoveOutcome::Moved
+                | MoveOutcome::Already
+                | MoveOutcome::NotInInbox(_)
+                | MoveOutcome::Unseen(_)),
+            ) => {
+                let file_name = self.title(moved.thread)?.file_name;
+                return Ok(render::moved(asked, moved.thread, file_name, to, outcome));
+            }
+        };
+        if Reason::of(&status).is_some_and(parse::is_of_name) {
+            let refusal = Some(parse::refusal(&status));
+            return Ok(wire::Moved { asked, refusal, ..wire::Moved::default() });
+        }
+        Err(status)
+    }
+
     /// What a read or a wait marks: a node tells by itself what its agent got, and who may only
     /// read tells nothing (as `MarkMail`).
     fn mark_of(

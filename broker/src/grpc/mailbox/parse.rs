@@ -212,8 +212,8 @@ pub(super) fn content_hash(text: &str) -> Result<ContentHash, Status> {
 
 /// Whether a file is no larger than one may be, in bytes.
 pub(super) fn check_file_size(field: &str, size: u64) -> Result<(), Status> {
-    let bytes = |it: u64| usize::try_from(it).unwrap_or(usize::MAX);
-    check_size(field, bytes(size), bytes(ATTACHMENT_BYTES_MAX))
+    let is_too_large = ATTACHMENT_BYTES_MAX < size;
+    if is_too_large { Err(status::file_too_large(field, size)) } else { Ok(()) }
 }
 
 fn attachment(it: wire::Attachment) -> Result<Attachment, Status> {
@@ -307,6 +307,16 @@ mod tests {
             let refused = import(thread(late)).unwrap_err();
             assert!(refused.message().contains("written_ms"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_not_to_be_put_into_a_file() {
+        check_file_size("size", ATTACHMENT_BYTES_MAX).unwrap();
+        let refused = check_file_size("size", ATTACHMENT_BYTES_MAX + 1).unwrap_err();
+        assert_eq!(Reason::of(&refused), Some(Reason::TooLarge));
+        let expected = "size is 16777217 bytes; a file has at most 16777216. Nothing was stored: \
+                        compress the file or split it";
+        assert_eq!(refused.message(), expected);
     }
 
     #[test]

@@ -2,10 +2,9 @@
 //!
 //! **Invariant:** no answer is larger than a message may be, whatever is in a thread or a box.
 
-use prost::Message;
 use tasuki_proto::{
     id::{RoleId, Timestamp},
-    limits::{MESSAGE_BYTES_MAX, THREAD_PAGE_MAX},
+    limits::THREAD_PAGE_MAX,
     mail::{BoxKind, MessageId},
     reason::Reason,
     wire,
@@ -14,7 +13,7 @@ use tonic::Status;
 
 use super::super::{
     Later, WorkspaceSession, at_once,
-    render::{ms, text},
+    render::{BoundedPage, ms, text},
     status,
 };
 use crate::{
@@ -23,11 +22,6 @@ use crate::{
     },
     workspace::View,
 };
-
-/// Entries or threads of one answer, in bytes as they are sent: half of what a message may carry.
-/// The other half is room for the thread itself and for one entry, of a third of a MiB each at most,
-/// that comes whole though it does not fit.
-const PAGE_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
 
 /// Entries that a call reads on the thread it runs on: some microseconds each, as long as their
 /// texts are short.
@@ -162,7 +156,7 @@ impl WorkspaceSession {
         found: Vec<ThreadSummary>,
         limit: usize,
     ) -> Result<(Vec<wire::MailThread>, String), Status> {
-        let mut page = Page::default();
+        let mut page = BoundedPage::default();
         let mut last = None;
         for facts in &found {
             if page.items.len() == limit || !page.add(self.thread(facts)?) {
@@ -182,7 +176,7 @@ impl WorkspaceSession {
         from: u32,
         receipts: Option<&Receipts>,
     ) -> Result<(Vec<wire::MailEntry>, u32), Status> {
-        let mut page = Page::default();
+        let mut page = BoundedPage::default();
         let last = facts.entries.min(from.saturating_add(THREAD_PAGE_MAX - 1));
         for number in from..=last {
             let letter = self.letter(facts.id, number)?;
@@ -266,33 +260,6 @@ pub(super) fn moved(
         file_name,
         r#box: kind.map_or(wire::Box::Unspecified, BoxKind::to_wire).into(),
         refusal,
-    }
-}
-
-/// Messages of one answer, as many as fit.
-pub(super) struct Page<T> {
-    pub(super) items: Vec<T>,
-    bytes: usize,
-}
-
-impl<T> Default for Page<T> {
-    fn default() -> Self {
-        Self { items: Vec::new(), bytes: 0 }
-    }
-}
-
-impl<T: Message> Page<T> {
-    /// False: it does not fit any more. The first one always does, so that no reader stands still.
-    pub(super) fn add(&mut self, item: T) -> bool {
-        /// Around each: a tag, and a length of at most four bytes.
-        const FRAME_BYTES: usize = 6;
-        let bytes = self.bytes + item.encoded_len() + FRAME_BYTES;
-        if PAGE_BYTES_MAX < bytes && !self.items.is_empty() {
-            return false;
-        }
-        self.bytes = bytes;
-        self.items.push(item);
-        true
     }
 }
 

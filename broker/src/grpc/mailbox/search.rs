@@ -15,9 +15,8 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::{Answer, Endpoint, WorkspaceSession, parse::limit, status},
+    super::{Answer, Endpoint, WorkspaceSession, parse::limit, render::BoundedPage, status},
     optional,
-    render::Page,
 };
 use crate::{
     rules::mailbox::{ThreadNumber, ThreadSummary},
@@ -83,7 +82,7 @@ impl Endpoint for wire::SearchMailRequest {
         };
         // Reading and marking a hundred long texts takes its time.
         let shown = session.aside(move |session| {
-            let mut page = Page::default();
+            let mut page = BoundedPage::default();
             for it in &readable {
                 if !page.add(shown(session, &query, it)?) {
                     break;

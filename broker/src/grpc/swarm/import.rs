@@ -3,10 +3,12 @@
 //! What was said there is taken as it is, within the limits: nothing is required of it that the
 //! calls for work done here require.
 
+use std::collections::BTreeSet;
+
 use tasuki_proto::{
     id::{FencingToken, RoleId},
-    limits::{DOCS_MAX, WORKERS_MAX},
-    swarm::TaskNumber,
+    limits::{DOCS_MAX, SWARM_WORDS_BYTES_MAX, WORKERS_MAX},
+    swarm::{DocName, TaskNumber},
     wire,
 };
 use tonic::Status;
@@ -22,9 +24,9 @@ use super::{
 use crate::{
     hash::Hash,
     rules::swarm::{
-        Claim, CommandKind, Delivery, DeliveryState, DeliveryVerdict, ImportIssue, ImportedIssue,
-        Issue, Judged, Lease, Message, MessageKind, MessageState, Rejection, Submission,
-        SubmissionState, Task, TaskState, Total, Verdict, Words,
+        Claim, CommandKind, Delivery, DeliveryState, DeliveryVerdict, DocPlace, ImportIssue,
+        ImportedIssue, Issue, Judged, Lease, Message, MessageKind, MessageState, Rejection,
+        Submission, SubmissionState, Task, TaskState, Total, Verdict, Words,
         words::{VerdictWords, Verification},
     },
 };
@@ -43,16 +45,30 @@ impl Endpoint for wire::ImportIssueRequest {
 impl Endpoint for wire::ImportSharedRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let person = Actor::Person(id("person", &self.person)?);
-        if DOCS_MAX < self.docs.len() || WORKERS_MAX < self.workers.len() {
+        let count = self.docs.len() + self.issue_docs.len();
+        if DOCS_MAX < count || WORKERS_MAX < self.workers.len() {
             let why = format!("are at most {DOCS_MAX}, and workers at most {WORKERS_MAX}");
             return Err(invalid("docs", &why));
         }
-        let doc = |it: wire::NewDoc| {
-            Ok((parse::named("docs.name", &it.name)?, parse::content(it.content)?))
+        let mut names = BTreeSet::new();
+        let mut doc = |place: DocPlace, name: &str, content: String| {
+            let name: DocName = parse::named("docs.name", name)?;
+            if !names.insert((place, name.clone())) {
+                return Err(invalid("docs.name", &format!("names {name} twice")));
+            }
+            Ok((place, name, parse::content(content)?))
         };
-        let mut docs = self.docs.into_iter().map(doc).collect::<Result<Vec<_>, Status>>()?;
-        docs.sort();
-        docs.dedup_by(|one, other| one.0 == other.0);
+        let mut docs = Vec::with_capacity(count);
+        for it in self.docs {
+            docs.push(doc(DocPlace::Shared, &it.name, it.content)?);
+        }
+        for it in self.issue_docs {
+            let place = parse::place(it.place)?;
+            if place == DocPlace::Shared {
+                return Err(invalid("issue_docs.place", &"is missing; name the issue"));
+            }
+            docs.push(doc(place, &it.name, it.content)?);
+        }
         let workers = self.workers.iter().map(|it| id("workers", it));
         let mut workers = workers.collect::<Result<Vec<RoleId>, _>>()?;
         workers.sort();
@@ -81,7 +97,10 @@ fn import(request: wire::ImportIssueRequest) -> Result<ImportIssue, Status> {
         let points = u32::try_from(it.total_points).ok().filter(|it| *it <= u32::MAX / 2);
         let points = points.ok_or_else(|| invalid("points", &"are more than anybody earns"))?;
         let total = Total { points, low_scores: it.consecutive_low_scores };
-        import.imported.issue.totals.insert(id("worker", &it.worker)?, total);
+        let worker: RoleId = id("worker", &it.worker)?;
+        if import.imported.issue.totals.insert(worker.clone(), total).is_some() {
+            return Err(invalid("points.worker", &format!("names {worker} twice")));
+        }
     }
     Ok(import)
 }
@@ -124,7 +143,9 @@ fn add_task(import: &mut ImportIssue, it: wire::Task) -> Result<(), Status> {
     let (created, updated) =
         (time("created_ms", it.created_ms)?, time("updated_ms", it.updated_ms)?);
     let worker: Option<RoleId> = optional("claimed_by", &it.claimed_by)?;
-    let words = parse::task_words(it.words.unwrap_or_default())?;
+    let words = it.words.unwrap_or_default();
+    parse::within("tasks.words", &words, SWARM_WORDS_BYTES_MAX)?;
+    let words = parse::task_words(words)?;
     // Who did it: a claim that is over.
     let claim = worker.map(|worker| Claim {
         worker,

@@ -14,15 +14,23 @@ use tonic::Status;
 use super::{
     super::scan::{Page, Part, SKIPPED_MAX},
     super::{
+        LaterRefusal,
         parse::{check_count, check_size},
+        refuse,
         status::invalid,
     },
-    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, optional, parse, render,
+    Actor, Answer, Endpoint, Later, Rejection, View, WorkspaceSession, optional, parse, render,
 };
-use crate::rules::swarm::{
-    CommandKind, CreateIssue, Issue, IssueState, ListFilter, Reply,
-    words::{AuditKind, DocPaths},
+use crate::rules::{
+    Command,
+    swarm::{
+        self, CommandKind, CreateIssue, Issue, IssueState, ListFilter, Reply,
+        words::{AuditKind, DocPaths},
+    },
 };
+
+/// Documents after the end of a closed issue that are passed over to find why it was closed.
+const FOLLOWING_MAX: u64 = 256;
 
 impl Endpoint for wire::CreateIssueRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
@@ -63,10 +71,9 @@ const SET_PATHS_TRIES: usize = 8;
 impl Endpoint for wire::UpdateIssueDocPathsRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let issue: IssueId = parse::named("issue_id", &self.issue_id)?;
-        let (keeps_shared, keeps_project) = (self.keep_shared_docs, self.keep_project_docs);
         for (field, is_kept, list) in [
-            ("shared_doc_paths", keeps_shared, &self.shared_doc_paths),
-            ("project_doc_paths", keeps_project, &self.project_doc_paths),
+            ("shared_doc_paths", self.keep_shared_docs, &self.shared_doc_paths),
+            ("project_doc_paths", self.keep_project_docs, &self.project_doc_paths),
         ] {
             if is_kept && !list.is_empty() {
                 return Err(invalid(field, &"is given and is to be kept as it is, too"));
@@ -75,21 +82,18 @@ impl Endpoint for wire::UpdateIssueDocPathsRequest {
         let mut tries_left = SET_PATHS_TRIES;
         loop {
             tries_left -= 1;
-            let (mut shared, mut project) =
-                (self.shared_doc_paths.clone(), self.project_doc_paths.clone());
-            let mut replaces = None;
-            if keeps_shared || keeps_project {
-                let version = session
-                    .query(None, move |view| Ok(view.workspace.swarm.issue(issue)?.paths_version));
-                let version = version.await?;
-                let known = session.doc_paths(issue, version)?;
-                shared = if keeps_shared { known.shared } else { shared };
-                project = if keeps_project { known.project } else { project };
-                replaces = Some(version);
-            }
-            let paths = parse::paths(shared, project)?;
-            let set = CommandKind::SetDocPaths { issue, paths, replaces };
-            match ask(session, issue, set).await {
+            let by = Actor::Role(session.role()?);
+            let paths = new_paths(session, issue, &self).await;
+            let replaces = paths.as_ref().ok().and_then(|(_, replaces)| *replaces);
+            // What is kept may not go with the rest by the time that the call is repeated: whether
+            // it does is said once no answer is kept under its key.
+            let prepare = move |_: &View<'_>| -> Result<(Command, ()), LaterRefusal> {
+                let (paths, replaces) = paths.map_err(refuse)?;
+                let ask = CommandKind::SetDocPaths { issue, paths, replaces };
+                Ok((swarm::Command { by, ask }.into(), ()))
+            };
+            let render = move |view: &View<'_>, _, _: Option<()>| response(view, issue);
+            match session.execute_prepared(prepare, render).await {
                 // Somebody set them in between: what they said is kept.
                 Err(why)
                     if replaces.is_some()
@@ -99,6 +103,26 @@ impl Endpoint for wire::UpdateIssueDocPathsRequest {
             }
         }
     }
+}
+
+/// The paths that an issue is to have, and the version of those that are kept of it.
+async fn new_paths(
+    session: &WorkspaceSession,
+    issue: IssueId,
+    it: &wire::UpdateIssueDocPathsRequest,
+) -> Result<(DocPaths, Option<u32>), Status> {
+    let (mut shared, mut project) = (it.shared_doc_paths.clone(), it.project_doc_paths.clone());
+    let mut replaces = None;
+    if it.keep_shared_docs || it.keep_project_docs {
+        let version =
+            session.query(None, move |view| Ok(view.workspace.swarm.issue(issue)?.paths_version));
+        let version = version.await?;
+        let known = session.doc_paths(issue, version)?;
+        shared = if it.keep_shared_docs { known.shared } else { shared };
+        project = if it.keep_project_docs { known.project } else { project };
+        replaces = Some(version);
+    }
+    Ok((parse::paths(shared, project)?, replaces))
 }
 
 impl Endpoint for wire::CloseIssueRequest {
@@ -209,12 +233,18 @@ async fn ask(
 fn response(view: &View<'_>, id: IssueId) -> Result<Later<wire::IssueResponse>, Rejection> {
     let it = view.workspace.swarm.issue(id)?;
     let (mut issue, version, audit) = (render::issue(it), it.paths_version, it.audit);
+    let is_closed = it.state != IssueState::Open;
     Ok(Box::new(move |session| {
         issue.description = session.description(id)?;
         let DocPaths { shared, project } = session.doc_paths(id, version)?;
         (issue.shared_doc_paths, issue.project_doc_paths) = (shared, project);
-        // Nothing happens to an issue that is closed, so why it was is what its audit ends with.
-        let last = session.audited(id, audit)?;
+        // Nothing happens to an issue that is closed, but that documents of an import follow it: why
+        // it was closed is what its audit ends with before these.
+        let mut last = session.audited(id, audit)?;
+        let oldest = audit.saturating_sub(FOLLOWING_MAX).max(1);
+        while is_closed && last.kind == AuditKind::DocWritten && oldest < last.number {
+            last = session.audited(id, last.number - 1)?;
+        }
         if matches!(last.kind, AuditKind::IssueClosed | AuditKind::IssueReopened) {
             issue.summary = last.detail;
         }

@@ -5,13 +5,16 @@ use tonic::Status;
 
 use super::{
     super::scan::{PART, Page, Part},
-    super::{parse::reason, status::invalid},
-    Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, optional, parse, render,
-    tasks,
+    super::{LaterRefusal, parse::reason, render::fitting, status::invalid},
+    Actor, Answer, Endpoint, Later, Rejection, View, WorkspaceSession, at_once, optional, parse,
+    render, tasks,
 };
-use crate::rules::swarm::{
-    CommandKind, LockFiles, Reply,
-    lock::{Effort, Lock, LockKey, Place},
+use crate::rules::{
+    Command,
+    swarm::{
+        self, CommandKind, LockFiles, Reply,
+        lock::{Effort, Lock, LockKey, Place},
+    },
 };
 
 impl Endpoint for wire::LockFilesRequest {
@@ -96,7 +99,8 @@ impl Endpoint for wire::ListLocksRequest {
         let render = move |view: &View<'_>, ids: Vec<LockId>| {
             let locks = &view.workspace.swarm.locks;
             let page = ids.iter().filter_map(|id| locks.get(*id));
-            Ok(page.map(|it| render::lock(it, shown_to.as_ref())).collect())
+            // The files of a few locks fill a message: who asks for the rest counts what came.
+            Ok(fitting(page.map(|it| render::lock(it, shown_to.as_ref()))).0)
         };
         let page = Page::new(is_ascending, limit, offset);
         let listed = session.list(asker.as_ref(), page, |_| Ok(None), part, render).await?;
@@ -123,14 +127,17 @@ async fn unlock(
     unlock: CommandKind,
 ) -> Result<wire::UnlockResponse, Status> {
     let asker = session.role()?;
-    let before = session.query(None, move |view| {
+    let prepare = move |view: &View<'_>| -> Result<(Command, Option<wire::Lock>), LaterRefusal> {
         let found = view.workspace.swarm.locks.get(id);
-        Ok(found.map(|it| render::lock(it, Some(&asker))))
-    });
-    let gone = || wire::Lock { lease_id: id.to_string(), ..Default::default() };
-    let lock = Some(before.await?.unwrap_or_else(gone));
-    let render = |_: &View<'_>, _| Ok(at_once(wire::UnlockResponse { lock, ..Default::default() }));
-    session.ask(unlock, render).await
+        let before = found.map(|it| render::lock(it, Some(&asker)));
+        Ok((swarm::Command { by: Actor::Role(asker), ask: unlock }.into(), before))
+    };
+    let render = move |_: &View<'_>, _, before: Option<Option<wire::Lock>>| {
+        let gone = || wire::Lock { lease_id: id.to_string(), ..Default::default() };
+        let lock = Some(before.flatten().unwrap_or_else(gone));
+        Ok(at_once(wire::UnlockResponse { lock, ..Default::default() }))
+    };
+    session.execute_prepared(prepare, render).await
 }
 
 /// The answer of a call that locks files.

@@ -97,7 +97,7 @@ fn said(field: &str, text: String) -> Result<String, Status> {
 }
 
 /// Words that are together no longer than an agent reads.
-fn within<M: Message>(field: &str, words: &M, limit: usize) -> Result<(), Status> {
+pub(super) fn within<M: Message>(field: &str, words: &M, limit: usize) -> Result<(), Status> {
     check_size(field, words.encoded_len(), limit)
 }
 

@@ -3,7 +3,7 @@
 use prost::Message as _;
 use tasuki_proto::{
     id::RoleId,
-    limits::{SWARM_WORDS_BYTES_MAX, TASKS_PER_CALL_MAX},
+    limits::{MESSAGE_BYTES_MAX, SWARM_WORDS_BYTES_MAX, TASKS_PER_CALL_MAX},
     swarm::{IssueId, TaskNumber},
     wire,
 };
@@ -18,8 +18,12 @@ use super::{
 };
 use crate::rules::swarm::{CommandKind, CreateTasks, ListFilter, Reply, Task, TaskState};
 
-/// Words of a task's messages that are told with it, in bytes; older ones are left out.
+/// Words of a task's messages that are told with it, in bytes, where the rest of the task leaves
+/// room for them; older ones are left out.
 const MESSAGES_BYTES_MAX: usize = 1024 * 1024;
+
+/// Room for what is around the task and each of its messages, in bytes.
+const FRAMES_BYTES_MAX: usize = 4 * 1024;
 
 /// Messages that are told with a task.
 const MESSAGES_MAX: usize = 100;
@@ -223,11 +227,13 @@ fn with_words(
     Ok(Box::new(move |session| {
         shown.words = Some(render::task_words(session.task_words(issue, number)?));
         shown.submission = submission.map(|it| it(session)).transpose()?;
+        let taken = shown.encoded_len() + FRAMES_BYTES_MAX;
+        let bytes_max = MESSAGE_BYTES_MAX.saturating_sub(taken).min(MESSAGES_BYTES_MAX);
         let mut bytes = 0;
         for message in newest {
             let message = message(session)?;
             bytes += message.encoded_len();
-            if MESSAGES_BYTES_MAX < bytes {
+            if bytes_max < bytes {
                 break;
             }
             shown.messages.push(message);

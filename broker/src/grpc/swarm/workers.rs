@@ -6,7 +6,8 @@ use tasuki_proto::{id::RoleId, swarm::IssueId, wire};
 use tonic::Status;
 
 use super::{
-    super::scan::Part, Answer, Endpoint, View, WorkspaceSession, default_response, optional, render,
+    super::{render::fitting, scan::Part},
+    Answer, Endpoint, View, WorkspaceSession, default_response, optional, render,
 };
 use crate::rules::swarm::{CommandKind, Issue, IssueState, ListFilter, TaskState};
 
@@ -15,7 +16,8 @@ impl Endpoint for wire::RegisterWorkerRequest {
         let role = session.role()?;
         let registered: wire::Worker =
             session.ask(CommandKind::RegisterWorker, default_response).await?;
-        let worker = session.workers(Some(&role), Some(&role)).await?.0.pop().unwrap_or_default();
+        let found = session.workers(Some(&role), None, Some(&role)).await?;
+        let worker = found.0.into_iter().next().unwrap_or_default();
         Ok(wire::Worker { worker: role.to_string(), sequence: registered.sequence, ..worker })
     }
 }
@@ -24,10 +26,15 @@ impl Endpoint for wire::ListWorkersRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let asker = session.asker.clone();
         let only: Option<RoleId> = optional("worker", &self.worker)?;
+        let after: Option<RoleId> = optional("after", &self.after)?;
         // Who may not ask as this role is told so first.
         session.query(asker.as_ref(), |_| Ok(())).await?;
-        let (workers, now_ms) = session.workers(only.as_ref(), asker.as_ref()).await?;
-        Ok(wire::ListWorkersResponse { workers, now_ms })
+        let found = session.workers(only.as_ref(), after.as_ref(), asker.as_ref());
+        let (found, now_ms) = found.await?;
+        let (workers, has_more) = fitting(found);
+        let last = workers.last().filter(|_| has_more);
+        let next = last.map(|it| it.worker.clone()).unwrap_or_default();
+        Ok(wire::ListWorkersResponse { workers, now_ms, next })
     }
 }
 
@@ -40,15 +47,19 @@ enum Has {
 }
 
 impl WorkspaceSession {
-    /// Workers with what they have claimed and earned in issues that are open, and when that was.
+    /// Workers behind `after`, by name, with what they have claimed and earned in issues that are
+    /// open, and when that was.
     async fn workers(
         &self,
         only: Option<&RoleId>,
+        after: Option<&RoleId>,
         asker: Option<&RoleId>,
     ) -> Result<(Vec<wire::Worker>, u64), Status> {
         let (only, asker) = (only.cloned(), asker.cloned());
-        let named = only.clone();
-        let known = move |view: &View<'_>| Ok((known(view, named.as_ref()), view.now.as_millis()));
+        let (named, after) = (only.clone(), after.cloned());
+        let known = move |view: &View<'_>| {
+            Ok((known(view, named.as_ref(), after.as_ref()), view.now.as_millis()))
+        };
         let (mut workers, now_ms) = self.query(None, known).await?;
         let part = move |view: &View<'_>, before: Option<IssueId>| {
             let open = view.workspace.swarm.list_issues(Some(IssueState::Open), before);
@@ -75,10 +86,16 @@ impl WorkspaceSession {
 }
 
 /// Workers as they are known to the workspace.
-fn known(view: &View<'_>, only: Option<&RoleId>) -> BTreeMap<RoleId, wire::Worker> {
+fn known(
+    view: &View<'_>,
+    only: Option<&RoleId>,
+    after: Option<&RoleId>,
+) -> BTreeMap<RoleId, wire::Worker> {
     let (swarm, presence) = (&view.workspace.swarm, &view.context.presence);
+    let is_meant =
+        |role: &RoleId| only.is_none_or(|it| it == role) && after.is_none_or(|after| after < role);
     let mut found: BTreeMap<RoleId, wire::Worker> = BTreeMap::new();
-    for (role, it) in swarm.workers.iter().filter(|(role, _)| only.is_none_or(|it| it == *role)) {
+    for (role, it) in swarm.workers.iter().filter(|(role, _)| is_meant(role)) {
         let sign = presence.role(role);
         let worker = wire::Worker {
             worker: role.to_string(),

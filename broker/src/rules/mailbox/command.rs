@@ -101,7 +101,8 @@ pub struct Attachment {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
     pub role: RoleId,
-    pub threads: Vec<MessageId>,
+    /// One for each name that was given: `None` where it means no thread of the role, or several.
+    pub threads: Vec<Option<MessageId>>,
     pub to: BoxKind,
 }
 

@@ -68,6 +68,12 @@ pub enum Reply {
         #[n(1)]
         entries: u32,
     },
+    /// A dead letter is shown again, or was not dead.
+    #[n(3)]
+    Revived {
+        #[n(0)]
+        thread: MessageId,
+    },
 }
 
 /// An entry was added to a thread, or began it (entry 1).

@@ -32,6 +32,7 @@ pub enum MoveOutcome {
     /// So many entries came in after the last that was handed.
     #[n(3)]
     Unseen(#[n(0)] u32),
+    /// What it was called by meant no thread of the role, or several: then the thread is the nil id.
     #[n(4)]
     Unknown,
 }
@@ -40,8 +41,13 @@ impl Mailboxes {
     pub(super) fn decide_move(&self, it: &Move) -> Decision {
         let (mut events, mut moved) = (Vec::new(), Vec::new());
         for id in &it.threads {
-            let outcome = self.decide_one(&it.role, *id, it.to, &mut events);
-            moved.push(Moved { thread: *id, outcome });
+            moved.push(match id {
+                Some(id) => {
+                    let outcome = self.decide_one(&it.role, *id, it.to, &mut events);
+                    Moved { thread: *id, outcome }
+                }
+                None => Moved { thread: MessageId::from_bits(0), outcome: MoveOutcome::Unknown },
+            });
         }
         Decision::new(events, super::Reply::Moved { to: it.to, moved })
     }
@@ -112,9 +118,9 @@ impl Mailboxes {
     ) -> Result<Decision, Rejection> {
         let (number, copy) = self.find(role, id)?;
         if !self.threads.get(number).copies[copy].state.is_dead {
-            return Ok(Decision::repeat(Reply::Done));
+            return Ok(Decision::repeat(super::Reply::Revived { thread: id }));
         }
         let revived = ThreadRevived { thread: id, role: role.clone() };
-        Ok(Decision::new([Event::Revived(revived)], Reply::Done))
+        Ok(Decision::new([Event::Revived(revived)], super::Reply::Revived { thread: id }))
     }
 }

@@ -81,7 +81,7 @@ fn command(line: &str, mail: &Mailboxes) -> Option<Command> {
         Command::Mark(MarkThread { role: role(who), thread: thread(number), through, mark })
     };
     let moving = |who: &str, numbers: &str, to| {
-        let threads = numbers.split(',').map(thread).collect();
+        let threads = numbers.split(',').map(|it| Some(thread(it))).collect();
         Command::Move(Move { role: role(who), threads, to })
     };
     Some(match words[..] {
@@ -204,6 +204,10 @@ fn say(decision: &Decision) -> String {
         Reply::Mail(super::Reply::Imported { thread, entries }) => {
             format!("{}/{entries}", thread.bits() >> 96)
         }
+        Reply::Mail(super::Reply::Revived { .. }) if decision.events.is_empty() => {
+            "so already".to_owned()
+        }
+        Reply::Mail(super::Reply::Revived { .. }) => "done".to_owned(),
         Reply::Done if decision.events.is_empty() => "so already".to_owned(),
         Reply::Done => "done".to_owned(),
         other => unreachable!("not of mail: {other:?}"),

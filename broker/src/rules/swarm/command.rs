@@ -155,7 +155,7 @@ pub enum CommandKind {
     /// Of a person; here and below.
     ImportIssue(Box<ImportIssue>),
     ImportShared {
-        docs: Vec<(DocName, String)>,
+        docs: Vec<(DocPlace, DocName, String)>,
         workers: Vec<RoleId>,
     },
 }

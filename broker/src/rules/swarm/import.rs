@@ -3,7 +3,10 @@
 //! An issue comes whole, in one command, as the state that it has here from then on. Nothing that is
 //! held comes over: no claim, no reservation, no lock, no open submission, no open question.
 
-use std::{collections::BTreeSet, iter};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use minicbor::{Decode, Encode};
 use tasuki_proto::{
@@ -17,8 +20,9 @@ use tasuki_proto::{
 
 use super::{
     Delivery, DeliveryState, DocPlace, Event, Issue, IssueEventKind, IssueState, MessageState,
-    Rejection, Reply, SubmissionState, Swarm, Task, TaskState, Words, check::DecisionBuilder,
-    docs::NextVersion,
+    Rejection, Reply, SubmissionState, Swarm, Task, TaskState, Words,
+    check::DecisionBuilder,
+    docs::{Docs, NextVersion},
 };
 use crate::rules::turn::Actor;
 
@@ -128,17 +132,35 @@ impl Swarm {
         Ok(())
     }
 
-    /// Documents that all issues share, and workers, as far as they are not there.
+    /// Documents, shared or of imported issues, and workers, as far as they are not there.
     pub(super) fn decide_import_shared(
         &self,
         draft: &mut DecisionBuilder<'_>,
-        docs: &[(DocName, String)],
+        docs: &[(DocPlace, DocName, String)],
         workers: &[RoleId],
     ) -> Result<(), Rejection> {
-        for (name, content) in docs.iter().filter(|(name, _)| !self.shared_docs.has(name)) {
-            let NextVersion::New(doc) = self.shared_docs.next(name, content)? else { continue };
-            draft.keep_doc(DocPlace::Shared, name.clone(), doc.version, content.clone());
-            draft.push(Event::SharedDocWritten(doc));
+        // With those that come before in the same call.
+        let mut places: BTreeMap<DocPlace, Docs> = BTreeMap::new();
+        for (place, name, content) in docs {
+            self.check_imported(*place)?;
+            let there = self.docs(*place)?;
+            let docs = places.entry(*place).or_insert_with(|| there.clone());
+            if docs.has(name) {
+                continue;
+            }
+            let NextVersion::New(doc) = docs.next(name, content)? else { continue };
+            docs.written(draft.now, None, &doc);
+            draft.keep_doc(*place, name.clone(), doc.version, content.clone());
+            match *place {
+                DocPlace::Shared => draft.push(Event::SharedDocWritten(doc)),
+                DocPlace::Issue(issue) => {
+                    draft.happened(issue, IssueEventKind::DocWritten { task: None, doc });
+                }
+                DocPlace::Task(issue, task) => {
+                    let task = Some(task);
+                    draft.happened(issue, IssueEventKind::DocWritten { task, doc });
+                }
+            }
         }
         let new: Vec<&RoleId> =
             workers.iter().filter(|it| !self.workers.contains_key(*it)).collect();
@@ -149,6 +171,17 @@ impl Swarm {
             draft.push(Event::WorkerRegistered(worker.clone()));
         }
         draft.is_repeat = draft.events.is_empty();
+        Ok(())
+    }
+
+    /// Whether a place is no issue's that was opened here: a person writes nothing there.
+    fn check_imported(&self, place: DocPlace) -> Result<(), Rejection> {
+        if let DocPlace::Issue(issue) | DocPlace::Task(issue, _) = place
+            && self.issue(issue)?.lead.is_some()
+        {
+            let text = format!("{issue} was opened here: a role writes its documents");
+            return Err(Rejection::Invalid(text));
+        }
         Ok(())
     }
 }

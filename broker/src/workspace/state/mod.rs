@@ -17,7 +17,7 @@ use std::{
 
 use ractor::ActorRef;
 use tasuki_proto::{
-    id::{RoleId, Sequence, Timestamp},
+    id::{IdempotencyKey, RoleId, Sequence, Timestamp},
     swarm::{IssueId, TaskNumber},
 };
 use tokio::task::AbortHandle;
@@ -30,8 +30,12 @@ use super::{
     waits::Waits,
 };
 use crate::{
+    hash::Hash,
     journal::{Append, Outcome, Writer, codec},
-    rules::{Command, Context, Event, Principal, Record, Rejection, Request, Workspace, directory},
+    rules::{
+        Caller, Command, Context, Decision, Event, Principal, Record, Rejection, Request,
+        Workspace, directory,
+    },
 };
 
 /// Records after which a snapshot is taken, at least: they bound what a restart replays and are
@@ -101,20 +105,53 @@ impl State {
         let now = self.now();
         self.last_active = now;
         let executed = self.commit_command(now, request)?;
-        // An answer that is given again rests on no check of who asks.
         let role = request.command.role();
-        if self.workspace.directory.check(&request.caller, role).is_ok() {
-            if let Some((node, _)) = &request.caller.node {
-                self.context.presence.node_seen(node, now);
-            }
-            if let Command::Directory(directory::Command::Register(it)) = &request.command {
-                self.context.presence.node_seen(&it.node, now);
-            }
-            if let Some(role) = role {
-                self.context.presence.role_seen(role, now, None);
-            }
+        if self.caller_seen(now, &request.caller, role)
+            && let Command::Directory(directory::Command::Register(it)) = &request.command
+        {
+            self.context.presence.node_seen(&it.node, now);
         }
         Ok(executed)
+    }
+
+    /// Executes the command that `prepare` makes of the state, or returns why it makes none. With an
+    /// answer under the key that is given again, and `prepare` is not called: what the caller named
+    /// may be another thing by now.
+    pub(super) fn execute_prepared<T, E>(
+        &mut self,
+        caller: Caller,
+        key: Option<(IdempotencyKey, Hash)>,
+        role: &RoleId,
+        prepare: impl FnOnce(&View<'_>) -> Result<(Command, T), E>,
+    ) -> Result<Result<(Executed, Option<T>), E>, Rejection> {
+        let now = self.now();
+        self.last_active = now;
+        if let Some(answered) = self.workspace.answered(now, &caller, Some(role), key.as_ref())? {
+            self.caller_seen(now, &caller, Some(role));
+            return Ok(Ok((self.unrecorded(answered), None)));
+        }
+        self.workspace.directory.check(&caller, Some(role))?;
+        let (command, prepared) = match prepare(&self.view()) {
+            Ok(prepared) => prepared,
+            Err(why) => return Ok(Err(why)),
+        };
+        let executed = self.execute(&Request { caller, key, command })?;
+        Ok(Ok((executed, Some(prepared))))
+    }
+
+    /// Takes a call for a sign of life, and says whether its caller may give one: an answer that is
+    /// given again rests on no check of who asks.
+    fn caller_seen(&mut self, now: Timestamp, caller: &Caller, role: Option<&RoleId>) -> bool {
+        if self.workspace.directory.check(caller, role).is_err() {
+            return false;
+        }
+        if let Some((node, _)) = &caller.node {
+            self.context.presence.node_seen(node, now);
+        }
+        if let Some(role) = role {
+            self.context.presence.role_seen(role, now, None);
+        }
+        true
     }
 
     /// Decides, applies, queues the record, wakes who waited for it.
@@ -125,9 +162,7 @@ impl State {
     ) -> Result<Executed, Rejection> {
         let decision = self.workspace.decide(now, &self.context, request)?;
         if !decision.is_recorded(request) {
-            let sequence = decision.answered_by.unwrap_or(self.workspace.sequence);
-            let is_repeat = decision.is_repeat;
-            return Ok(Executed { reply: decision.reply, is_repeat, sequence, recorded: None });
+            return Ok(self.unrecorded(decision));
         }
         let record = Arc::new(Record {
             sequence: self.workspace.sequence.next(),
@@ -168,6 +203,13 @@ impl State {
             self.take_snapshot();
         }
         Ok(executed)
+    }
+
+    /// The answer to a command that makes no record.
+    fn unrecorded(&self, decision: Decision) -> Executed {
+        let sequence = decision.answered_by.unwrap_or(self.workspace.sequence);
+        let is_repeat = decision.is_repeat;
+        Executed { reply: decision.reply, is_repeat, sequence, recorded: None }
     }
 
     /// What a query sees; one that asks keeps this awake.

@@ -154,7 +154,7 @@ pub(super) fn command<'a>(
         }
         Step::Move { call, role: who, threads, done } => {
             let to = if *done { BoxKind::Done } else { BoxKind::Cancel };
-            let threads = threads.iter().map(thread_of).collect();
+            let threads = threads.iter().map(|it| Some(thread_of(it))).collect();
             (Some(call), Command::Move(Move { role: role(*who), threads, to }))
         }
         Step::Mark { role: who, thread: number, through, handed } => {

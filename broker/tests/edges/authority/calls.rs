@@ -169,7 +169,7 @@ pub(super) static CALLS: &[Call] = &[
         bytes(wire::ListNodesRequest { caller: caller(workspace) })
     }),
     inside("/tasuki.v1.Directory/ListRoles", Right::Read, |workspace, _| {
-        bytes(wire::ListRolesRequest { caller: caller(workspace) })
+        bytes(wire::ListRolesRequest { caller: caller(workspace), ..Default::default() })
     }),
     acting("/tasuki.v1.Directory/Register", Right::Host, |workspace, role| {
         let spec = wire::RoleSpec { role: role.to_owned(), toolsets: Vec::new() };

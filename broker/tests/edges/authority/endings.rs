@@ -47,7 +47,8 @@ async fn waiting(broker: &Guarded, workspace: &str, count: usize) {
     let admin = broker.administrator();
     let seen = async {
         loop {
-            let request = wire::ListRolesRequest { caller: caller(workspace) };
+            let request =
+                wire::ListRolesRequest { caller: caller(workspace), ..Default::default() };
             let roles = loops.list_roles(admin.show(Request::new(request))).await.unwrap();
             let waits: usize = roles.into_inner().roles.iter().map(|it| it.waits.len()).sum();
             if waits == count {

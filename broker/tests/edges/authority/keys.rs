@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use prost::Message as _;
+use prost::Message;
 use prost_types::FileDescriptorSet;
 use tasuki_proto::{DESCRIPTORS, token::Right, wire};
+use tonic::Status;
 
 use super::{all, calls::bytes, named};
 use crate::{
@@ -148,4 +149,151 @@ async fn the_same_bytes_are_another_call_elsewhere() {
         let refused = bearer.unary(second, message).await.unwrap_err();
         assert_eq!(named(&refused), "key_reused", "{second} after {first}");
     }
+}
+
+async fn call<T: Message + Default>(
+    bearer: &Bearer,
+    path: &'static str,
+    message: impl Message,
+) -> Result<T, Status> {
+    bearer.unary(path, bytes(message)).await.map(|it| T::decode(it).unwrap())
+}
+
+/// `B` begins a thread with this id with `A`.
+async fn begin(bearer: &Bearer, counter: u64, message_id: &str) {
+    let letter = wire::SendRequest {
+        caller: caller("w1"),
+        key: key("threads", counter),
+        role: "B".to_owned(),
+        to: vec!["A".to_owned()],
+        r#type: "INFO".to_owned(),
+        subject: "s".to_owned(),
+        text: format!("letter {counter}"),
+        message_id: message_id.to_owned(),
+        ..Default::default()
+    };
+    let sent: wire::SendResponse = call(bearer, "/tasuki.v1.Mailbox/Send", letter).await.unwrap();
+    assert_eq!(sent.message_id, message_id);
+}
+
+#[tokio::test]
+async fn a_repeat_is_answered_although_its_names_mean_several_threads_by_then() {
+    const SEND: &str = "/tasuki.v1.Mailbox/Send";
+    const MOVE: &str = "/tasuki.v1.Mailbox/Move";
+    const HAND_AGAIN: &str = "/tasuki.v1.Mailbox/HandAgain";
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let token = broker.token("w1", &["A", "B"], Right::ALL).await;
+    let bearer = broker.bearer(Some(&token.expose()));
+    begin(&bearer, 1, "aaaa0000-0000-4000-8000-000000000001").await;
+    begin(&bearer, 2, "bbbb0000-0000-4000-8000-000000000001").await;
+    begin(&bearer, 3, "cccc0000-0000-4000-8000-000000000001").await;
+
+    let answer = |counter| wire::SendRequest {
+        caller: caller("w1"),
+        key: key("answers", counter),
+        role: "A".to_owned(),
+        to: vec!["B".to_owned()],
+        r#type: "INFO".to_owned(),
+        text: "t".to_owned(),
+        in_reply_to: "aaaa".to_owned(),
+        ..Default::default()
+    };
+    let moving = |counter| wire::MoveRequest {
+        caller: caller("w1"),
+        key: key("moves", counter),
+        role: "A".to_owned(),
+        messages: ["dddd", "bbbb", "!"].map(str::to_owned).to_vec(),
+        to: wire::Box::Done.into(),
+    };
+    let again = |counter| wire::HandAgainRequest {
+        caller: caller("w1"),
+        key: key("again", counter),
+        role: "A".to_owned(),
+        message: "cccc".to_owned(),
+    };
+    let sent: wire::SendResponse = call(&bearer, SEND, answer(1)).await.unwrap();
+    assert_eq!((sent.entry, &sent.message_id[..4]), (2, "aaaa"));
+    let moved: wire::MoveResponse = call(&bearer, MOVE, moving(1)).await.unwrap();
+    let handed: wire::HandAgainResponse = call(&bearer, HAND_AGAIN, again(1)).await.unwrap();
+
+    begin(&bearer, 4, "aaaa1111-0000-4000-8000-000000000001").await;
+    begin(&bearer, 5, "bbbb1111-0000-4000-8000-000000000001").await;
+    begin(&bearer, 6, "cccc1111-0000-4000-8000-000000000001").await;
+    begin(&bearer, 7, "dddd0000-0000-4000-8000-000000000001").await;
+
+    let repeated: wire::SendResponse = call(&bearer, SEND, answer(1)).await.unwrap();
+    assert_eq!(repeated, sent);
+    let repeated: wire::MoveResponse = call(&bearer, MOVE, moving(1)).await.unwrap();
+    let told = |it: &wire::MoveResponse| -> Vec<(String, String, String)> {
+        let refusal =
+            |it: &wire::Moved| it.refusal.clone().map_or_else(String::new, |it| it.reason);
+        let told = it.moved.iter().map(|it| (it.asked.clone(), it.message_id.clone(), refusal(it)));
+        told.collect()
+    };
+    let expected = [
+        ("dddd", "", "unknown_message"),
+        ("bbbb", "bbbb0000-0000-4000-8000-000000000001", ""),
+        ("!", "", "invalid_argument"),
+    ];
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(asked, id, why)| (str::to_owned(asked), str::to_owned(id), str::to_owned(why)))
+        .collect();
+    assert_eq!((told(&moved), told(&repeated)), (expected.clone(), expected));
+    assert_eq!((&repeated.moved[1], repeated.sequence), (&moved.moved[1], moved.sequence));
+    let repeated: wire::HandAgainResponse = call(&bearer, HAND_AGAIN, again(1)).await.unwrap();
+    assert_eq!(repeated, handed);
+    assert_eq!(handed.message_id, "cccc0000-0000-4000-8000-000000000001");
+
+    // Under a new key each is another intent.
+    let refused = call::<wire::SendResponse>(&bearer, SEND, answer(2)).await.unwrap_err();
+    assert_eq!(named(&refused), "ambiguous_message");
+    let refused = call::<wire::HandAgainResponse>(&bearer, HAND_AGAIN, again(2)).await.unwrap_err();
+    assert_eq!(named(&refused), "ambiguous_message");
+    let moved: wire::MoveResponse = call(&bearer, MOVE, moving(2)).await.unwrap();
+    let reasons: Vec<_> = told(&moved).into_iter().map(|(_, _, why)| why).collect();
+    assert_eq!(reasons, ["", "ambiguous_message", "invalid_argument"]);
+}
+
+#[tokio::test]
+async fn paths_that_were_set_are_answered_again_although_they_would_be_too_many_by_then() {
+    const SET: &str = "/tasuki.v1.Swarm/UpdateIssueDocPaths";
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let token = broker.token("w1", &["A"], Right::ALL).await;
+    let bearer = broker.bearer(Some(&token.expose()));
+    let create = wire::CreateIssueRequest {
+        caller: caller("w1"),
+        key: key("issues", 1),
+        role: "A".to_owned(),
+        subject: "s".to_owned(),
+        ..Default::default()
+    };
+    let created: wire::IssueResponse =
+        call(&bearer, "/tasuki.v1.Swarm/CreateIssue", create).await.unwrap();
+    let set = wire::UpdateIssueDocPathsRequest {
+        caller: caller("w1"),
+        role: "A".to_owned(),
+        issue_id: created.issue.unwrap().issue_id,
+        ..Default::default()
+    };
+    let half = || vec!["x".repeat(40 * 1024)];
+    let shared = |counter| wire::UpdateIssueDocPathsRequest {
+        key: key("paths", counter),
+        shared_doc_paths: half(),
+        keep_project_docs: true,
+        ..set.clone()
+    };
+    let project = wire::UpdateIssueDocPathsRequest {
+        key: key("paths", 2),
+        project_doc_paths: half(),
+        ..set.clone()
+    };
+    let first: wire::IssueResponse = call(&bearer, SET, shared(1)).await.unwrap();
+    let _: wire::IssueResponse = call(&bearer, SET, project).await.unwrap();
+    let repeated: wire::IssueResponse = call(&bearer, SET, shared(1)).await.unwrap();
+    assert_eq!(repeated.sequence, first.sequence);
+    let refused = call::<wire::IssueResponse>(&bearer, SET, shared(3)).await.unwrap_err();
+    assert_eq!(named(&refused), "too_large");
 }

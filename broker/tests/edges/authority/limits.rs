@@ -103,7 +103,7 @@ async fn waits_of_a_token_are_bounded_over_all_its_streams() {
     for _ in 0..LOOPS * WAITING - WAITS_PER_TOKEN_MAX {
         assert_eq!(soon("a refusal", refusals.recv()).await.unwrap(), "overloaded");
     }
-    let ask = wire::ListRolesRequest { caller: caller("w") };
+    let ask = wire::ListRolesRequest { caller: caller("w"), ..Default::default() };
     let roles = bearer.unary("/tasuki.v1.Directory/ListRoles", ask.encode_to_vec().into()).await;
     let roles = wire::ListRolesResponse::decode(roles.unwrap()).unwrap().roles;
     assert_eq!(roles.iter().map(|it| it.waits.len()).sum::<usize>(), WAITS_PER_TOKEN_MAX);

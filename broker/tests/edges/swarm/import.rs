@@ -187,7 +187,7 @@ async fn what_cannot_be_an_issue_is_refused_whole() {
     let data = tempfile::tempdir().unwrap();
     let (_broker, [mut lead]) = office(data.path(), ["lead"]).await;
     type Change = fn(&mut wire::ImportIssueRequest);
-    let changes: [(&str, Change); 14] = [
+    let changes: [(&str, Change); 16] = [
         ("no issue", |it| it.issue = None),
         ("no status", |it| it.issue.as_mut().unwrap().status = 0),
         ("a gap", |it| it.tasks[1].task_id = "task-4".to_owned()),
@@ -209,6 +209,11 @@ async fn what_cannot_be_an_issue_is_refused_whole() {
             it.deliveries.push(newer);
         }),
         ("more than anybody earns", |it| it.points[0].total_points = u64::MAX),
+        ("a worker's points twice", |it| it.points.push(it.points[0].clone())),
+        ("a task's words", |it| {
+            let words = it.tasks[1].words.as_mut().unwrap();
+            words.labels = vec!["x".repeat(64 * 1024); 17];
+        }),
         ("the future", |it| {
             it.submissions[1].submission.as_mut().unwrap().submission_id =
                 "sub_99999999999999_0001".to_owned();
@@ -219,7 +224,8 @@ async fn what_cannot_be_an_issue_is_refused_whole() {
         change(&mut bad);
         let refused = send(&mut lead, &bad).await.unwrap_err();
         let reason = refused.split(':').next().unwrap();
-        assert!(["invalid_argument", "unknown_task"].contains(&reason), "{what}: {refused}");
+        let known = ["invalid_argument", "too_large", "unknown_task"];
+        assert!(known.contains(&reason), "{what}: {refused}");
     }
     let issues = lead.list_issues(wire::ListIssuesRequest::default()).await.unwrap();
     assert_eq!(issues.total, 0);
@@ -240,6 +246,7 @@ async fn what_cannot_be_an_issue_is_refused_whole() {
             })
             .collect(),
         workers: workers.iter().map(|it| (*it).to_owned()).collect(),
+        issue_docs: Vec::new(),
     };
     let first = shared(&[("plan", "one")], &["w_1_ab12"]);
     assert!(!lead.swarm.import_shared(first).await.unwrap().into_inner().repeated);
@@ -250,4 +257,75 @@ async fn what_cannot_be_an_issue_is_refused_whole() {
     assert_eq!((plan.content.as_str(), plan.version), ("one", 1), "stays as it is");
     let workers = lead.list_workers(wire::ListWorkersRequest::default()).await.unwrap().workers;
     assert_eq!(workers.len(), 1);
+    let twice = wire::ImportSharedRequest {
+        key: key("shared", 9),
+        ..shared(&[("why", "one"), ("why.md", "two")], &[])
+    };
+    let refused = lead.swarm.import_shared(twice).await.unwrap_err();
+    assert!(refused.message().contains("names why twice"), "{refused}");
+}
+
+#[tokio::test]
+async fn documents_that_an_imported_issue_came_without_follow() {
+    let data = tempfile::tempdir().unwrap();
+    let (broker, [mut lead]) = office(data.path(), ["lead"]).await;
+    let own = lead.issue(&[1]).await;
+    let mut closed = whole();
+    closed.issue.as_mut().unwrap().set_status(IssueStatus::Done);
+    closed.tasks[1].set_status(TaskStatus::Canceled);
+    send(&mut lead, &closed).await.unwrap();
+    let doc = |issue: &str, task: &str, name: &str, content: &str| wire::Doc {
+        place: Some(wire::DocPlace { issue_id: issue.to_owned(), task_id: task.to_owned() }),
+        name: name.to_owned(),
+        content: content.to_owned(),
+        ..Default::default()
+    };
+    let request = |number: u64, issue_docs: &[wire::Doc]| wire::ImportSharedRequest {
+        caller: caller("default"),
+        key: key("later", number),
+        person: "ann".to_owned(),
+        issue_docs: issue_docs.to_vec(),
+        ..Default::default()
+    };
+    let docs = [
+        doc(ISSUE, "", "plan", "stays as it is"),
+        doc(ISSUE, "", "why", "because"),
+        doc(ISSUE, "task-2", "why.md", "of the task"),
+    ];
+    let sent = lead.swarm.import_shared(request(1, &docs)).await.unwrap().into_inner();
+    assert!(!sent.repeated);
+    let again = lead.swarm.import_shared(request(2, &docs)).await.unwrap().into_inner();
+    assert!(again.repeated, "nothing is there twice");
+    for (task, name, content) in
+        [("", "plan", "do it"), ("", "why", "because"), ("task-2", "why", "of the task")]
+    {
+        let wire::Doc { place, name, .. } = doc(ISSUE, task, name, "");
+        let read = wire::ReadDocRequest { place, name, ..Default::default() };
+        let read = lead.read_doc(read).await.unwrap();
+        assert_eq!((read.content.as_str(), read.version), (content, 1));
+    }
+    // Why it was closed here stands before those that come after.
+    let (issue_id, summary) = (ISSUE.to_owned(), "again".to_owned());
+    let reopen = wire::ReopenIssueRequest { issue_id, summary, ..Default::default() };
+    lead.reopen_issue(reopen).await.unwrap();
+    let (issue_id, summary) = (ISSUE.to_owned(), "nobody needs it".to_owned());
+    let close = wire::CloseIssueRequest { issue_id, summary, ..Default::default() };
+    lead.close_issue(close).await.unwrap();
+    let more = ["more", "most"].map(|name| doc(ISSUE, "", name, "x"));
+    lead.swarm.import_shared(request(3, &more)).await.unwrap();
+    let get = wire::GetIssueRequest { issue_id: ISSUE.to_owned(), ..Default::default() };
+    let issue = lead.get_issue(get).await.unwrap().issue.unwrap();
+    assert_eq!(issue.status(), IssueStatus::Done);
+    assert_eq!(issue.summary, "closed without an approved delivery: nobody needs it");
+    let bad = [
+        ("no place", doc("", "", "what", "x")),
+        ("opened here", doc(&own, "", "what", "x")),
+        ("opened here", doc(&own, "task-1", "what", "x")),
+    ];
+    for (number, (what, bad)) in (4..).zip(bad) {
+        let refused = lead.swarm.import_shared(request(number, &[bad])).await.unwrap_err();
+        assert_eq!(reason(&refused), "invalid_argument", "{what}: {refused}");
+    }
+    broker.kill().await;
+    crate::support::assert_whole(data.path()).await;
 }

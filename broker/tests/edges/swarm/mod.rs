@@ -4,6 +4,7 @@
 mod ends;
 mod flows;
 mod import;
+mod large;
 mod refusals;
 mod restarts;
 mod shown;

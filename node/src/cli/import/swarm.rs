@@ -1,8 +1,9 @@
 //! `tasuki import swarm`.
 //!
 //! **Invariant:** an issue is taken over whole, in one call, as it was read once: what is at the
-//! broker is not sent again, and another reading of it is not mixed into it. So the command may be
-//! killed and run again at any time.
+//! broker is not sent again, and another reading of it is not mixed into it. Documents that the call
+//! has no room for follow, as far as they are not there. So the command may be killed and run again
+//! at any time.
 
 mod fields;
 mod files;
@@ -13,7 +14,10 @@ mod names;
 mod report;
 mod submissions;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 use tasuki_proto::{id::PersonId, limits::DOCS_MAX, reason::Reason, wire};
@@ -28,12 +32,15 @@ use super::{
     Failure, Output,
     roles::Renaming,
 };
-use crate::dir::{Dir, Kind};
+use crate::{
+    clock,
+    dir::{Dir, Kind},
+};
 
 /// Where the original keeps its files below a home, unless told otherwise.
 const FOLDER: &str = ".swarm-mcp";
 
-/// Words of the shared documents of one call, in bytes.
+/// Words of the documents of one call, in bytes.
 const CALL_BYTES_MAX: usize = 1536 * 1024;
 
 /// Import issues, tasks, deliveries and documents from Swarm MCP.
@@ -64,7 +71,8 @@ pub struct Args {
 
 pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
     let root = root(&args.directory)?;
-    let (mut reading, mut names) = (Reading::new(root.clone()), Names::new(args.roles));
+    let mut reading = Reading::new(root.clone());
+    let mut names = Names::new(args.roles, clock::wall_ms());
     let root = root.path();
     let mut report = Report::new(args.dry_run);
     let workers = workers(root, &mut names, &mut reading);
@@ -199,12 +207,13 @@ impl Sender<'_> {
     async fn try_issue(&self, read: ReadIssue) -> Result<Outcome, Failure> {
         let issue_id = read.id().to_owned();
         let place = Some(wire::DocPlace { issue_id, ..Default::default() });
-        let ReadIssue { request, history, .. } = read;
+        let ReadIssue { request, later, history, .. } = read;
         // As it was when it was imported, whoever wrote another version since.
         let known =
             wire::ReadDocRequest { place, name: history.name, version: 1, ..Default::default() };
         match self.broker.call(&known).await {
             Ok(known) if known.content.lines().next() == Some(history.head.as_str()) => {
+                self.later_docs(later).await?;
                 return Ok(Outcome::Known);
             }
             Ok(_) => return Ok(Outcome::Differs),
@@ -214,6 +223,40 @@ impl Sender<'_> {
         }
         let request = wire::ImportIssueRequest { person: self.person.clone(), ..request };
         self.broker.call_under(self.keys.next(), &request).await?;
+        self.later_docs(later).await?;
         Ok(Outcome::New)
+    }
+
+    /// Documents of an issue that its call had no room for, as far as they are not there.
+    async fn later_docs(&self, mut missing: Vec<wire::Doc>) -> Result<(), Failure> {
+        let places = missing.iter().filter_map(|it| it.place.clone());
+        let places: BTreeMap<String, wire::DocPlace> =
+            places.map(|it| (it.task_id.clone(), it)).collect();
+        // Of a task, or of the issue.
+        let mut known: BTreeSet<(String, String)> = BTreeSet::new();
+        for (task_id, place) in places {
+            let list = wire::ListDocsRequest { place: Some(place), ..Default::default() };
+            let docs = self.broker.call(&list).await?.docs;
+            known.extend(docs.into_iter().map(|it| (task_id.clone(), it.name)));
+        }
+        missing.retain(|it| {
+            let task_id = it.place.as_ref().map_or_else(String::new, |it| it.task_id.clone());
+            !known.contains(&(task_id, it.name.clone()))
+        });
+        while !missing.is_empty() {
+            let mut bytes = 0;
+            let fits = |it: &&wire::Doc| {
+                bytes += it.content.len();
+                bytes <= CALL_BYTES_MAX
+            };
+            let count = missing.iter().take(DOCS_MAX).take_while(fits).count();
+            let request = wire::ImportSharedRequest {
+                person: self.person.clone(),
+                issue_docs: missing.drain(..count).collect(),
+                ..Default::default()
+            };
+            self.broker.call_under(self.keys.next(), &request).await?;
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,10 @@ use tasuki_proto::{id::RoleId, wire};
 
 use super::{Failure, Output, pages};
 use crate::{
-    cli::{role_args::OptionalRoleArgs, subcommands::subcommands},
+    cli::{
+        role_args::{OptionalRoleArgs, every_worker},
+        subcommands::subcommands,
+    },
     config::Config,
 };
 
@@ -36,10 +39,10 @@ async fn list(args: ListArgs, config: &Config, output: &mut Output) -> Result<()
         worker: args.worker.map(|it| it.to_string()).unwrap_or_default(),
         ..Default::default()
     };
-    let told = acting.broker.call(&request).await?;
+    let (workers, now_ms) = every_worker(&acting.broker, request).await?;
     let nothing = match is_one {
         true => "No such worker. A role becomes a worker when it claims a task.",
         false => "No workers. A role becomes a worker when it claims a task.",
     };
-    pages::print_all(&told.workers, told.now_ms, nothing, output)
+    pages::print_all(&workers, now_ms, nothing, output)
 }

@@ -337,7 +337,8 @@ impl Broker {
     async fn waits(&self) -> Option<usize> {
         let caller = Some(wire::Caller::default());
         let mut directory = DirectoryClient::new(self.0.clone());
-        let roles = directory.list_roles(wire::ListRolesRequest { caller }).await;
+        let roles =
+            directory.list_roles(wire::ListRolesRequest { caller, ..Default::default() }).await;
         let roles = roles.ok()?.into_inner().roles;
         Some(roles.iter().map(|role| role.waits.len()).sum())
     }

@@ -155,6 +155,7 @@ fn the_bytes_of_replies_about_mail_are_unchanged() {
     let replies = [
         Reply::Mail(mailbox::Reply::Sent { thread: thread(1), entry: 2, kind: BoxKind::Inbox }),
         Reply::Mail(mailbox::Reply::Imported { thread: thread(1), entries: 3 }),
+        Reply::Mail(mailbox::Reply::Revived { thread: thread(1) }),
     ];
     let mut bytes = String::new();
     for reply in replies {

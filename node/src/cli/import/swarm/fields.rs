@@ -1,7 +1,7 @@
 //! JSON that another program wrote: what is there is taken, what is missing is empty.
 
 use serde_json::Value;
-use tasuki_proto::wire;
+use tasuki_proto::{limits::TIME_MS_MAX, wire};
 
 /// What the original wrote where there was nothing to say.
 const NOTHING: &str = "<nil>";
@@ -66,12 +66,14 @@ impl<'a> Fields<'a> {
         number.ok_or_else(|| cut(value.to_string(), SHOWN_BYTES_MAX).0)
     }
 
-    /// Times that are there and cannot be read, each with its name.
+    /// Times that are there and cannot be read, or are later than any there is, each with its name.
     pub(super) fn odd_times(self) -> impl Iterator<Item = String> {
         let odd = move |name: &&str| {
             let value = self.get(name).filter(|it| !is_nothing(it))?;
             let is_time = |it: &str| it.parse::<jiff::Timestamp>().is_ok();
-            let is_read = value.as_str().is_some_and(is_time) || self.number(name).is_ok();
+            let is_possible = |it: u64| milliseconds(it) <= TIME_MS_MAX;
+            let is_read =
+                value.as_str().is_some_and(is_time) || self.number(name).is_ok_and(is_possible);
             (!is_read).then(|| format!("{name} {}", cut(value.to_string(), SHOWN_BYTES_MAX).0))
         };
         TIMES.iter().filter_map(odd)
@@ -93,10 +95,8 @@ impl<'a> Fields<'a> {
         if let Some(at) = written {
             return u64::try_from(at.as_millisecond()).unwrap_or(0);
         }
-        match self.number(name).unwrap_or(0) {
-            ms @ MILLISECONDS.. => ms,
-            seconds => seconds.saturating_mul(1000),
-        }
+        let ms = milliseconds(self.number(name).unwrap_or(0));
+        if TIME_MS_MAX < ms { 0 } else { ms }
     }
 
     pub(super) fn results(self, name: &str) -> Vec<wire::CommandResult> {
@@ -113,6 +113,11 @@ impl<'a> Fields<'a> {
         };
         list.iter().map(result).collect()
     }
+}
+
+/// A time as a number of milliseconds, which says by its size whether it is one of seconds.
+fn milliseconds(number: u64) -> u64 {
+    if MILLISECONDS <= number { number } else { number.saturating_mul(1000) }
 }
 
 /// Whether there is nothing to be read.
@@ -176,8 +181,17 @@ mod tests {
             assert_eq!(odd, [format!("created_at {told}")]);
             assert_eq!(Fields(&object).time(&["created_at"]), 0);
         }
+        // Microseconds, nanoseconds, and seconds beyond the year 9999.
+        for late in [1_700_000_000_000_000_u64, 1_700_000_000_000_000_000, 253_402_300_800] {
+            let object = json!({ "created_at": late, "submitted_at": 1_700_000_000 });
+            let odd: Vec<String> = Fields(&object).odd_times().collect();
+            assert_eq!(odd, [format!("created_at {late}")]);
+            let time = Fields(&object).time(&["created_at", "submitted_at"]);
+            assert_eq!(time, 1_700_000_000_000, "the next one that is one");
+        }
         for value in [
             json!(0),
+            json!(TIME_MS_MAX),
             json!("0"),
             json!(""),
             json!(null),

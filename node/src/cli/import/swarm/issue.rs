@@ -19,7 +19,7 @@ use tasuki_proto::{
 use super::{
     fields::{Fields, cut},
     files::Reading,
-    fit::{CALL_BYTES_MAX, fit_call},
+    fit::{CALL_BYTES_MAX, Fitted, fit_call},
     history::History,
     names::Names,
 };
@@ -53,6 +53,8 @@ pub(super) const REFS_BYTES_MAX: usize = 16 * 1024;
 pub(super) struct ReadIssue {
     /// Without caller, key and person.
     pub request: wire::ImportIssueRequest,
+    /// Documents that this has no room for.
+    pub later: Vec<wire::Doc>,
     pub history: History,
     pub events: usize,
     pub notes: Vec<String>,
@@ -407,15 +409,31 @@ impl IssueReader<'_> {
         }
     }
 
+    /// Workers who become one role have their points together.
     fn points(&mut self) {
         let folder = self.directory.join("workers");
+        let mut roles: BTreeMap<String, (u32, u32, usize)> = BTreeMap::new();
         for (stem, json) in self.reading.objects(&folder) {
             let it = Fields(&json);
             let worker = it.text(&["worker_id"]);
             let worker = self.names.role(if worker.is_empty() { &stem } else { &worker });
             let low = self.count(&worker, it, "consecutive_low_scores", LOW_SCORES_MAX);
-            let total_points = self.count(&worker, it, "total_points", TOTAL_POINTS_MAX).into();
-            let points = wire::WorkerPoints { worker, total_points, consecutive_low_scores: low };
+            let points = self.count(&worker, it, "total_points", TOTAL_POINTS_MAX);
+            let (sum, lowest, workers) = roles.entry(worker).or_default();
+            // Each is at most a fourth of what there is room for.
+            *sum = (*sum + points).min(TOTAL_POINTS_MAX);
+            *lowest = low.max(*lowest);
+            *workers += 1;
+        }
+        for (worker, (points, low, workers)) in roles {
+            if 1 < workers {
+                self.note(format!(
+                    "the {} who become {worker} have their points added up: {points}",
+                    counted(workers, "worker")
+                ));
+            }
+            let (total_points, consecutive_low_scores) = (points.into(), low);
+            let points = wire::WorkerPoints { worker, total_points, consecutive_low_scores };
             self.whole.points.push(points);
         }
     }
@@ -478,20 +496,27 @@ impl IssueReader<'_> {
         if older != 0 {
             self.note(format!("has too long a log: {} stay", counted(older, "older event")));
         }
-        match fit_call(&mut self.whole) {
-            Ok(0) => {}
-            Ok(shortened) => self.note(format!(
+        let Fitted { mut later, shortened, notes: cut } =
+            match fit_call(&mut self.whole, &history.name) {
+                Ok(fitted) => fitted,
+                Err(bytes) => {
+                    let why = format!("has {bytes} bytes; one issue has at most {CALL_BYTES_MAX}");
+                    self.reading.skip(self.directory, why);
+                    return None;
+                }
+            };
+        if shortened != 0 {
+            self.note(format!(
                 "is too large for one call: diff and test output of its {} stay",
                 counted(shortened, "oldest submission")
-            )),
-            Err(bytes) => {
-                let why = format!("has {bytes} bytes; one issue has at most {CALL_BYTES_MAX}");
-                self.reading.skip(self.directory, why);
-                return None;
-            }
+            ));
+        }
+        self.notes.extend(cut);
+        for doc in &mut later {
+            doc.place.get_or_insert_default().issue_id = self.id.to_string();
         }
         let Self { whole: request, events, notes, .. } = self;
-        Some(ReadIssue { request, history, events: events.len(), notes })
+        Some(ReadIssue { request, later, history, events: events.len(), notes })
     }
 }
 

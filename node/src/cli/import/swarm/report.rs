@@ -60,7 +60,7 @@ impl Report {
         self.submissions += whole.submissions.len();
         self.messages += whole.messages.len();
         // One more is the history, which is told by its events.
-        self.docs += whole.docs.len() - 1;
+        self.docs += whole.docs.len() - 1 + it.later.len();
         self.deliveries += whole.deliveries.len();
         self.events += it.events;
         let notes = it.notes.iter().map(|note| Note { id: it.id().to_owned(), note: note.clone() });

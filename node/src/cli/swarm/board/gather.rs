@@ -12,7 +12,10 @@ use super::{
     Failure,
     state::State,
 };
-use crate::cli::{broker::Broker, role_args::RoleClient};
+use crate::cli::{
+    broker::Broker,
+    role_args::{RoleClient, every_worker},
+};
 
 /// Issues that are shown at most, each with its tasks: three calls for each that changed.
 const ISSUES_MAX: u32 = 20;
@@ -173,8 +176,7 @@ impl Gatherer {
     async fn others(&self, state: &mut State) -> Result<(), Failure> {
         let broker = &self.acting.broker;
         let request = wire::ListWorkersRequest::default();
-        let told = broker.call(&request).await?;
-        (state.workers, state.now_ms) = (told.workers, told.now_ms);
+        (state.workers, state.now_ms) = every_worker(broker, request).await?;
         let request = wire::ListLocksRequest { limit: OTHERS_MAX, ..Default::default() };
         let told = broker.call(&request).await?;
         (state.locks, state.locks_total) = (told.locks, told.total);

@@ -135,10 +135,18 @@ impl SwarmTool for ListWorkers {
     const INFO: ToolInfo = ToolInfo::read("listWorkers", &[LEAD_FULL]);
 
     async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let it = caller.query(wire::ListWorkersRequest::default()).await?;
-        let workers = it.workers.iter().map(|worker| Worker::new(worker, it.now_ms)).collect();
-        let workers = Workers { workers };
-        Ok(answer(workers, it.now_ms, &Sanitizer::default(), Vec::new()).into())
+        let (mut workers, mut after) = (Vec::new(), String::new());
+        loop {
+            let request = wire::ListWorkersRequest { after, ..Default::default() };
+            let page = caller.query(request).await?;
+            let now_ms = page.now_ms;
+            workers.extend(page.workers.iter().map(|worker| Worker::new(worker, now_ms)));
+            if page.next.is_empty() {
+                let workers = Workers { workers };
+                return Ok(answer(workers, now_ms, &Sanitizer::default(), Vec::new()).into());
+            }
+            after = page.next;
+        }
     }
 }
 
