@@ -106,6 +106,14 @@ name!(
     InvitationId
 );
 name!(
+    /// A way to run agents: `pi`, `claude`, or what an operator configured.
+    RunnerName
+);
+name!(
+    /// What a node says of itself to those who look for one to run something.
+    NodeLabel
+);
+name!(
     /// What an operator has run or called when something happens to mail.
     HookName
 );

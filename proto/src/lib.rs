@@ -10,7 +10,7 @@
 //! - [`reason`]: why a call was refused, carried in `google.rpc.ErrorInfo`.
 //! - [`token`] and [`invitation`]: what a bearer shows, and the line that makes somebody one.
 //! - [`mail`]: types, boxes, ids and file names of mail.
-//! - [`swarm`]: ids of issues, tasks, locks and deliveries.
+//! - [`swarm`]: ids of issues, tasks, locks and deliveries. [`run`]: those of runs.
 //! - [`private`]: keys of nodes, and who vouches for them, where mail is private.
 //! - [`visible`]: what of somebody else's text may stand in ours.
 //! - [`host`]: files, settings, trust, logs. [`net`]: TLS and connections.
@@ -29,6 +29,7 @@ pub mod net;
 pub mod private;
 pub mod reason;
 pub mod rpc;
+pub mod run;
 pub mod swarm;
 pub mod token;
 pub mod visible;

@@ -271,3 +271,59 @@ pub const LOCK_PATTERNS_MAX: usize = 1024;
 /// length take less than half of them. Patterns that begin with `**` are compared one by one: some
 /// two hundred with a thousand others.
 pub const LOCK_STEPS_MAX: usize = 8 * 1024 * 1024;
+
+// Runs of agents
+
+/// Runs of one workspace. Past it the oldest that ended are forgotten.
+pub const RUNS_MAX: usize = 10_000;
+
+/// Runs of one workspace that have not ended.
+pub const OPEN_RUNS_MAX: usize = 1024;
+
+/// How long a run is remembered after it ended.
+pub const RUN_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// Steps of one run.
+pub const RUN_STEPS_MAX: usize = 64;
+
+/// Steps that run at the same time in one workspace: what each reports stays in memory meanwhile.
+pub const RUNNING_STEPS_MAX: usize = 1024;
+
+/// Steps of a parallel run at the same time, by default.
+pub const RUN_CONCURRENCY: u32 = 4;
+
+/// Runs below one another, by default: one that starts itself in a circle ends there.
+pub const RUN_DEPTH: u32 = 3;
+
+/// The deepest that can be asked for.
+pub const RUN_DEPTH_MAX: u32 = 16;
+
+/// Steps of a run and all below it, by default.
+pub const RUN_TREE_STEPS: u32 = 64;
+
+/// The most steps of a run and all below it that can be asked for.
+pub const RUN_TREE_STEPS_MAX: u32 = 1024;
+
+/// The lease of a step that runs. Each report renews it.
+pub const STEP_LEASE_MS: u64 = 60_000;
+
+/// The system prompt of a step.
+pub const SYSTEM_PROMPT_BYTES_MAX: usize = 128 * 1024;
+
+/// The output of a step that the broker keeps. The rest stays at the node that ran it.
+pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Parts that an output comes in: each is a text of its own.
+pub const OUTPUT_PARTS_MAX: usize = 4;
+
+/// The newest output of a step that runs, for those who watch.
+pub const PARTIAL_BYTES_MAX: usize = 64 * 1024;
+
+/// What a step says about why it failed.
+pub const STEP_ERROR_BYTES_MAX: usize = 16 * 1024;
+
+/// Questions and reports of the sub-agents of one run.
+pub const RUN_MESSAGES_MAX: usize = 1000;
+
+/// Runners or labels of one node.
+pub const RUNNERS_MAX: usize = 64;

@@ -172,6 +172,20 @@ reasons! {
     EvidenceFailed      "evidence_failed"    FailedPrecondition false false;
     /// Tasks were done anew since the delivery was made, so it cannot be approved.
     DeliveryOutdated    "delivery_outdated"  FailedPrecondition false false;
+    /// No such run in this workspace, or it was forgotten.
+    UnknownRun          "unknown_run"        NotFound           false false;
+    /// The run has no step of this number.
+    UnknownStep         "unknown_step"       NotFound           false false;
+    /// Another node has the step, or it is not ready, or over.
+    StepTaken           "step_taken"         FailedPrecondition false false;
+    /// The secret is none of a step that runs.
+    InvalidStepToken    "invalid_step_token" PermissionDenied   false false;
+    /// The run was asked for by somebody else.
+    NotAsker            "not_asker"          PermissionDenied   false false;
+    /// The tree of runs has used up what it may use.
+    BudgetSpent         "budget_spent"       FailedPrecondition false false;
+    /// The sub-agent's last question has no reply yet.
+    QuestionOpen        "question_open"      FailedPrecondition true  false;
     /// Records asked for are no longer kept.
     Compacted           "compacted"          OutOfRange         false false;
     /// The reader fell behind and resumes after the last sequence it saw.

@@ -22,7 +22,7 @@ pub struct NotAnId {
 }
 
 impl NotAnId {
-    fn new(text: &str, example: &'static str) -> Self {
+    pub(crate) fn new(text: &str, example: &'static str) -> Self {
         Self { text: text.chars().take(80).collect(), example }
     }
 }
@@ -51,7 +51,7 @@ impl Stamp {
         Self { ms, tail: u32::from_be_bytes(tail) }
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (ms, tail) = text.split_once('_')?;
         let is_number =
             ms.bytes().all(|it| it.is_ascii_digit()) && (ms == "0" || !ms.starts_with('0'));
@@ -77,28 +77,30 @@ macro_rules! stamped {
     ($(#[$doc:meta])* $name:ident $prefix:literal) => {
         $(#[$doc])*
         #[derive(
-            Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode,
+            Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
+            minicbor::Encode, minicbor::Decode,
         )]
         #[cbor(transparent)]
-        pub struct $name(#[n(0)] pub Stamp);
+        pub struct $name(#[n(0)] pub $crate::swarm::Stamp);
 
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, concat!($prefix, "{}"), self.0)
             }
         }
 
-        impl FromStr for $name {
-            type Err = NotAnId;
+        impl std::str::FromStr for $name {
+            type Err = $crate::swarm::NotAnId;
 
-            fn from_str(text: &str) -> Result<Self, NotAnId> {
-                let stamp = text.strip_prefix($prefix).and_then(Stamp::parse);
+            fn from_str(text: &str) -> Result<Self, $crate::swarm::NotAnId> {
+                let stamp = text.strip_prefix($prefix).and_then($crate::swarm::Stamp::parse);
                 let example = concat!($prefix, "1700000000000_00af");
-                stamp.map(Self).ok_or_else(|| NotAnId::new(text, example))
+                stamp.map(Self).ok_or_else(|| $crate::swarm::NotAnId::new(text, example))
             }
         }
     };
 }
+pub(crate) use stamped;
 
 stamped!(
     /// What a lead breaks down into tasks.

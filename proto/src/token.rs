@@ -152,6 +152,10 @@ rights! {
     Steer "steer";
     /// Invite, issue, revoke.
     Admin "admin";
+    /// Start runs of agents on other machines.
+    Run "run";
+    /// Call the tools of roles on other machines.
+    Call "call";
 }
 
 impl Right {
@@ -178,7 +182,10 @@ impl fmt::Display for Right {
 
 /// A name that is no right's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a right; there are read, host, send, claim, review, steer and admin")]
+#[error(
+    "{0:?} is not a right; there are read, host, send, claim, review, steer, admin, \
+     run and call"
+)]
 pub struct UnknownRight(String);
 
 #[cfg(test)]

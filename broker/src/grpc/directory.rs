@@ -170,8 +170,8 @@ fn roles(view: &View<'_>, after: Option<&RoleId>) -> wire::ListRolesResponse {
     }
     let mut waits: BTreeMap<&RoleId, Vec<&Question>> = BTreeMap::new();
     for question in view.waits.questions() {
-        if is_behind(question.role()) {
-            waits.entry(question.role()).or_default().push(question);
+        if let Some(role) = question.role().filter(|role| is_behind(role)) {
+            waits.entry(role).or_default().push(question);
         }
     }
     let rendered = roles.into_iter().map(|(id, host)| {
@@ -197,6 +197,7 @@ fn role(
         Question::Turn { loop_id, .. } => format!("turn of {loop_id}"),
         Question::Mail { .. } => "mail".to_owned(),
         Question::Swarm { what, .. } => what.to_string(),
+        Question::Run(it) => it.to_string(),
     };
     let mut shown = wire::Role {
         role: id.to_string(),

@@ -25,8 +25,8 @@ use crate::{rules::Rejection, workspace::View};
 pub(super) const QUESTION_BYTES_MAX: usize = 128 * 1024;
 
 /// Services whose messages carry texts that agents wrote.
-const SERVICES_WITH_TEXTS: [&str; 3] =
-    ["/tasuki.v1.TurnLoop/", "/tasuki.v1.Mailbox/", "/tasuki.v1.Swarm/"];
+const SERVICES_WITH_TEXTS: [&str; 4] =
+    ["/tasuki.v1.TurnLoop/", "/tasuki.v1.Mailbox/", "/tasuki.v1.Swarm/", "/tasuki.v1.Runs/"];
 
 /// A request with what the broker makes of it.
 pub(super) trait Endpoint: Rpc {

@@ -17,6 +17,7 @@ mod mailbox;
 mod parse;
 mod privacy;
 mod render;
+mod run;
 mod scan;
 mod session;
 mod status;
@@ -57,6 +58,7 @@ pub fn routes(
     for_each_request!(route);
     router = streaming(router, &services, "/tasuki.v1.Waits/Park", waits::park);
     router = streaming(router, &services, "/tasuki.v1.Feed/Subscribe", feed::subscribe);
+    router = streaming(router, &services, "/tasuki.v1.Runs/WatchRun", run::watch);
     router = streaming(router, &services, "/tasuki.v1.Mailbox/PutAttachment", mailbox::put_file);
     router = streaming(router, &services, "/tasuki.v1.Mailbox/GetAttachment", mailbox::get_file);
     let reflection = || {

@@ -3,7 +3,7 @@
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
 use tasuki_proto::{
-    id::{Epoch, InvalidId, LoopId, NodeId, RoleId, Timestamp},
+    id::{Epoch, LoopId, NodeId, RoleId, Timestamp},
     limits::{
         HOLD_MS_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX, TIME_MS_MAX,
     },
@@ -15,12 +15,12 @@ use tonic::Status;
 use super::status::{invalid, too_large};
 use crate::rules::turn::Actor;
 
-pub(super) fn id<T: FromStr<Err = InvalidId>>(field: &str, value: &str) -> Result<T, Status> {
-    value.parse().map_err(|e: InvalidId| invalid(field, &e))
+pub(super) fn id<T: FromStr<Err: Display>>(field: &str, value: &str) -> Result<T, Status> {
+    value.parse().map_err(|e: T::Err| invalid(field, &e))
 }
 
 /// `None` for an empty field.
-pub(super) fn optional<T: FromStr<Err = InvalidId>>(
+pub(super) fn optional<T: FromStr<Err: Display>>(
     field: &str,
     value: &str,
 ) -> Result<Option<T>, Status> {

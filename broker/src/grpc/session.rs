@@ -11,14 +11,18 @@ use std::{collections::BTreeSet, sync::Arc};
 use prost::Message;
 use tasuki_proto::{
     echo::echo,
-    id::{Epoch, IdempotencyKey, NodeId, RoleId, Sequence, Timestamp, TokenId, WorkspaceId},
+    id::{
+        Epoch, FencingToken, IdempotencyKey, NodeId, RoleId, Sequence, Timestamp, TokenId,
+        WorkspaceId,
+    },
     limits::WORKSPACE_DEFAULT,
     reason::Reason,
     rpc::{ResponseEnvelope, RpcResponse},
+    run::{RunId, StepId},
     token::Right,
     wire,
 };
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
@@ -31,10 +35,13 @@ use crate::{
     rules::{
         self, Caller, Command, Record, Rejection, Reply,
         access::Roles,
+        run::{self, Report},
         swarm::{self, words},
     },
     search::{Found, Search, SearchError, SearchRequest},
-    workspace::{ExecuteError, Executed, ParkedWait, Question, View, WaitReply, Workspaces},
+    workspace::{
+        ExecuteError, Executed, ParkedWait, Question, Reported, View, WaitReply, Workspaces,
+    },
 };
 
 /// Workspaces named where one is unknown.
@@ -433,7 +440,10 @@ impl WorkspaceSession {
         hold_ms: u64,
         reply: impl FnOnce() -> WaitReply,
     ) -> Result<ParkedWait, Status> {
-        self.check_role(question.role())?;
+        question.role().map_or(Ok(()), |role| self.check_role(role))?;
+        if let Question::Run(run::Question::Steps(_)) = &question {
+            self.check_right(Right::Host)?;
+        }
         let (workspaces, caller) = (&self.services.workspaces, self.caller.clone());
         let parked = workspaces.park(&self.workspace, question, caller, hold_ms, reply).await;
         parked.map_err(status::executing)
@@ -463,6 +473,23 @@ impl WorkspaceSession {
         let response = response.await?;
         let seen = self.services.workspaces.seen(&self.workspace, node, roles).await;
         seen.map(|()| response).map_err(status::executing)
+    }
+
+    /// Takes a node's report of a step that it runs.
+    pub(super) async fn report(
+        &self,
+        step: StepId,
+        token: FencingToken,
+        report: Report,
+    ) -> Result<Reported, Status> {
+        let (workspaces, caller) = (&self.services.workspaces, self.caller.clone());
+        let reported = workspaces.report(&self.workspace, caller, (step, token), report).await;
+        reported.map_err(status::executing)
+    }
+
+    /// Says when a run changed, from here on.
+    pub(super) async fn watch(&self, run: RunId) -> Result<watch::Receiver<()>, Status> {
+        self.services.workspaces.watch(&self.workspace, run).await.map_err(status::executing)
     }
 
     /// Records as they become durable, from here on.

@@ -25,7 +25,7 @@ use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Status, Streaming, codegen::BoxStream};
 
 use super::{
-    Admitted, Later, Services, WorkspaceSession, mailbox, parse, status, swarm, turn_loop,
+    Admitted, Later, Services, WorkspaceSession, mailbox, parse, run, status, swarm, turn_loop,
 };
 use crate::{
     rules::Rejection,
@@ -52,7 +52,11 @@ struct Asked {
 }
 
 /// What a wait ended with, in the turn of the actor that ends it.
-fn outcome(view: &View<'_>, role: &RoleId, it: WaitOutcome) -> Result<Later<Outcome>, Rejection> {
+fn outcome(
+    view: &View<'_>,
+    role: Option<&RoleId>,
+    it: WaitOutcome,
+) -> Result<Later<Outcome>, Rejection> {
     let (is_superseded, sequence) = (it.is_superseded, it.sequence.get());
     Ok(match it.answer {
         Answer::Turn(answer) => {
@@ -64,8 +68,13 @@ fn outcome(view: &View<'_>, role: &RoleId, it: WaitOutcome) -> Result<Later<Outc
             Box::new(|session| answer(session).map(Outcome::Mail))
         }
         Answer::Swarm(answer) => {
+            let role = role.expect("a role asks about issues");
             let answer = swarm::outcome(view, role, answer, is_superseded, sequence)?;
             Box::new(|session| answer(session).map(Outcome::Swarm))
+        }
+        Answer::Run(answer) => {
+            let answer = run::outcome(view, answer, is_superseded, sequence)?;
+            Box::new(|session| answer(session).map(Outcome::Run))
         }
     })
 }
@@ -91,11 +100,11 @@ impl WorkspaceSession {
         hold_ms: u64,
         end: impl FnOnce() -> E,
     ) -> Result<ParkedWait, Status> {
-        let role = question.role().clone();
+        let role = question.role().cloned();
         let reply = move || -> WaitReply {
             let end = end();
             Box::new(move |view, ended| -> OnDurable {
-                let outcome = ended.and_then(|it| outcome(view, &role, it));
+                let outcome = ended.and_then(|it| outcome(view, role.as_ref(), it));
                 let outcome = outcome.map_err(|rejection| status::rejected(&rejection));
                 Box::new(move || end(outcome))
             })
@@ -158,6 +167,12 @@ async fn read_asks(
             }
             Some(Ask::Swarm(it)) => {
                 let question = swarm::question(&it);
+                asked(&services, &admitted, it.caller, question, it.hold_ms)
+            }
+            Some(Ask::Run(it)) => {
+                let node = parse::node(&it.caller.clone().unwrap_or_default());
+                let question =
+                    node.and_then(|node| run::question(&it, node.as_ref().map(|(node, _)| node)));
                 asked(&services, &admitted, it.caller, question, it.hold_ms)
             }
             None => Err(status::invalid("ask", &"is missing")),

@@ -13,7 +13,7 @@ use tasuki_proto::{
 };
 
 use super::{BodyKey, Journal, JournalError, codec};
-use crate::rules::{mailbox, swarm, turn};
+use crate::rules::{mailbox, run, swarm, turn};
 
 /// The bodies of one workspace.
 #[derive(Debug, Clone, Copy)]
@@ -83,6 +83,16 @@ impl<'a> Bodies<'a> {
     pub fn words(self, place: swarm::Words) -> Result<swarm::Words, JournalError> {
         let key = codec::swarm_key(&place);
         let decoded = codec::decode_words(&place, &self.kept(&key)?);
+        decoded.map_err(|e| self.damaged(&key, e.to_string()))
+    }
+
+    /// What was said in runs, where `place` is; what is said in it does not count.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub fn run_words(self, place: run::Words) -> Result<run::Words, JournalError> {
+        let key = codec::run_key(&place);
+        let decoded = codec::decode_run_words(&place, &self.kept(&key)?);
         decoded.map_err(|e| self.damaged(&key, e.to_string()))
     }
 

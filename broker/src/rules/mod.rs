@@ -8,7 +8,8 @@
 //! Whoever calls them puts the record on disk in between, or right behind, and lets nothing out
 //! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles),
 //! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`]
-//! (rosters and keys of private mail), [`access`] (invitations and tokens); `noun` registers them.
+//! (rosters and keys of private mail), [`run`] (runs of sub-agents), [`access`] (invitations and
+//! tokens); `noun` registers them.
 //! [`clients`] remembers answers, [`presence`] who gave a sign of life.
 //!
 //! # Invariants
@@ -18,7 +19,7 @@
 //! - **W3** A command takes effect at most once per token and idempotency key (see [`clients`]).
 //! - **W4** A refused command changes nothing: `decide` borrows.
 //! - T1…T4 of [`turn`], D1…D3 of [`directory`], R1…R3 of [`access`], X1…X6 of
-//!   [`mailbox`], Y3…Y5 of [`privacy`], I1…I8 of [`swarm`].
+//!   [`mailbox`], Y3…Y5 of [`privacy`], I1…I8 of [`swarm`], RU1…RU6 of [`run`].
 //!
 //! A1: no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/broker/tidy.rs` holds it to that.
@@ -26,12 +27,14 @@
 pub mod access;
 pub mod clients;
 pub mod directory;
+pub mod lease;
 pub mod mailbox;
 mod noun;
 pub mod presence;
 pub mod privacy;
 mod record;
 mod rejection;
+pub mod run;
 pub mod swarm;
 pub mod turn;
 
@@ -47,6 +50,7 @@ use self::{
     mailbox::Mailboxes,
     presence::Presence,
     privacy::Privacy,
+    run::{Reports, Runs},
     swarm::Swarm,
     turn::Loops,
 };
@@ -69,6 +73,7 @@ pub struct Workspace {
     pub mail: Mailboxes,
     pub privacy: Privacy,
     pub swarm: Swarm,
+    pub runs: Runs,
     /// Of the system workspace; empty in any other.
     pub access: Access,
 }
@@ -82,6 +87,15 @@ pub struct Context {
     /// The newest turn of each loop that its holder was told of. Soft state like [`presence`]:
     /// after a restart the receipts say who was.
     pub told: BTreeMap<LoopId, Turn>,
+    /// What nodes said last of the steps that they run. Soft state.
+    pub reports: Reports,
+}
+
+impl Context {
+    /// Nothing was reported yet.
+    pub fn new(presence: Presence, lease_ms: u64) -> Self {
+        Self { presence, lease_ms, told: BTreeMap::new(), reports: Reports::new() }
+    }
 }
 
 /// What to put on disk, and what to say once it is there.
@@ -106,6 +120,7 @@ pub enum Body {
     Mail(mailbox::EntryBody),
     File(mailbox::StoreAttachment),
     Swarm(swarm::Words),
+    Run(run::Words),
 }
 
 impl Decision {
@@ -179,6 +194,7 @@ impl Workspace {
         decision.events.extend(self.mail.decide_lapses(now).map(Event::from));
         decision.events.extend(of_swarm.into_iter().map(Event::from));
         decision.bodies.extend(words.into_iter().map(Body::Swarm));
+        decision.events.extend(self.runs.decide_lapses(now, context).into_iter().map(Event::from));
         decision
     }
 
@@ -210,19 +226,22 @@ impl Workspace {
     pub fn next_deadline(&self, now: Timestamp, lease_ms: u64) -> Option<Timestamp> {
         let of_mail = self.mail.next_deadline();
         let of_swarm = self.swarm.next_deadline();
-        self.loops.next_deadline(now, lease_ms).into_iter().chain(of_mail).chain(of_swarm).min()
+        let of_loops = self.loops.next_deadline(now, lease_ms).into_iter();
+        of_loops.chain(of_mail).chain(of_swarm).chain(self.runs.next_deadline()).min()
     }
 
     /// Whether something runs on a grace: [`Command::Tick`] has something to do once its holder
     /// was heard of, which no deadline tells.
     pub fn has_graced(&self) -> bool {
-        self.loops.has_graced() || self.swarm.has_graced()
+        self.loops.has_graced() || self.swarm.has_graced() || self.runs.has_graced()
     }
 
     /// Whether a deadline must not pass while this is not in memory. Mail that lapses meanwhile
     /// lapses when somebody next looks, and nobody can tell.
     pub fn must_stay_awake(&self, now: Timestamp, lease_ms: u64) -> bool {
-        self.loops.next_deadline(now, lease_ms).is_some() || self.swarm.is_held()
+        self.loops.next_deadline(now, lease_ms).is_some()
+            || self.swarm.is_held()
+            || self.runs.is_held()
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     Caller, Context, Decision, Principal, Rejection, Workspace, access, clients, directory,
     mailbox,
     privacy::{self, Privacy},
-    swarm, turn,
+    run, swarm, turn,
 };
 
 /// Around a command: who asks when, and everything else that is known.
@@ -232,4 +232,5 @@ nouns! {
     4 Privacy: privacy, state privacy;
     5 Swarm: swarm, state swarm, replies with Reply;
     6 Access: access, state access, replies with Reply;
+    7 Run: run, state runs, replies with Reply;
 }

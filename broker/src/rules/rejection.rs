@@ -5,7 +5,7 @@ use super::{
     clients::{CLIENTS_PER_TOKEN_MAX, RETIRED_PER_TOKEN_MAX},
     directory::{NODES_MAX, NODES_PER_TOKEN_MAX},
     mailbox::MAILBOXES_MAX,
-    swarm,
+    run, swarm,
 };
 use tasuki_proto::{
     id::{Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, RoleId, TokenId, Turn},
@@ -23,6 +23,8 @@ pub enum Rejection {
     Invalid(String),
     #[error(transparent)]
     Swarm(#[from] swarm::Rejection),
+    #[error(transparent)]
+    Run(#[from] run::Rejection),
     #[error("there is no loop {loop_id} in this workspace; known loops: {known}")]
     UnknownLoop { loop_id: LoopId, known: String },
     #[error("{role} is not a participant of loop {loop_id}; participants: {known}")]
@@ -179,6 +181,7 @@ impl Rejection {
         match self {
             Self::Invalid(_) => Reason::InvalidArgument,
             Self::Swarm(it) => it.reason(),
+            Self::Run(it) => it.reason(),
             Self::UnknownLoop { .. } => Reason::UnknownLoop,
             Self::UnknownRole { .. } => Reason::UnknownRole,
             Self::NotYourTurn { .. } => Reason::NotYourTurn,

@@ -6,8 +6,6 @@
 mod standstill;
 mod tokens;
 
-use std::collections::BTreeMap;
-
 use tasuki_proto::id::{IdempotencyKey, RoleId, Timestamp, Turn};
 
 use super::{
@@ -136,7 +134,7 @@ fn principal(request: &Request) -> Principal {
 impl Story {
     fn new(since: u64) -> Self {
         let presence = Presence::new(Timestamp::from_millis(since));
-        let context = Context { presence, lease_ms: LEASE_MS, told: BTreeMap::new() };
+        let context = Context::new(presence, LEASE_MS);
         Self { workspace: Workspace::default(), context, told: String::new() }
     }
 
@@ -211,7 +209,7 @@ pub(super) fn ask<T>(
     workspace: &Workspace,
     decide: impl FnOnce(Asked<'_>) -> T,
 ) -> T {
-    let context = Context { presence: Presence::new(now), lease_ms: 100, told: BTreeMap::new() };
+    let context = Context::new(Presence::new(now), 100);
     decide(Asked { now, context: &context, caller, workspace })
 }
 

@@ -23,7 +23,9 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::{actor::OnDurable, handle::Follower, handle::ParkedWait, waits::WaitReply};
+pub(crate) use self::{
+    actor::OnDurable, handle::Follower, handle::ParkedWait, state::run::Reported, waits::WaitReply,
+};
 pub use self::{
     actor::{Executed, IDLE_MS, Settings, View},
     handle::{ExecuteError, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},

@@ -14,8 +14,11 @@ use std::{
 
 use parking_lot::RwLock;
 use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
-use tasuki_proto::id::{IdempotencyKey, NodeId, RoleId, WorkspaceId};
-use tokio::sync::{Semaphore, broadcast, oneshot};
+use tasuki_proto::{
+    id::{FencingToken, IdempotencyKey, NodeId, RoleId, WorkspaceId},
+    run::{RunId, StepId},
+};
+use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 use tracing::{error, warn};
 
 use super::{
@@ -23,14 +26,14 @@ use super::{
     handle::{ExecuteError, Follower, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX, ParkedWait},
     pulse::Pulse,
     snapshots::Snapshots,
-    state::State,
+    state::{State, run::Reported},
     waits::{Question, WaitId, WaitReply},
 };
 use crate::{
     clock::Clock,
     hash::Hash,
     journal::{Journal, JournalError},
-    rules::{Caller, Command, Record, Rejection, Request},
+    rules::{Caller, Command, Record, Rejection, Request, run::Report},
 };
 
 /// Workspaces in memory at once. Any name can be asked about, so there must be a bound.
@@ -269,6 +272,40 @@ impl Workspaces {
             drop(permit);
         });
         Ok(())
+    }
+
+    /// Takes a node's report of a step that it runs.
+    ///
+    /// # Errors
+    /// A refusal, or why there is no answer.
+    pub(crate) async fn report(
+        &self,
+        workspace: &WorkspaceId,
+        caller: Caller,
+        (step, token): (StepId, FencingToken),
+        report: Report,
+    ) -> Result<Reported, ExecuteError> {
+        let (handle, permit) = self.admitted(workspace).await?;
+        let take = move |state: &mut State| state.report(&caller, step, token, report);
+        let Some(answer) = handle.run(permit, take).await? else {
+            return Err(ExecuteError::OutcomeUnknown);
+        };
+        answer.map_err(ExecuteError::Rejected)
+    }
+
+    /// Says when a run changed, or somebody reported of it, from here on.
+    ///
+    /// # Errors
+    /// Why the workspace cannot be woken.
+    pub(crate) async fn watch(
+        &self,
+        workspace: &WorkspaceId,
+        run: RunId,
+    ) -> Result<watch::Receiver<()>, ExecuteError> {
+        let (handle, permit) = self.admitted(workspace).await?;
+        let watching = handle.run(permit, move |state| state.watch(run)).await?;
+        let gone = || ExecuteError::Unavailable("the workspace did not answer".to_owned());
+        watching.ok_or_else(gone)
     }
 
     /// Records as they become durable, from here on.

@@ -1,5 +1,6 @@
 //! What happens to those who wait when a workspace falls asleep or ends under them.
 
+mod run;
 mod snapshots;
 mod swarm;
 
@@ -121,7 +122,7 @@ fn busy() -> (Msg, oneshot::Receiver<()>, mpsc::Sender<()>) {
 fn turn_of(told: WaitOutcome) -> u64 {
     match told.answer {
         Answer::Turn(answer) => answer.turn.get(),
-        other @ (Answer::Mail(_) | Answer::Swarm(_)) => panic!("{other:?}"),
+        other @ (Answer::Mail(_) | Answer::Swarm(_) | Answer::Run(_)) => panic!("{other:?}"),
     }
 }
 

@@ -8,12 +8,12 @@ use std::{
 };
 
 use tasuki_proto::{
-    id::{LoopId, RoleId, Sequence, Timestamp},
+    id::{LoopId, NodeId, RoleId, Sequence, Timestamp},
     swarm::IssueId,
 };
 
 use super::actor::{OnDurable, View};
-use crate::rules::{Caller, Rejection, mailbox, swarm, turn};
+use crate::rules::{Caller, Rejection, mailbox, run, swarm, turn};
 
 /// Waits parked in one workspace. At about half a KiB each this is some 10 MiB.
 pub const WAITS_MAX: usize = 20_000;
@@ -22,7 +22,7 @@ pub const WAITS_MAX: usize = 20_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct WaitId(pub u64);
 
-/// What a role waits for.
+/// What somebody waits for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
     /// "Is it this role's turn in this loop?"
@@ -31,13 +31,18 @@ pub enum Question {
     Mail { role: RoleId, filter: mailbox::Filter },
     /// About issues, tasks, locks and deliveries.
     Swarm { what: swarm::Question, role: RoleId },
+    /// About runs and their steps.
+    Run(run::Question),
 }
 
 impl Question {
-    /// Who asks.
-    pub fn role(&self) -> &RoleId {
+    /// The role that asks, where one does.
+    pub fn role(&self) -> Option<&RoleId> {
         match self {
-            Self::Turn { role, .. } | Self::Mail { role, .. } | Self::Swarm { role, .. } => role,
+            Self::Turn { role, .. } | Self::Mail { role, .. } | Self::Swarm { role, .. } => {
+                Some(role)
+            }
+            Self::Run(it) => it.role(),
         }
     }
 }
@@ -51,11 +56,18 @@ pub struct WaitOutcome {
     pub sequence: Sequence,
 }
 
+impl WaitOutcome {
+    pub(super) fn superseded(self) -> Self {
+        Self { is_superseded: true, ..self }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Turn(turn::Answer),
     Mail(mailbox::Answer),
     Swarm(swarm::Answer),
+    Run(run::Answer),
 }
 
 impl Answer {
@@ -65,6 +77,7 @@ impl Answer {
             Self::Turn(it) => it.standing != turn::TurnStatus::NotYet,
             Self::Mail(it) => it.mail.is_some(),
             Self::Swarm(it) => it.is_there(),
+            Self::Run(it) => it.is_there(),
         }
     }
 }
@@ -109,7 +122,9 @@ impl Waits {
     ) -> Option<Parked> {
         let older = self.take(&question);
         self.deadlines.insert((deadline, question.clone()));
-        *self.by_role.entry(question.role().clone()).or_default() += 1;
+        if let Some(role) = question.role() {
+            *self.by_role.entry(role.clone()).or_default() += 1;
+        }
         self.parked.insert(question, Parked { id, reply, caller, deadline });
         older
     }
@@ -118,10 +133,11 @@ impl Waits {
     pub(super) fn take(&mut self, question: &Question) -> Option<Parked> {
         let parked = self.parked.remove(question)?;
         self.deadlines.remove(&(parked.deadline, question.clone()));
-        let left = self.by_role.get_mut(question.role()).expect("it has this one");
+        let Some(role) = question.role() else { return Some(parked) };
+        let left = self.by_role.get_mut(role).expect("it has this one");
         *left -= 1;
         if *left == 0 {
-            self.by_role.remove(question.role());
+            self.by_role.remove(role);
         }
         Some(parked)
     }
@@ -151,7 +167,7 @@ impl Waits {
         let first = Question::Turn { loop_id: loop_id.clone(), role: smallest_role() };
         self.parked.range(first..).map_while(move |(it, _)| match it {
             Question::Turn { loop_id: other, role } => (other == loop_id).then_some(role),
-            Question::Mail { .. } | Question::Swarm { .. } => None,
+            Question::Mail { .. } | Question::Swarm { .. } | Question::Run(_) => None,
         })
     }
 
@@ -181,7 +197,10 @@ impl Waits {
         let first = Question::Swarm { what, role: smallest_role() };
         self.parked.range(first..).map_while(|(it, _)| match it {
             Question::Swarm { what: swarm::Question::Events(issue), .. } => Some((*issue, it)),
-            Question::Swarm { .. } | Question::Turn { .. } | Question::Mail { .. } => None,
+            Question::Swarm { .. }
+            | Question::Turn { .. }
+            | Question::Mail { .. }
+            | Question::Run(_) => None,
         })
     }
 
@@ -191,6 +210,29 @@ impl Waits {
         let first = Question::Swarm { what, role: smallest_role() };
         let rest = self.parked.range(first..).map(|(it, _)| it);
         rest.take_while(|it| matches!(it, Question::Swarm { what: swarm::Question::Locks(_), .. }))
+    }
+
+    /// Waits about runs.
+    pub(super) fn about_runs(&self) -> impl Iterator<Item = (&run::Question, WaitId)> {
+        // They are the last.
+        self.parked.iter().rev().map_while(|(it, parked)| match it {
+            Question::Run(it) => Some((it, parked.id)),
+            Question::Turn { .. } | Question::Mail { .. } | Question::Swarm { .. } => None,
+        })
+    }
+
+    /// What nodes run that wait for steps.
+    pub fn offers(&self) -> impl Iterator<Item = &run::Offer> {
+        self.about_runs().filter_map(|(it, _)| match it {
+            run::Question::Steps(offer) => Some(&**offer),
+            run::Question::Run { .. } | run::Question::Reply { .. } => None,
+        })
+    }
+
+    /// What a node waits for.
+    pub(super) fn offer_of(&self, node: &NodeId) -> Option<Question> {
+        let offer = self.offers().find(|offer| offer.node == *node)?;
+        Some(Question::Run(run::Question::Steps(Box::new(offer.clone()))))
     }
 
     /// Roles that wait for anything.

@@ -22,6 +22,7 @@ const PROTO: &[&str] = &[
     "invitation",
     "mail",
     "swarm",
+    "run",
     "private",
     "rpc",
     "host",

@@ -6,6 +6,7 @@
 
 mod access;
 mod mail;
+mod run;
 mod swarm;
 mod turn;
 
@@ -70,6 +71,7 @@ enum Step {
     Access(access::Step),
     Mail(mail::Step),
     Swarm(swarm::Step),
+    Run(run::Step),
     Seen {
         role: u8,
     },
@@ -95,6 +97,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => access::step().prop_map(Step::Access),
         14 => mail::step().prop_map(Step::Mail),
         5 => swarm::step().prop_map(Step::Swarm),
+        5 => run::step().prop_map(Step::Run),
         1 => (0..4u8).prop_map(|role| Step::Seen { role }),
         3 => (0..2u8).prop_map(|loop_id| Step::Told { loop_id }),
         3 => (0..150u64).prop_map(|ms| Step::Pass { ms }),
@@ -125,6 +128,7 @@ struct World {
     turns: turn::Ledger,
     mail: mail::Ledger,
     swarm: swarm::Ledger,
+    runs: run::Ledger,
 }
 
 impl World {
@@ -133,7 +137,7 @@ impl World {
         Self {
             now: 1,
             workspace: Workspace::default(),
-            context: Context { presence, lease_ms: LEASE_MS, told: BTreeMap::new() },
+            context: Context::new(presence, LEASE_MS),
             journal: Vec::new(),
             snapshot: None,
             system: System::new(Timestamp::from_millis(1)),
@@ -142,6 +146,7 @@ impl World {
             turns: turn::Ledger::default(),
             mail: mail::Ledger::default(),
             swarm: swarm::Ledger::default(),
+            runs: run::Ledger::default(),
         }
     }
 
@@ -196,6 +201,14 @@ impl World {
                 self.now += swarm::passes(step).unwrap_or(0);
                 let Some((call, command)) = swarm::command(step, &self.workspace) else { return };
                 (call, Command::Swarm(command))
+            }
+            Step::Run(step) => {
+                self.now += run::passes(step).unwrap_or(0);
+                let (now, reports) = (Timestamp::from_millis(self.now), &mut self.context.reports);
+                let asked = run::command(step, &self.workspace, reports, now);
+                let Some((caller, command)) = asked else { return };
+                let command = Command::Run(command);
+                return self.execute(Request { caller, key: None, command });
             }
             Step::Register { call, node, roles: bits, take_over } => {
                 let spec = |role| RoleSpec { role, toolsets: Vec::new() };
@@ -298,6 +311,7 @@ impl World {
         self.check_state();
         self.mail.check(&self.workspace);
         self.swarm.check(&self.workspace);
+        self.runs.check(&self.workspace);
     }
 
     /// Whether this caller had an answer under this key before.
@@ -349,6 +363,7 @@ impl World {
             self.turns.take(event);
             self.mail.take(event);
             self.swarm.take(Timestamp::from_millis(self.now), event);
+            self.runs.take(event);
             if let Event::Directory(directory::Event::NodeRegistered(it)) = event {
                 let earlier = self.epochs.insert(it.node.clone(), it.epoch);
                 assert!(earlier < Some(it.epoch), "D1: {} after {earlier:?}", it.epoch);
@@ -374,6 +389,7 @@ impl World {
         self.workspace = replayed(&self.journal, self.snapshot.as_deref(), &self.workspace);
         self.context.presence = Presence::new(Timestamp::from_millis(self.now));
         self.context.told.clear();
+        self.context.reports.clear();
     }
 }
 
@@ -447,6 +463,39 @@ proptest! {
         world.take(&Step::Snapshot);
         world.take(&Step::Restart);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// The same with hardly anything but runs.
+    #[test]
+    fn runs_keep_their_word(steps in prop::collection::vec(run_step(), 0..160)) {
+        let mut world = World::new();
+        for node in 0..2 {
+            let (token, node_of) = (None, None);
+            let call = Call { token, client: 0, counter: node.into(), node: node_of };
+            world.take(&Step::Register { call, node, roles: 1 << node, take_over: false });
+        }
+        for step in &steps {
+            world.take(step);
+        }
+        world.take(&Step::Snapshot);
+        world.take(&Step::Restart);
+    }
+}
+
+fn run_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        40 => run::step().prop_map(Step::Run),
+        1 => (call(), 0..2u8).prop_map(|(call, node)| {
+            Step::Register { call, node, roles: 1 << node, take_over: true }
+        }),
+        4 => Just(Step::Tick),
+        1 => Just(Step::Snapshot),
+        1 => Just(Step::Restart),
+        1 => Just(Step::StoodStill),
+    ]
 }
 
 fn swarm_step() -> impl Strategy<Value = Step> {

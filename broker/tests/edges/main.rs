@@ -20,6 +20,7 @@ mod health;
 mod hoard;
 mod pages;
 mod power_cut;
+mod run;
 mod search;
 mod strangers;
 mod support;

@@ -4,7 +4,7 @@
 //! The history is written by the broker's own rules and journal, without the wire between; the
 //! broker that then starts is a process like any other.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use tasuki_broker::{
     hash::Hash,
@@ -125,11 +125,7 @@ async fn fill(data: &Path, records: u64, has_snapshots: bool) -> Result<()> {
             Outcome::Fenced | Outcome::Ambiguous | Outcome::Failed => {}
         };
         let writer = journal.open(&id, Arc::new(listener)).await?.writer;
-        let context = Context {
-            presence: Presence::new(Timestamp::default()),
-            lease_ms: LEASE_MS,
-            told: BTreeMap::new(),
-        };
+        let context = Context::new(Presence::new(Timestamp::default()), LEASE_MS);
         let (state, snapshot) = (Workspace::default(), None);
         workspaces.push(Filled { state, context, writer, durable, snapshot });
     }

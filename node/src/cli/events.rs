@@ -4,7 +4,8 @@ use owo_colors::OwoColorize as _;
 use tasuki_proto::{
     mail::BoxKind,
     wire::{
-        self, directory_event, event::Noun, mail_event, privacy_event, swarm_event, turn_event,
+        self, directory_event, event::Noun, mail_event, privacy_event, run_event, swarm_event,
+        turn_event,
     },
 };
 
@@ -31,6 +32,7 @@ fn event_text(event: &wire::Event) -> String {
         Noun::Mail(it) => it.kind.as_ref().map(mail_text),
         Noun::Privacy(it) => it.kind.as_ref().map(privacy_text),
         Noun::Swarm(it) => it.kind.as_ref().map(swarm_text),
+        Noun::Run(it) => it.kind.as_ref().map(run_text),
     });
     text.unwrap_or_else(|| {
         "something this release does not know; upgrade to see it".dimmed().to_string()
@@ -165,6 +167,39 @@ fn swarm_text(kind: &swarm_event::Kind) -> String {
         Kind::FilesUnlocked(e) => format!("{} {}", line(&e.lease_id), line(&e.why)),
         Kind::SwarmSettingsSet(_) => "settings of issues and leases changed".to_owned(),
     }
+}
+
+fn run_text(kind: &run_event::Kind) -> String {
+    use run_event::Kind;
+    match kind {
+        Kind::RunStarted(e) => {
+            let what = format!("{} started", line(&e.run_id));
+            format!("{} with {}", what.cyan(), names(&e.agents))
+        }
+        Kind::StepStarted(e) => {
+            format!("step {} of {} runs on {}", e.step, line(&e.run_id), line(&e.node))
+        }
+        Kind::StepEnded(e) => {
+            let status = plain_name(e.status().as_str_name(), "STEP_STATUS_");
+            format!("step {} of {} {status}", e.step, line(&e.run_id))
+        }
+        Kind::RunStopped(e) => format!("{} is being stopped", line(&e.run_id)),
+        Kind::RunEnded(e) => {
+            let status = plain_name(e.status().as_str_name(), "RUN_STATUS_");
+            format!("{} {status}", line(&e.run_id).cyan())
+        }
+        Kind::ParentTold(e) => {
+            let verb = if e.is_question { "asks" } else { "reports" };
+            format!("step {} of {} {verb}, message {}", e.step, line(&e.run_id), e.message)
+        }
+        Kind::RunReplied(e) => format!("message {} of {} answered", e.message, line(&e.run_id)),
+        Kind::RunsForgotten(e) => format!("{} forgotten", counted(e.run_ids.len(), "run")),
+    }
+}
+
+/// The name of an enum's value as people read it.
+fn plain_name(name: &str, prefix: &str) -> String {
+    name.trim_start_matches(prefix).to_lowercase().replace('_', " ")
 }
 
 /// The part of an id that names it to people.

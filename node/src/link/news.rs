@@ -81,7 +81,13 @@ impl Changes {
             match &event.noun {
                 Some(Noun::Turn(wire::TurnEvent { kind: Some(kind) })) => self.take_turn(kind),
                 // No resource shows anything else.
-                Some(Noun::Directory(_) | Noun::Mail(_) | Noun::Privacy(_) | Noun::Swarm(_)) => {}
+                Some(
+                    Noun::Directory(_)
+                    | Noun::Mail(_)
+                    | Noun::Privacy(_)
+                    | Noun::Swarm(_)
+                    | Noun::Run(_),
+                ) => {}
                 // Of a newer broker.
                 Some(Noun::Turn(wire::TurnEvent { kind: None })) | None => self.miss(),
             }

@@ -411,7 +411,10 @@ impl Multiplexer {
             Some(Outcome::Mail(answer)) => Answer::Mail(Box::new(answer)),
             Some(Outcome::Swarm(answer)) => Answer::Swarm(Box::new(answer)),
             Some(Outcome::Refusal(refusal)) => return self.refused(wait, refusal),
-            None => return self.refused(wait, wire::Refusal::default()),
+            // Nothing asks about runs here.
+            Some(Outcome::Run(_)) | None => {
+                return self.refused(wait, wire::Refusal::default());
+            }
         };
         if answer.is_still_waiting() && self.table.has_left(wait, EARLY_MS) {
             return self.lose_stream("the broker let a wait go early");

@@ -223,7 +223,7 @@ impl Endpoint for wire::ReadThreadRequest {
 impl Endpoint for wire::AwaitMailRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let question = question(&self)?;
-        let role = question.role().clone();
+        let role = session.role()?;
         let mark = session.mark_of(self.mark(), ReceiptKind::Handed)?;
         let Outcome::Mail(answer) = session.wait(question, self.hold_ms).await? else {
             unreachable!("a question about mail is answered with some")
@@ -301,14 +301,10 @@ impl Endpoint for wire::HandAgainRequest {
         };
         let render = move |_: &View<'_>, reply, _: Option<()>| {
             // An answer that an older record keeps does not say which it was.
-            let message_id = match reply {
-                Reply::Mail(mailbox::Reply::Revived { thread }) => thread.to_string(),
-                Reply::Done
-                | Reply::Directory(_)
-                | Reply::Turn(_)
-                | Reply::Mail(_)
-                | Reply::Swarm(_)
-                | Reply::Access(_) => self.message,
+            let message_id = if let Reply::Mail(mailbox::Reply::Revived { thread }) = reply {
+                thread.to_string()
+            } else {
+                self.message
             };
             Ok(at_once(wire::HandAgainResponse { message_id }))
         };

@@ -12,6 +12,7 @@ use super::{super::BodyKey, CodecError, decode, encode};
 use crate::rules::{
     Body, mailbox,
     mailbox::ContentHash,
+    run,
     swarm::{DocPlace, Words},
     turn::EntryBody,
 };
@@ -88,6 +89,16 @@ pub fn swarm_key(words: &Words) -> BodyKey {
     })
 }
 
+/// Where words of runs are. What is said in `words` does not count, only what they belong to.
+pub fn run_key(words: &run::Words) -> BodyKey {
+    BodyKey(match words {
+        run::Words::Step { step, .. } => format!("run/{step}"),
+        run::Words::Output { step, .. } => format!("run/{step}/output"),
+        run::Words::Message { run, number, .. } => format!("run/{run}/message/{number}"),
+        run::Words::Reply { run, number, .. } => format!("run/{run}/reply/{number}"),
+    })
+}
+
 /// A body in its parts, each with the key it is kept under.
 pub fn encode_body(body: &Body) -> Vec<(BodyKey, Bytes)> {
     match body {
@@ -95,6 +106,7 @@ pub fn encode_body(body: &Body) -> Vec<(BodyKey, Bytes)> {
         Body::Mail(it) => encode_mail(it),
         Body::File(it) => vec![(file_key(&it.hash), it.content.clone())],
         Body::Swarm(it) => vec![(swarm_key(it), encode(it).into())],
+        Body::Run(it) => vec![(run_key(it), encode(it).into())],
     }
 }
 
@@ -142,6 +154,15 @@ pub fn decode_mail(
 pub fn decode_words(place: &Words, bytes: &[u8]) -> Result<Words, CodecError> {
     let it: Words = decode("words", bytes)?;
     check_place("words", &swarm_key(place), swarm_key(&it)).map(|()| it)
+}
+
+/// The same for words of runs.
+///
+/// # Errors
+/// When the bytes are something else.
+pub fn decode_run_words(place: &run::Words, bytes: &[u8]) -> Result<run::Words, CodecError> {
+    let it: run::Words = decode("words of a run", bytes)?;
+    check_place("words of a run", &run_key(place), run_key(&it)).map(|()| it)
 }
 
 fn check_place(what: &'static str, asked: &BodyKey, found: BodyKey) -> Result<(), CodecError> {

@@ -6,6 +6,7 @@ mod access;
 mod damage;
 mod mail;
 mod privacy;
+mod run;
 mod swarm;
 
 use std::{borrow::Cow, convert::Infallible};

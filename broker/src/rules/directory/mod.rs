@@ -235,6 +235,8 @@ impl Directory {
         let mut decision = Decision::new([registered], Reply::Registered { epoch });
         let seats = workspace.loops.decide_seats(self, register);
         decision.events.extend(seats.map(Into::into));
+        let lost = workspace.runs.decide_fenced(now, context, &register.node);
+        decision.events.extend(lost.into_iter().map(Into::into));
         Ok(decision)
     }
 

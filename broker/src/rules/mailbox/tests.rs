@@ -143,7 +143,7 @@ impl Story {
 
     fn execute(&mut self, now: Timestamp, command: AnyCommand) -> String {
         let presence = Presence::new(Timestamp::default());
-        let context = Context { presence, lease_ms: 1_000_000, told: BTreeMap::new() };
+        let context = Context::new(presence, 1_000_000);
         let request = Request { caller: Caller::default(), key: None, command };
         let decision = match self.workspace.decide(now, &context, &request) {
             Err(rejection) => return format!("no: {}", rejection.reason()),

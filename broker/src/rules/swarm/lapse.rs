@@ -1,12 +1,7 @@
 //! What the passing of time brings: claims, reservations, locks and issues that lapse.
 //!
-//! A lease runs as long as its holder gives signs of life, and a while longer. Signs are soft
-//! state; a renewal is journalled when the lease would lapse without it, and so is the lapse. After
-//! the broker was down or stood still, what ran out meanwhile gets one grace: nobody could renew
-//! it. There is one for each silence: the next needs a sign of the holder since. A restart forgets
-//! signs, so the first after a grace is journalled as a renewal, soon and not when the lease runs
-//! out. A reservation and an issue are held by nobody's presence: their time just runs, but for
-//! that grace; of an issue the next needs something done to it.
+//! How a lease goes on is in [`Lease`]. A reservation and an issue are held by nobody's presence:
+//! their time just runs, but for the grace; of an issue the next needs something done to it.
 
 use tasuki_proto::id::{RoleId, Timestamp};
 
@@ -14,13 +9,10 @@ use super::{
     Event, IssueEvent, IssueEventKind, Lease, LeaseRenewed, LeaseTarget, Swarm, Unlocked,
     WhyUnlocked, Words,
 };
-use crate::rules::{Caller, presence::Presence};
+use crate::rules::{Caller, lease::SIGNS_IN_A_LEASE, presence::Presence};
 
 /// Leases that are looked at for one record. More follow in the next.
 const LAPSES_MAX: usize = 1000;
-
-/// Signs of life that a node gives in the shortest lease.
-pub(super) const SIGNS_IN_A_LEASE: u64 = 3;
 
 impl Swarm {
     /// What lapsed by `now`, and what goes on.
@@ -33,7 +25,8 @@ impl Swarm {
         let mut events: Vec<Event> = Vec::new();
         for (_, held) in due {
             let Some((lease, holder, length_ms)) = self.lease(*held) else { continue };
-            match lease.runs_until(holder, length_ms, now, presence) {
+            let sign = last_sign(holder, presence);
+            match lease.runs_until(sign, length_ms, now, presence) {
                 Some((lapses, is_grace)) => {
                     events.push(Event::LeaseRenewed(LeaseRenewed {
                         held: *held,
@@ -54,7 +47,8 @@ impl Swarm {
     fn heard(&self, held: LeaseTarget, now: Timestamp, presence: &Presence) -> Option<Event> {
         let (lease, holder, length_ms) = self.lease(held)?;
         // What is due was judged already.
-        let sign = lease.sign(holder, length_ms, presence).filter(|_| now < lease.lapses)?;
+        let sign = lease.sign(last_sign(holder, presence), length_ms);
+        let sign = sign.filter(|_| now < lease.lapses)?;
         let lapses = sign.plus_millis(length_ms).max(lease.lapses);
         Some(Event::LeaseRenewed(LeaseRenewed { held, lapses, is_grace: false }))
     }
@@ -155,35 +149,6 @@ impl Swarm {
     }
 }
 
-impl Lease {
-    /// When its holder was heard of last. After a grace only what is newer counts.
-    fn sign(
-        self,
-        holder: Option<&RoleId>,
-        length_ms: u64,
-        presence: &Presence,
-    ) -> Option<Timestamp> {
-        let sign = holder.and_then(|role| presence.role(role))?.at;
-        // A grace lasts as long from when the broker began to listen.
-        let is_new = !self.had_grace || self.lapses.minus_millis(length_ms) < sign;
-        is_new.then_some(sign)
-    }
-
-    /// Until when it goes on, and whether that is a grace; `None`: it lapsed.
-    fn runs_until(
-        self,
-        holder: Option<&RoleId>,
-        length_ms: u64,
-        now: Timestamp,
-        presence: &Presence,
-    ) -> Option<(Timestamp, bool)> {
-        let sign = self.sign(holder, length_ms, presence);
-        let lasts = sign.map(|sign| sign.plus_millis(length_ms));
-        if let Some(lasts) = lasts.filter(|lasts| now < *lasts) {
-            return Some((lasts, false));
-        }
-        let may_have_one = !self.had_grace || sign.is_some();
-        let graced = presence.grace(self.lapses, length_ms);
-        graced.filter(|graced| may_have_one && now < *graced).map(|graced| (graced, true))
-    }
+fn last_sign(holder: Option<&RoleId>, presence: &Presence) -> Option<Timestamp> {
+    holder.and_then(|role| presence.role(role)).map(|sign| sign.at)
 }

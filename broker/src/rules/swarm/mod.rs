@@ -63,6 +63,7 @@ use tasuki_proto::{
     },
 };
 
+use self::lock::Locks;
 pub use self::{
     command::{
         Blocker, Command, CommandKind, CreateIssue, CreateTasks, Difficulty, LockFiles,
@@ -90,8 +91,8 @@ pub use self::{
     waiting::{Answer, EventsAnswer, LocksAnswer, Question, Reach, TasksAnswer},
     words::{DocPlace, Words},
 };
-use self::{lapse::SIGNS_IN_A_LEASE, lock::Locks};
-use crate::hash::Hash;
+pub use crate::rules::lease::Lease;
+use crate::{hash::Hash, rules::lease::SIGNS_IN_A_LEASE};
 
 /// How long things last in a workspace, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -139,36 +140,6 @@ impl Settings {
     pub fn sign_every_ms(&self) -> u64 {
         let shortest = self.task_claim_ms.min(self.delivery_claim_ms).min(self.lock_ms);
         HEARTBEAT_MS.min(self.heartbeat_ms).min(shortest / SIGNS_IN_A_LEASE)
-    }
-}
-
-/// The time limit on something that is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
-pub struct Lease {
-    #[n(0)]
-    pub lapses: Timestamp,
-    /// It is one of grace, after the broker was down, and no sign of its holder is known since.
-    #[n(1)]
-    pub had_grace: bool,
-    /// How long it lasts from each sign of life; 0: as long as the settings say.
-    #[n(2)]
-    pub length_ms: u64,
-}
-
-impl Lease {
-    /// One that nobody keeps by being there.
-    pub const fn until(lapses: Timestamp) -> Self {
-        Self { lapses, had_grace: false, length_ms: 0 }
-    }
-
-    /// How long it lasts where the settings say `usual_ms`.
-    pub const fn length(self, usual_ms: u64) -> u64 {
-        if self.length_ms == 0 { usual_ms } else { self.length_ms }
-    }
-
-    /// One that is kept by being there, for as long each time as it was granted for.
-    pub const fn granted(now: Timestamp, lapses: Timestamp) -> Self {
-        Self { lapses, had_grace: false, length_ms: lapses.millis_since(now) }
     }
 }
 

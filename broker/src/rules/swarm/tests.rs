@@ -11,7 +11,6 @@ mod refused;
 mod repairs;
 mod scoring;
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use tasuki_proto::{
@@ -292,7 +291,7 @@ impl Story {
 
     fn execute(&mut self, now: Timestamp, command: AnyCommand) -> String {
         let presence = self.presence.clone();
-        let context = Context { presence, lease_ms: 1_000_000, told: BTreeMap::new() };
+        let context = Context::new(presence, 1_000_000);
         let request = Request { caller: Caller::default(), key: None, command };
         let decision = match self.workspace.decide(now, &context, &request) {
             Err(AnyRejection::Swarm(Rejection::Invalid(text))) => return format!("no: {text}"),

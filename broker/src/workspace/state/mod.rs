@@ -2,10 +2,11 @@
 //!
 //! - [`replay`]: the state that a journal's records make.
 //! - [`waiting`]: parked waits and what ends them.
-//! - [`swarm`]: the same for issues, tasks, locks and deliveries.
+//! - [`swarm`]: the same for issues, tasks, locks and deliveries. [`run`]: for runs.
 //! - [`time`]: signs of life, leases, holds, and falling asleep.
 
 pub(super) mod replay;
+pub(super) mod run;
 mod swarm;
 mod time;
 mod waiting;
@@ -17,10 +18,11 @@ use std::{
 
 use ractor::ActorRef;
 use tasuki_proto::{
-    id::{IdempotencyKey, RoleId, Sequence, Timestamp},
+    id::{IdempotencyKey, NodeId, RoleId, Sequence, Timestamp},
+    run::{RunId, StepId},
     swarm::{IssueId, TaskNumber},
 };
-use tokio::task::AbortHandle;
+use tokio::{sync::watch, task::AbortHandle};
 use tracing::{debug, error, warn};
 
 use super::{
@@ -66,7 +68,10 @@ pub(super) struct State {
     pending: VecDeque<(Sequence, OnDurable)>,
     unpublished: VecDeque<Arc<Record>>,
     pub(super) waits: Waits,
-    offers: Offers,
+    offers: Offers<(IssueId, TaskNumber), RoleId>,
+    step_offers: Offers<StepId, NodeId>,
+    /// Runs that somebody watches.
+    watched: BTreeMap<RunId, watch::Sender<()>>,
     /// Tasks that came back to workers of whom nobody waited; told to whoever waits next.
     returned_tasks: BTreeMap<RoleId, (IssueId, TaskNumber)>,
     snapshot: SnapshotState,

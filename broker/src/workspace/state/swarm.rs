@@ -1,10 +1,12 @@
 //! Waits about issues, tasks, locks and deliveries: what each is answered, and which event ends
 //! which.
 
+use std::collections::BTreeSet;
+
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     limits::LOCK_STEPS_MAX,
-    swarm::IssueId,
+    swarm::{IssueId, TaskNumber},
 };
 
 use super::{
@@ -35,17 +37,18 @@ impl State {
         }
         // What it was offered and has not claimed is what it is told again.
         let is_ready = |task| swarm.task(issue, task).is_ok_and(|(_, task)| task.is_ready());
-        let own = offers.of(issue, role).find(|task| is_ready(*task));
+        let all = (issue, TaskNumber(0))..=(issue, TaskNumber(u32::MAX));
+        let own = offers.of(all, role).map(|(_, task)| task).find(|task| is_ready(*task));
         let is_free = |task| match own {
             Some(own) => task == own,
-            None => offers.is_free(issue, task, Some(role)),
+            None => offers.is_free((issue, task), Some(role)),
         };
         let answer = swarm.answer(now, role, what, is_free)?;
         if let swarm::Answer::Tasks(it) = &answer
             && let Some(task) = it.task
             && is_ready(task)
         {
-            self.offers.offer(now, issue, task, role);
+            self.offers.offer(now, (issue, task), role);
         }
         Ok(answer)
     }
@@ -53,7 +56,7 @@ impl State {
     /// What follows from this alone: an offer that is over, and a task that is given back.
     pub(super) fn note_for_swarm(&mut self, event: &Event) {
         if let Event::Issue(IssueEvent { issue, what: IssueEventKind::Claimed(it), .. }) = event {
-            self.offers.remove(*issue, it.task);
+            self.offers.remove((*issue, it.task));
         }
         if let Some((answer, worker, waits)) = self.workspace.swarm.gives_back(event) {
             self.wake_claimant(&answer, &worker, waits);
@@ -104,11 +107,11 @@ impl State {
         });
         for (question, answer) in freed.collect::<Vec<_>>() {
             let Some(parked) = self.waits.take(&question) else { continue };
-            self.end_as(question.role(), parked, swarm::Answer::Locks(answer));
+            self.end_as(parked, question.role(), swarm::Answer::Locks(answer));
         }
     }
 
-    fn end_as(&mut self, role: &RoleId, parked: Parked, answer: swarm::Answer) {
+    fn end_as(&mut self, parked: Parked, role: Option<&RoleId>, answer: swarm::Answer) {
         let (answer, sequence) = (Answer::Swarm(answer), self.workspace.sequence);
         self.end_with(role, parked, Ok(WaitOutcome { answer, is_superseded: false, sequence }));
     }
@@ -135,14 +138,16 @@ impl State {
         }
         for question in asked {
             let Some(parked) = self.waits.take(&question) else { continue };
-            self.end_as(worker, parked, swarm::Answer::Tasks(answer.clone()));
+            self.end_as(parked, Some(worker), swarm::Answer::Tasks(answer.clone()));
         }
     }
 
     /// What time alone answers: offers that are over, and items that are shown again.
     pub(super) fn wake_by_time(&mut self, now: Timestamp) {
-        for issue in self.offers.take_due(now) {
-            self.wake_workers(issue);
+        let due = self.offers.take_due(now);
+        self.wake_workers_of(due);
+        if !self.step_offers.take_due(now).is_empty() {
+            self.wake_nodes();
         }
         let leads: Vec<_> = self.waits.for_events().map(|(_, question)| question.clone()).collect();
         leads.iter().for_each(|question| self.end_answered(question));
@@ -154,14 +159,21 @@ impl State {
         let again = self.waits.for_events().filter_map(|(issue, _)| {
             swarm.issue(issue).ok()?.item_again(swarm.settings.item_again_ms)
         });
-        again.chain(self.offers.next_deadline()).min()
+        let offers = self.offers.next_deadline().into_iter();
+        again.chain(offers).chain(self.step_offers.next_deadline()).min()
     }
 
     /// What the role was offered goes to the next.
     pub(in crate::workspace) fn decline(&mut self, role: &RoleId, caller: &Caller) {
         if self.workspace.directory.check(caller, Some(role)).is_ok() {
-            self.offers.decline(role).into_iter().for_each(|issue| self.wake_workers(issue));
+            let declined = self.offers.decline(role);
+            self.wake_workers_of(declined);
         }
+    }
+
+    fn wake_workers_of(&mut self, tasks: BTreeSet<(IssueId, TaskNumber)>) {
+        let issues: BTreeSet<IssueId> = tasks.into_iter().map(|(issue, _)| issue).collect();
+        issues.into_iter().for_each(|issue| self.wake_workers(issue));
     }
 
     fn wake_answered(&mut self, what: &swarm::Question) {
@@ -182,14 +194,14 @@ impl State {
     /// ones that tasks are kept for.
     fn wake_workers(&mut self, id: IssueId) {
         let what = swarm::Question::Tasks(id);
-        let waiting = self.waits.asking(&what).map(|(it, wait)| (wait, it.role()));
+        let waiting = self.waits.asking(&what).filter_map(|(it, wait)| Some((wait, it.role()?)));
         let mut waiting: Vec<(WaitId, &RoleId)> = waiting.collect();
         let Ok(issue) = self.workspace.swarm.issue(id) else { return };
         let mut chosen: Vec<(WaitId, &RoleId)> = Vec::new();
         if issue.state == IssueState::Open && !waiting.is_empty() {
             let bearers = issue.bearers();
             chosen.extend(waiting.extract_if(.., |(_, role)| bearers.contains(role)));
-            let free = issue.ready().filter(|task| self.offers.is_free(id, *task, None));
+            let free = issue.ready().filter(|task| self.offers.is_free((id, *task), None));
             let free = free.take(waiting.len()).count();
             // Most of the time one of many is woken, so the others are not sorted.
             if free < waiting.len() {

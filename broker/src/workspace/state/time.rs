@@ -72,6 +72,7 @@ impl State {
         let quiet_ms = self.now().millis_since(self.last_active);
         self.arguments.settings.idle_ms <= quiet_ms
             && self.waits.is_empty()
+            && !self.is_watched()
             && self.pending.is_empty()
             && !self.workspace.must_stay_awake(self.now(), self.context.lease_ms)
             && self.arguments.feed.receiver_count()

@@ -8,7 +8,7 @@ use super::{
     super::waits::{Answer, Parked, Question, WAITS_MAX, WaitId, WaitOutcome, WaitReply},
     State,
 };
-use crate::rules::{Caller, Event, Rejection, turn::TurnStatus};
+use crate::rules::{Caller, Event, Rejection, run, turn::TurnStatus};
 
 impl State {
     pub(in crate::workspace) fn park(
@@ -22,8 +22,15 @@ impl State {
         let now = self.now();
         self.last_active = now;
         let mut outcome = self.check_and_answer(&question, &caller);
-        if outcome.is_ok() {
-            self.context.presence.role_seen(question.role(), now, None);
+        if let (Ok(_), Some(role)) = (&outcome, question.role()) {
+            self.context.presence.role_seen(role, now, None);
+        }
+        if let Question::Run(run::Question::Steps(offer)) = &question
+            && let Some(older) = self.waits.offer_of(&offer.node)
+            && let Some(parked) = self.waits.take(&older)
+        {
+            let superseded = self.answer(&older).map(WaitOutcome::superseded);
+            self.reply(parked.reply, superseded);
         }
         if let (Ok(it), Question::Turn { loop_id, .. }) = (&outcome, &question) {
             let is_holder =
@@ -42,7 +49,7 @@ impl State {
         }
         let deadline = now.plus_millis(hold_ms);
         let Some(older) = self.waits.park(question, id, deadline, caller, reply) else { return };
-        self.reply(older.reply, outcome.map(|it| WaitOutcome { is_superseded: true, ..it }));
+        self.reply(older.reply, outcome.map(WaitOutcome::superseded));
     }
 
     fn check_and_answer(
@@ -50,7 +57,7 @@ impl State {
         question: &Question,
         caller: &Caller,
     ) -> Result<WaitOutcome, Rejection> {
-        self.workspace.directory.check(caller, Some(question.role()))?;
+        self.workspace.directory.check(caller, question.role())?;
         self.answer(question)
     }
 
@@ -68,6 +75,7 @@ impl State {
                 Answer::Mail(self.workspace.mail.answer(role, filter))
             }
             Question::Swarm { what, role } => Answer::Swarm(self.answer_swarm(role, what)?),
+            Question::Run(question) => Answer::Run(self.answer_run(question)?),
         };
         Ok(WaitOutcome { answer, is_superseded: false, sequence: self.workspace.sequence })
     }
@@ -97,6 +105,7 @@ impl State {
         loops.into_iter().for_each(|loop_id| self.wake(loop_id));
         mail.into_iter().for_each(|role| self.wake_for_mail(role));
         self.wake_for_swarm(events);
+        self.wake_for_runs(events);
     }
 
     fn wake_for_mail(&mut self, role: &RoleId) {
@@ -128,12 +137,14 @@ impl State {
 
     pub(super) fn end_with(
         &mut self,
-        role: &RoleId,
+        role: Option<&RoleId>,
         parked: Parked,
         outcome: Result<WaitOutcome, Rejection>,
     ) {
-        let now = self.now();
-        self.context.presence.role_seen(role, now, None);
+        if let Some(role) = role {
+            let now = self.now();
+            self.context.presence.role_seen(role, now, None);
+        }
         self.reply(parked.reply, outcome);
     }
 
@@ -155,7 +166,7 @@ impl State {
     pub(in crate::workspace) fn end_fenced_waits(&mut self) {
         let directory = &self.workspace.directory;
         let fenced = self.waits.callers().filter_map(|(question, caller)| {
-            let why = directory.check(caller, Some(question.role())).err()?;
+            let why = directory.check(caller, question.role()).err()?;
             Some((question.clone(), why))
         });
         for (question, why) in fenced.collect::<Vec<_>>() {

@@ -163,8 +163,7 @@ impl System {
     }
 
     pub(super) fn take(&mut self, now: Timestamp, step: &Step) {
-        let context =
-            Context { presence: Presence::new(now), lease_ms: 100, told: BTreeMap::new() };
+        let context = Context::new(Presence::new(now), 100);
         let command = Command::Access(command(step));
         let request = Request { caller: Caller::default(), key: None, command };
         let before = self.workspace.clone();

@@ -64,7 +64,7 @@ pub(super) const fn acting(
     Call { has_role: true, ..inside(path, right, message) }
 }
 
-const fn stream(call: Call) -> Call {
+pub(super) const fn stream(call: Call) -> Call {
     Call { is_stream: true, ..call }
 }
 

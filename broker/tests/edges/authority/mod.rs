@@ -6,6 +6,7 @@ mod files;
 mod keys;
 mod limits;
 mod numbers;
+mod run_calls;
 mod swarm_calls;
 
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ use crate::{
 
 /// Every call there is.
 fn all() -> impl Iterator<Item = &'static Call> {
-    swarm_calls::CALLS.iter().chain(calls::CALLS)
+    swarm_calls::CALLS.iter().chain(run_calls::CALLS).chain(calls::CALLS)
 }
 
 /// What a call came to, where the answer itself carries refusals, too.
@@ -41,7 +42,8 @@ async fn outcome(bearer: &Bearer, call: &Call, workspace: &str, role: &str) -> S
                 Some(
                     wire::park_response::Outcome::Turn(_)
                     | wire::park_response::Outcome::Mail(_)
-                    | wire::park_response::Outcome::Swarm(_),
+                    | wire::park_response::Outcome::Swarm(_)
+                    | wire::park_response::Outcome::Run(_),
                 )
                 | None => "ok".to_owned(),
             }

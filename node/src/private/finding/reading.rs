@@ -215,7 +215,8 @@ fn concerned<'a>(event: &'a wire::Event, role: &RoleId) -> Concerned<'a> {
             Noun::Privacy(wire::PrivacyEvent { kind: Some(privacy_event::Kind::KeyPublished(_)) })
             | Noun::Directory(_)
             | Noun::Turn(_)
-            | Noun::Swarm(_),
+            | Noun::Swarm(_)
+            | Noun::Run(_),
         ) => Concerned::Nothing,
         // What was not opened may be by now; or of a newer broker.
         Some(Noun::Privacy(_) | Noun::Mail(wire::MailEvent { kind: None })) | None => {

@@ -233,8 +233,7 @@ fn locks_given_back_together_wake_who_waits_once() {
     let reset = story.command("L resets 1: again").unwrap();
     let request =
         Request { caller: Caller::default(), key: None, command: AnyCommand::Swarm(reset) };
-    let context =
-        Context { presence: story.presence.clone(), lease_ms: 1_000_000, told: BTreeMap::new() };
+    let context = Context::new(story.presence.clone(), 1_000_000);
     let decision = story.workspace.decide(Timestamp::from_millis(400), &context, &request).unwrap();
     let unlocks = |it: &&AnyEvent| matches!(it, AnyEvent::Swarm(Event::Unlocked(_)));
     assert_eq!(decision.events.iter().filter(unlocks).count(), 300);

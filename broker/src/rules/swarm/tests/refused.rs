@@ -6,7 +6,7 @@ use super::*;
 fn refused(story: &Story, ms: u64, line: &str) -> String {
     let now = Timestamp::from_millis(ms);
     let presence = story.presence.clone();
-    let context = Context { presence, lease_ms: 1_000_000, told: BTreeMap::new() };
+    let context = Context::new(presence, 1_000_000);
     let command = AnyCommand::Swarm(story.command(line).expect("a command"));
     let request = Request { caller: Caller::default(), key: None, command };
     let decision = story.workspace.decide(now, &context, &request);

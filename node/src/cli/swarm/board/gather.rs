@@ -79,6 +79,7 @@ pub(super) fn touched(events: &[wire::Event]) -> Stale {
                 Noun::Turn(_)
                 | Noun::Mail(_)
                 | Noun::Privacy(_)
+                | Noun::Run(_)
                 | Noun::Swarm(wire::SwarmEvent { kind: None }),
             )
             | None => {}

@@ -1,0 +1,243 @@
+//! What callers say of runs, as values that are already valid.
+
+use std::collections::BTreeSet;
+
+use tasuki_proto::{
+    id::NodeId,
+    limits::{
+        OUTPUT_BYTES_MAX, OUTPUT_PARTS_MAX, RUN_CONCURRENCY, RUN_DEPTH_MAX, RUN_STEPS_MAX,
+        RUN_TREE_STEPS_MAX, RUNNERS_MAX, SEALED_BYTES_MAX, STEP_ERROR_BYTES_MAX,
+        SYSTEM_PROMPT_BYTES_MAX, TEXT_BYTES_MAX,
+    },
+    run::{RunId, StepId},
+    token::{SECRET_BYTES, SecretHash},
+    wire,
+};
+use tonic::Status;
+
+use super::super::{
+    parse::{actor, check_count, check_size, id, label, optional},
+    status::invalid,
+};
+use crate::{
+    hash::Hash,
+    rules::{
+        run::{
+            Bearer, End, Failure, Mode, Offer, Outcome, OutputWords, Speaker, Start, StepResult,
+            StepSpec, StepWords, Text, Usage, WantedBudget,
+        },
+        turn::Actor,
+    },
+};
+
+/// A sender's mark of what it sealed, in bytes.
+const SAME_BYTES: usize = 16;
+
+pub(super) fn text(field: &str, it: Option<wire::RunText>, limit: usize) -> Result<Text, Status> {
+    let wire::RunText { text, sealed } = it.unwrap_or_default();
+    let Some(wire::Sealed { envelope, same }) = sealed else {
+        check_size(field, text.len(), limit)?;
+        return Ok(Text::Plain(text));
+    };
+    if !text.is_empty() || envelope.is_empty() {
+        return Err(invalid(field, &"is either a text or sealed"));
+    }
+    if ![0, SAME_BYTES].contains(&same.len()) {
+        return Err(invalid(field, &format!("has a mark that is not {SAME_BYTES} bytes long")));
+    }
+    check_size(field, envelope.len(), limit + SEALED_BYTES_MAX - TEXT_BYTES_MAX)?;
+    Ok(Text::Sealed { envelope: envelope.into(), same: same.try_into().ok().map(Hash) })
+}
+
+/// A text that says something.
+pub(super) fn words(field: &str, it: Option<wire::RunText>) -> Result<Text, Status> {
+    match text(field, it, TEXT_BYTES_MAX)? {
+        Text::Plain(text) if text.trim().is_empty() => Err(invalid(field, &"is empty")),
+        text @ (Text::Plain(_) | Text::Sealed { .. }) => Ok(text),
+    }
+}
+
+/// What a repeat need not have in common with the first: the same words are sealed to other bytes
+/// each time.
+pub(super) fn forget_envelope(it: &mut Option<wire::RunText>) {
+    let sealed = it.as_mut().and_then(|it| it.sealed.as_mut());
+    if let Some(sealed) = sealed.filter(|it| it.same.len() == SAME_BYTES) {
+        sealed.envelope.clear();
+    }
+}
+
+pub(super) fn step_id(run_id: &str, step: u32) -> Result<StepId, Status> {
+    Ok(StepId { run: run("run_id", run_id)?, number: step })
+}
+
+pub(super) fn run(field: &str, text: &str) -> Result<RunId, Status> {
+    id(field, text)
+}
+
+/// A sub-agent by what it shows.
+pub(super) fn bearer(field: &str, it: &wire::StepKey) -> Result<Bearer, Status> {
+    let step = step_id(&it.run_id, it.step)?;
+    if it.secret.len() != SECRET_BYTES {
+        return Err(invalid(field, &format!("has a secret that is not {SECRET_BYTES} bytes long")));
+    }
+    Ok(Bearer { step, secret: *SecretHash::of(&it.secret).as_bytes() })
+}
+
+pub(super) fn secret_hash(hash: &[u8]) -> Result<SecretHash, Status> {
+    let hash = hash.try_into().map_err(|_| invalid("secret_hash", &"is not 32 bytes long"))?;
+    Ok(SecretHash::from_bytes(hash))
+}
+
+/// Who asks: a role, a person or a sub-agent, exactly one of them.
+pub(super) fn speaker(
+    role: &str,
+    person: &str,
+    parent: Option<&wire::StepKey>,
+) -> Result<Speaker, Status> {
+    let Some(parent) = parent else {
+        return Ok(match actor(role, person)? {
+            Actor::Role(role) => Speaker::Role(role),
+            Actor::Person(person) => Speaker::Person(person),
+        });
+    };
+    if !role.is_empty() || !person.is_empty() {
+        return Err(invalid("parent", &"is given beside a role or a person; only one can ask"));
+    }
+    bearer("parent", parent).map(Speaker::Step)
+}
+
+pub(super) fn start(it: wire::StartRunRequest, may_elsewhere: bool) -> Result<Start, Status> {
+    let by = speaker(&it.role, &it.person, it.parent.as_ref())?;
+    let count = it.steps.len();
+    let mode = match it.mode() {
+        wire::RunMode::Unspecified => return Err(invalid("mode", &"is missing")),
+        wire::RunMode::Single => Mode::Single,
+        wire::RunMode::Parallel => Mode::Parallel,
+        wire::RunMode::Chain => Mode::Chain,
+    };
+    let most = if mode == Mode::Single { 1 } else { RUN_STEPS_MAX };
+    check_count("steps", count, 1..=most)?;
+    check_count("concurrency", it.concurrency as usize, 0..=RUN_STEPS_MAX)?;
+    let concurrency = if it.concurrency == 0 { RUN_CONCURRENCY } else { it.concurrency };
+    let budget = budget(it.budget.unwrap_or_default())?;
+    let steps = it.steps.into_iter().map(new_step).collect::<Result<_, _>>()?;
+    Ok(Start { by, mode, steps, concurrency, budget, may_elsewhere })
+}
+
+fn new_step(it: wire::NewStep) -> Result<(StepSpec, StepWords), Status> {
+    let spec = StepSpec {
+        agent: label("agent", &it.agent)?,
+        runner: id("runner", &it.runner)?,
+        model: label("model", &it.model)?,
+        on: optional("on", &it.on)?,
+        timeout_ms: it.timeout_ms,
+    };
+    let words = StepWords {
+        task: words("task", it.task)?,
+        system: text("system", it.system, SYSTEM_PROMPT_BYTES_MAX)?,
+        spec: text("spec", it.spec, SYSTEM_PROMPT_BYTES_MAX)?,
+    };
+    Ok((spec, words))
+}
+
+fn budget(it: wire::RunBudget) -> Result<WantedBudget, Status> {
+    check_count("max_depth", it.max_depth as usize, 0..=RUN_DEPTH_MAX as usize)?;
+    check_count("max_runs", it.max_runs as usize, 0..=RUN_TREE_STEPS_MAX as usize)?;
+    let said = |number: u32| (number != 0).then_some(number);
+    Ok(WantedBudget {
+        cost_microusd: (it.max_cost_microusd != 0).then_some(it.max_cost_microusd),
+        turns: (it.max_turns != 0).then_some(it.max_turns),
+        depth: said(it.max_depth),
+        steps: said(it.max_runs),
+    })
+}
+
+pub(super) fn usage(it: Option<wire::RunUsage>) -> Usage {
+    let it = it.unwrap_or_default();
+    Usage {
+        input_tokens: it.input_tokens,
+        output_tokens: it.output_tokens,
+        cache_read_tokens: it.cache_read_tokens,
+        cache_write_tokens: it.cache_write_tokens,
+        cost_microusd: it.cost_microusd,
+        turns: it.turns,
+        context_tokens: it.context_tokens,
+    }
+}
+
+pub(super) fn end(it: wire::EndStepRequest) -> Result<End, Status> {
+    let failure = failure(it.failure());
+    let outcome = match it.status() {
+        wire::StepStatus::Succeeded if failure.is_none() => Some(Outcome::Succeeded),
+        wire::StepStatus::Canceled if failure.is_none() => Some(Outcome::Canceled),
+        wire::StepStatus::Failed => failure.map(Outcome::Failed),
+        wire::StepStatus::Unspecified
+        | wire::StepStatus::Waiting
+        | wire::StepStatus::Ready
+        | wire::StepStatus::Running
+        | wire::StepStatus::Succeeded
+        | wire::StepStatus::Canceled
+        | wire::StepStatus::Lost => None,
+    };
+    let why = "is succeeded, canceled, or failed with a failure, which the others do not have";
+    let outcome = outcome.ok_or_else(|| invalid("status", &why))?;
+    check_count("output", it.output.len(), 0..=OUTPUT_PARTS_MAX)?;
+    let plain = it.output.iter().map(|part| part.text.len()).sum();
+    check_size("output", plain, OUTPUT_BYTES_MAX)?;
+    let parts = it.output.into_iter().map(|part| text("output", Some(part), TEXT_BYTES_MAX));
+    let parts = parts.collect::<Result<Vec<_>, _>>()?;
+    let error = text("error", it.error, STEP_ERROR_BYTES_MAX)?;
+    let words = OutputWords { parts, error };
+    let result = StepResult {
+        model: label("model", &it.model)?,
+        stop_reason: label("stop_reason", &it.stop_reason)?,
+        exit_code: it.exit_code,
+        output_bytes: it.output_bytes,
+        output_kept: it.output_kept,
+        has_words: words != OutputWords::default(),
+    };
+    let (step, token) = (step_id(&it.run_id, it.step)?, it.claim_token.into());
+    Ok(End { step, token, outcome, usage: usage(it.usage), result, words })
+}
+
+fn failure(it: wire::StepFailure) -> Option<Failure> {
+    Some(match it {
+        wire::StepFailure::Unspecified => return None,
+        wire::StepFailure::ModelError => Failure::ModelError,
+        wire::StepFailure::RateLimited => Failure::RateLimited,
+        wire::StepFailure::CutOff => Failure::CutOff,
+        wire::StepFailure::Killed => Failure::Killed,
+        wire::StepFailure::TimedOut => Failure::TimedOut,
+        wire::StepFailure::BadFlag => Failure::BadFlag,
+        wire::StepFailure::NotInstalled => Failure::NotInstalled,
+        wire::StepFailure::ExitCode => Failure::ExitCode,
+        wire::StepFailure::NoOutput => Failure::NoOutput,
+        wire::StepFailure::MalformedStream => Failure::MalformedStream,
+        wire::StepFailure::Budget => Failure::Budget,
+        wire::StepFailure::OutputInvalid => Failure::OutputInvalid,
+        wire::StepFailure::Refused => Failure::Refused,
+    })
+}
+
+/// What a node runs.
+pub(super) fn offer(node: NodeId, it: &wire::RunnerOffer) -> Result<Offer, Status> {
+    check_count("runners", it.runners.len(), 0..=RUNNERS_MAX)?;
+    check_count("labels", it.labels.len(), 0..=RUNNERS_MAX)?;
+    check_count("stopping", it.stopping.len(), 0..=RUN_TREE_STEPS_MAX as usize)?;
+    let runners = it.runners.iter().map(|name| id("runners", name));
+    let labels = it.labels.iter().map(|name| id("labels", name));
+    let stopping = it.stopping.iter().map(|it| step_id(&it.run_id, it.step));
+    Ok(Offer {
+        node,
+        runners: runners.collect::<Result<BTreeSet<_>, _>>()?,
+        labels: labels.collect::<Result<BTreeSet<_>, _>>()?,
+        places: it.places,
+        accepts_elsewhere: it.accepts_elsewhere,
+        stopping: stopping.collect::<Result<_, _>>()?,
+    })
+}
+
+/// `None` for an empty field.
+pub(super) fn maybe_run(field: &str, text: &str) -> Result<Option<RunId>, Status> {
+    optional(field, text)
+}
