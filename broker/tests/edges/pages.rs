@@ -9,7 +9,7 @@ use crate::support::{Process, caller, channel, key, soon};
 
 #[tokio::test]
 async fn roles_that_outgrow_a_message_are_listed_in_pages() {
-    const NODES: u64 = 60;
+    const NODES: u64 = 72;
     let data = tempfile::tempdir().unwrap();
     let (_broker, address) = Process::served(data.path()).await;
     let mut directory = DirectoryClient::new(channel(address));

@@ -101,7 +101,7 @@ fn filler(others: &impl Message) -> String {
 async fn a_task_with_as_many_words_as_it_may_have_can_be_read() {
     const CONTENT_BYTES: usize = 262_000;
     let data = tempfile::tempdir().unwrap();
-    let name = "w".repeat(64);
+    let name = "w".repeat(58);
     let (_broker, [mut lead, mut worker]) = office(data.path(), ["lead", name.as_str()]).await;
     employ(&mut worker).await;
     let issue_id = lead.issue(&[]).await;

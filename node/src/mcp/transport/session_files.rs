@@ -5,6 +5,7 @@
 //! cut takes, a client begins anew. Nothing of the work is in them.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,10 +26,13 @@ use crate::mcp::notices::SUBSCRIBED;
 /// Sessions of one address remembered in files of a few hundred bytes.
 const FILES_MAX: usize = 1024;
 
+/// The extension of a file that is not whole yet.
+const DRAFT: &str = "new";
+
 /// Puts `bytes` at `path` whole or not at all, readable by this user only, and leaves no draft
 /// behind. Not synced: what a power cut takes, a client begins anew.
 pub(in crate::mcp) fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = path.with_added_extension("new");
+    let draft = path.with_added_extension(DRAFT);
     let put = files::private(&draft)
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| std::fs::rename(&draft, path));
@@ -90,14 +94,19 @@ impl Files {
 
     /// Forgets the oldest beyond [`FILES_MAX`].
     fn prune(&self) -> io::Result<()> {
-        let mut files = Vec::new();
+        let mut files = BTreeMap::new();
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
             // Sessions begin and end meanwhile, and their files with them.
             if let Some(metadata) = unless_gone(entry.metadata())? {
-                files.push((metadata.modified()?, entry.path()));
+                let path = entry.path();
+                // A draft that becomes the file meanwhile is seen under both names, and is one.
+                let is_draft = path.extension().is_some_and(|it| it == DRAFT);
+                let name = if is_draft { path.with_extension("") } else { path.clone() };
+                files.insert(name, (metadata.modified()?, path));
             }
         }
+        let mut files: Vec<_> = files.into_values().collect();
         files.sort();
         let excess = files.len().saturating_sub(FILES_MAX);
         files.into_iter().take(excess).try_for_each(|(_, path)| {

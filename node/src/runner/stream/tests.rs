@@ -130,18 +130,6 @@ fn how_a_stream_is_split_changes_nothing() {
     }
 }
 
-#[test]
-#[ignore = "needs a minute: each split of each stream"]
-fn every_stream_split_at_every_place() {
-    for (name, (dialect, bytes)) in fixtures() {
-        let whole = read_pieces(dialect, &[&bytes]);
-        for at in 0..bytes.len() {
-            let (a, b) = bytes.split_at(at);
-            assert_eq!(read_pieces(dialect, &[a, b]), whole, "{name} split at {at}");
-        }
-    }
-}
-
 /// Pseudo-random numbers that are the same everywhere.
 struct Chance(u64);
 
