@@ -39,7 +39,10 @@ async fn roles_that_outgrow_a_message_are_listed_in_pages() {
         }
         after = page.next;
     }
-    assert!(1 < pages && found.iter().all(|it| it.toolsets == toolsets));
+    // Those of the loop that is there from the start are played by nobody.
+    found.retain(|it| !it.node.is_empty());
+    let odd = found.iter().find(|it| it.toolsets != toolsets);
+    assert!(odd.is_none(), "{odd:?}");
     let found: Vec<String> = found.into_iter().map(|it| it.role).collect();
-    assert!(found == names, "{} in {pages} pages", found.len());
+    assert!(found == names && 1 < pages, "{} in {pages} pages", found.len());
 }
