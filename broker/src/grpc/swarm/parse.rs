@@ -57,7 +57,10 @@ pub(super) fn maybe<T: FromStr<Err: Display>>(
 /// A token that says what a worker is to do next; `None` without one. What is none is no better
 /// than an old one.
 pub(super) fn next_step(shown: &str) -> Result<Option<NextStepId>, Status> {
-    let why = |_| Reason::InvalidNextStepToken.status("invalid next_step_token: it is none");
+    let why = |_| {
+        Reason::InvalidNextStepToken
+            .status("invalid next_step_token: not a token that a tool returned")
+    };
     if shown.is_empty() { Ok(None) } else { shown.parse().map(Some).map_err(why) }
 }
 
