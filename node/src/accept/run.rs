@@ -22,7 +22,7 @@ use crate::{
     clock,
     process::{
         keeper::{Ended, Order, own_program},
-        kept::{Kept, Outputs, Pipes, Surroundings},
+        kept::{Kept, Outputs, Surroundings},
         policy::{Policy, SINKS, SYSTEM},
         tree,
     },
@@ -135,11 +135,8 @@ impl Runner {
     fn start(&self, words: &[String]) -> io::Result<(Kept, pipe::Receiver)> {
         let order = Order { policy: self.policy.clone(), words: words.to_vec(), stdin: None };
         let at = Surroundings { directory: &self.directory, environment: &self.environment };
-        match Kept::start(&own_program()?, &order, &at, Outputs::Together)? {
-            (kept, Pipes::Together(output) | Pipes::Apart { stdout: output, .. }) => {
-                Ok((kept, output))
-            }
-        }
+        let (kept, pipes) = Kept::start(&own_program()?, &order, &at, Outputs::Together)?;
+        Ok((kept, pipes.stdout))
     }
 }
 

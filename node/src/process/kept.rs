@@ -40,13 +40,10 @@ pub struct Surroundings<'a> {
 
 /// What a command prints, read by whoever started it.
 #[derive(Debug)]
-pub enum Pipes {
-    /// Both outputs, in the order in which they were written.
-    Together(pipe::Receiver),
-    Apart {
-        stdout: pipe::Receiver,
-        stderr: pipe::Receiver,
-    },
+pub struct Pipes {
+    pub stdout: pipe::Receiver,
+    /// `None`: it goes where standard output goes, in the order in which both were written.
+    pub stderr: Option<pipe::Receiver>,
 }
 
 /// Whether the two outputs of a command are read together.
@@ -87,16 +84,15 @@ impl Kept {
         command.stdin(Stdio::from(OwnedFd::from(theirs)));
         let (stdout, writer) = io::pipe()?;
         let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout))?;
-        let pipes = match outputs {
+        let stderr = match outputs {
             Outputs::Together => {
                 command.stderr(Stdio::from(OwnedFd::from(writer.try_clone()?)));
-                Pipes::Together(stdout)
+                None
             }
             Outputs::Apart => {
                 let (stderr, writer) = io::pipe()?;
                 command.stderr(Stdio::from(OwnedFd::from(writer)));
-                let stderr = pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?;
-                Pipes::Apart { stdout, stderr }
+                Some(pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?)
             }
         };
         command.stdout(Stdio::from(OwnedFd::from(writer)));
@@ -104,7 +100,7 @@ impl Kept {
         command.process_group(0);
         let keeper = command.spawn()?;
         let own = UnixStream::from_std(own)?;
-        Ok((Self { keeper, own, line: Vec::new() }, pipes))
+        Ok((Self { keeper, own, line: Vec::new() }, Pipes { stdout, stderr }))
     }
 
     /// How the command ended; `None`: the keeper is gone without a word. May be dropped and called

@@ -177,11 +177,7 @@ struct Streams {
 }
 
 impl Streams {
-    fn new(pipes: Pipes) -> Self {
-        let (stdout, stderr) = match pipes {
-            Pipes::Apart { stdout, stderr } => (stdout, Some(stderr)),
-            Pipes::Together(output) => (output, None),
-        };
+    fn new(Pipes { stdout, stderr }: Pipes) -> Self {
         let piece = || vec![0; PIECE_BYTES];
         let errors = Tail::default();
         Self { stdout: Some(stdout), stderr, from_stdout: piece(), from_stderr: piece(), errors }

@@ -1,4 +1,4 @@
-//! Single, parallel, chain: which of them was asked for, and what is said of it.
+//! The modes of a call (single, parallel, chain): its parameters, and the texts of its result.
 //!
 //! Texts are those of pi's sub-agent extension, in the version that has each right: 0.73.1 for a
 //! single run and a chain (without 1.5.2's `Error: `, which says it twice), 1.5.2 for parallel runs

@@ -43,13 +43,12 @@ const PAGE: u32 = 50;
 
 impl Endpoint for wire::StartRunRequest {
     fn intent(&mut self) -> Vec<u8> {
-        let mut same = self.clone();
-        for step in &mut same.steps {
-            [&mut step.task, &mut step.system, &mut step.spec]
-                .into_iter()
-                .for_each(parse::forget_envelope);
-        }
-        same.encode_to_vec()
+        parse::intent(self, |it| {
+            let texts = it.steps.iter_mut().flat_map(|step| {
+                [&mut step.task, &mut step.system, &mut step.spec].into_iter().flatten()
+            });
+            texts.collect()
+        })
     }
 
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
@@ -76,9 +75,7 @@ impl Endpoint for wire::CancelRunRequest {
 
 impl Endpoint for wire::ReplyToRunRequest {
     fn intent(&mut self) -> Vec<u8> {
-        let mut same = self.clone();
-        parse::forget_envelope(&mut same.text);
-        same.encode_to_vec()
+        parse::intent(self, |it| it.text.as_mut().into_iter().collect())
     }
 
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
@@ -154,14 +151,10 @@ impl Endpoint for wire::ReportStepRequest {
 
 impl Endpoint for wire::EndStepRequest {
     fn intent(&mut self) -> Vec<u8> {
-        let mut same = Self { claim_token: 0, ..self.clone() };
-        parse::forget_envelope(&mut same.error);
-        for part in &mut same.output {
-            let mut one = Some(std::mem::take(part));
-            parse::forget_envelope(&mut one);
-            *part = one.unwrap_or_default();
-        }
-        same.encode_to_vec()
+        parse::intent(self, |it| {
+            it.claim_token = 0;
+            it.output.iter_mut().chain(&mut it.error).collect()
+        })
     }
 
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
@@ -171,9 +164,7 @@ impl Endpoint for wire::EndStepRequest {
 
 impl Endpoint for wire::AskParentRequest {
     fn intent(&mut self) -> Vec<u8> {
-        let mut same = self.clone();
-        parse::forget_envelope(&mut same.text);
-        same.encode_to_vec()
+        parse::intent(self, |it| it.text.as_mut().into_iter().collect())
     }
 
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
@@ -183,9 +174,7 @@ impl Endpoint for wire::AskParentRequest {
 
 impl Endpoint for wire::ReportToParentRequest {
     fn intent(&mut self) -> Vec<u8> {
-        let mut same = self.clone();
-        parse::forget_envelope(&mut same.text);
-        same.encode_to_vec()
+        parse::intent(self, |it| it.text.as_mut().into_iter().collect())
     }
 
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {

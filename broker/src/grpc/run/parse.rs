@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use prost::Message;
 use tasuki_proto::{
     id::NodeId,
     limits::{
@@ -57,13 +58,18 @@ pub(super) fn words(field: &str, it: Option<wire::RunText>) -> Result<Text, Stat
     }
 }
 
-/// What a repeat need not have in common with the first: the same words are sealed to other bytes
-/// each time.
-pub(super) fn forget_envelope(it: &mut Option<wire::RunText>) {
-    let sealed = it.as_mut().and_then(|it| it.sealed.as_mut());
-    if let Some(sealed) = sealed.filter(|it| it.same.len() == SAME_BYTES) {
+/// What a repeat must have in common with the first: everything but the envelopes of these texts,
+/// since the same words are sealed to other bytes each time.
+pub(super) fn intent<R: Message + Clone>(
+    request: &R,
+    texts: impl FnOnce(&mut R) -> Vec<&mut wire::RunText>,
+) -> Vec<u8> {
+    let mut same = request.clone();
+    let sealed = texts(&mut same).into_iter().filter_map(|it| it.sealed.as_mut());
+    for sealed in sealed.filter(|it| it.same.len() == SAME_BYTES) {
         sealed.envelope.clear();
     }
+    same.encode_to_vec()
 }
 
 pub(super) fn step_id(run_id: &str, step: u32) -> Result<StepId, Status> {
