@@ -3,8 +3,8 @@
 //! `make clients` installs them below `target/clients` and runs this where no network is to be
 //! reached. Each plays B of the turn loop and a worker of an issue over each transport: it is
 //! killed while it waits, started again, waits longer than it would by itself, and finishes; Claude
-//! Code plays B also in a terminal, where it has to be woken from idleness. Ends with 1 when one of
-//! them did not work.
+//! Code plays B also in a terminal, where it has to be woken from idleness. Those that have a runner
+//! are also started by `tasuki run`, pi among them. Ends with 1 when one of them did not work.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -13,6 +13,7 @@ use clap::{Parser, ValueEnum};
 use tasuki_examples::{
     Result,
     clients::{
+        agent_runs,
         client::{Client, Transport},
         play::{Plan, Play, Seen, Way, play},
         table,
@@ -35,9 +36,9 @@ struct Cli {
     /// Only these transports
     #[arg(long, value_enum, value_delimiter = ',')]
     transport: Vec<Transport>,
-    /// Only B of the turn loop, or only a worker
+    /// Only B of the turn loop, only a worker, or only runs
     #[arg(long, value_enum)]
-    play: Option<Play>,
+    play: Option<Part>,
     /// Only from the command line, or only in a terminal
     #[arg(long, value_enum)]
     way: Option<Which>,
@@ -53,6 +54,23 @@ struct Cli {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    Turns,
+    Work,
+    Runs,
+}
+
+impl Part {
+    const fn play(self) -> Option<Play> {
+        match self {
+            Self::Turns => Some(Play::Turns),
+            Self::Work => Some(Play::Work),
+            Self::Runs => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Which {
     Alone,
     Terminal,
@@ -64,7 +82,8 @@ impl Cli {
         const TERMINALS: [(Client, Play); 1] = [(Client::ClaudeCode, Play::Turns)];
         let is_meant = |plan: &Plan| {
             (plan.way == Way::Alone || TERMINALS.contains(&(plan.client, plan.play)))
-                && self.play.is_none_or(|play| plan.play == play)
+                && plan.client.speaks_mcp()
+                && self.play.is_none_or(|part| part.play() == Some(plan.play))
                 && (self.only.is_empty() || self.only.contains(&plan.client))
                 && (self.transport.is_empty() || self.transport.contains(&plan.transport))
                 && self.way.is_none_or(|way| match way {
@@ -88,6 +107,19 @@ impl Cli {
         plans.retain(is_meant);
         plans
     }
+
+    /// Clients that are started for runs: no transport and no terminal makes a difference there.
+    fn runners(&self) -> Vec<Client> {
+        let is_asked = self.play.is_none_or(|part| part == Part::Runs)
+            && self.transport.is_empty()
+            && self.way.is_none_or(|way| way == Which::Alone);
+        let is_meant = |client: &Client| {
+            is_asked
+                && client.runner().is_some()
+                && (self.only.is_empty() || self.only.contains(client))
+        };
+        Client::value_variants().iter().copied().filter(is_meant).collect()
+    }
 }
 
 #[tokio::main]
@@ -103,7 +135,19 @@ async fn main() -> Result<ExitCode> {
         let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
         playing.spawn(async move { play(plan, &place, &runs, &starting).await });
     }
+    let mut running = JoinSet::new();
+    for client in cli.runners() {
+        println!("{:<32} runs", client.name());
+        let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
+        running.spawn(async move { agent_runs::play(client, &place, &runs, &starting).await });
+    }
     let (mut all, mut working) = (0, 0);
+    while let Some(seen) = running.join_next().await {
+        let seen = seen?;
+        report_runs(&seen);
+        all += 1;
+        working += usize::from(seen.failure.is_none());
+    }
     while let Some(seen) = playing.join_next().await {
         let seen = seen?;
         report(&seen);
@@ -116,6 +160,14 @@ async fn main() -> Result<ExitCode> {
     }
     println!("\n{working} of {all} work; logs in {}", runs.display());
     Ok(if working == all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn report_runs(seen: &agent_runs::Seen) {
+    let name = format!("{} {}", seen.client.name(), seen.version);
+    match &seen.failure {
+        None => println!("{name:<32} runs: {}", seen.lines.join("; ")),
+        Some(why) => println!("{name:<32} FAILED: {why}, after {:?}", seen.lines),
+    }
 }
 
 fn report(seen: &Seen) {

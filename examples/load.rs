@@ -12,8 +12,8 @@ use clap::{Parser, ValueEnum};
 use tasuki_examples::{
     Result,
     load::{
-        Figure, Sizes, calls, limits, mail, mailboxes, relay, snapshots, stack, startup, swarm,
-        waits,
+        Figure, Sizes, calls, limits, mail, mailboxes, relay, runs, snapshots, stack, startup,
+        swarm, waits,
     },
 };
 
@@ -64,6 +64,8 @@ enum What {
     Snapshots,
     /// Tasks: one caller, 1,000 waiting workers, an issue with 100,000
     Swarm,
+    /// Runs of sub-agents: time, memory, progress, and how fast streams are read
+    Runs,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -106,6 +108,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
             What::Mailboxes => mailboxes::full(&sizes).await?,
             What::Snapshots => snapshots::beside(&sizes).await?,
             What::Swarm => swarm::all(&sizes).await?,
+            What::Runs => runs::all(&sizes).await?,
         };
         for figure in figures {
             is_met &= figure.is_met() != Some(false);

@@ -11,6 +11,7 @@ wanted=(
     '@google/gemini-cli@0.61.0'
     'opencode-ai@1.18.33'
     'cline@3.0.65'
+    '@mariozechner/pi-coding-agent@0.73.1'
 )
 place=target/clients
 

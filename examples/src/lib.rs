@@ -8,6 +8,7 @@ pub mod load;
 pub mod mcp;
 pub mod process;
 pub mod relay;
+pub mod scripted;
 
 /// Whatever went wrong, in words.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;

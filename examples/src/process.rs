@@ -159,9 +159,28 @@ impl Process {
     pub fn memory_bytes(&self) -> Result<u64> {
         let id = self.child.id().ok_or("the process has ended")?;
         let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).ok_or("no VmRSS")?;
-        Ok(kib.trim().parse::<u64>()? * 1024)
+        Ok(number_in(&status, "VmRSS:").ok_or("no VmRSS")? * 1024)
+    }
+
+    /// Memory of each process that it started and that runs, in bytes: what it has for itself, and
+    /// its part of what it shares.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn children_bytes(&self) -> Result<Vec<u64>> {
+        let id = self.child.id().ok_or("the process has ended")?;
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc")? {
+            let path = entry?.path();
+            // What is no process has none of these files, nor has one that ended meanwhile.
+            let Ok(status) = std::fs::read_to_string(path.join("status")) else { continue };
+            if number_in(&status, "PPid:") != Some(id.into()) {
+                continue;
+            }
+            let Ok(memory) = std::fs::read_to_string(path.join("smaps_rollup")) else { continue };
+            found.extend(number_in(&memory, "Pss:").map(|kib| kib * 1024));
+        }
+        Ok(found)
     }
 
     /// Ends it as a power switch would: kill -9.
@@ -184,4 +203,10 @@ impl Process {
         let status = ended.map_err(|_| format!("did not end within {END_WITHIN:?}"))??;
         if status.success() { Ok(()) } else { Err(format!("ended with {status}").into()) }
     }
+}
+
+/// A number in what the system says of a process.
+fn number_in(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().trim_end_matches("kB").trim_end().parse().ok()
 }

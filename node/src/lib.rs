@@ -34,5 +34,7 @@ pub mod refusal;
 pub mod repository;
 pub mod role;
 pub mod runner;
+pub mod runs;
+pub mod step_key;
 pub mod toolset;
 pub mod wait;

@@ -42,7 +42,8 @@ impl Limiter {
         }
     }
 
-    fn try_acquire(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    /// A permit if one is free.
+    pub fn try_acquire(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         self.permits.clone().try_acquire_owned().map_err(|_| self.full())
     }
 
@@ -75,7 +76,7 @@ pub struct RoleLimiter {
 /// Room for one, until it is dropped.
 #[derive(Debug)]
 pub struct Permit {
-    _role: OwnedSemaphorePermit,
+    _role: Option<OwnedSemaphorePermit>,
     _node: OwnedSemaphorePermit,
 }
 
@@ -94,12 +95,12 @@ impl RoleLimiter {
 
     pub async fn acquire(&self, role: &RoleId) -> Result<Permit, Refusal> {
         let role = self.of(role).acquire().await?;
-        Ok(Permit { _role: role, _node: self.node.acquire().await? })
+        Ok(Permit { _role: Some(role), _node: self.node.acquire().await? })
     }
 
     /// A permit for somebody who plays no role: it counts for the node alone.
-    pub async fn acquire_without_role(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        self.node.acquire().await
+    pub async fn acquire_without_role(&self) -> Result<Permit, Refusal> {
+        Ok(Permit { _role: None, _node: self.node.acquire().await? })
     }
 
     /// Permits of `role` that are out.

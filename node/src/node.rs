@@ -166,6 +166,11 @@ impl Node {
         })
     }
 
+    /// The connection to the broker, for what belongs to no role.
+    pub const fn link(&self) -> &Link {
+        &self.link
+    }
+
     pub fn roles(&self) -> &[RoleSpec] {
         &self.settings.roles
     }

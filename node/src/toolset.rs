@@ -12,9 +12,13 @@ pub const MAIL: &str = "mail";
 pub const SWARM_LEAD: &str = "swarm-lead";
 pub const SWARM_WORKER: &str = "swarm-worker";
 pub const SWARM_ACCEPTOR: &str = "swarm-acceptor";
+/// Starting sub-agents.
+pub const RUNS: &str = "runs";
+/// What a sub-agent says to whoever started it. It comes with its key; no role can be given it.
+pub const RUN_STEP: &str = "run-step";
 
 /// Every toolset that a role can be given.
-pub const NAMES: [&str; 5] = [LOOP, MAIL, SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR];
+pub const NAMES: [&str; 6] = [LOOP, MAIL, SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR, RUNS];
 
 /// A toolset a role gets, and how much of it `tools/list` shows. All of it can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,12 +2,20 @@
 //!
 //! A wait shows state and consumes nothing.
 
+use std::collections::BTreeSet;
+
 use tasuki_proto::{
     id::{LoopId, RoleId},
     mail::MessageType,
+    run::{RunId, StepId},
     swarm::{DeliveryId, IssueId, SubmissionId, TaskMessageId},
-    wire::{self, mail_answer, park_request, swarm_answer, swarm_question::Ask},
+    wire::{
+        self, mail_answer, park_request, run_answer, run_question, swarm_answer,
+        swarm_question::Ask,
+    },
 };
+
+use crate::step_key::StepKey;
 
 /// One thing that a role waits for. Of its waits for the same the newest counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +26,8 @@ pub enum Question {
     Mail(MailFilter),
     /// Something about issues, tasks, deliveries or locks.
     Swarm(Awaited),
+    /// Something about runs of sub-agents.
+    Run(RunAwaited),
 }
 
 /// The answer to a [`Question`], of its kind.
@@ -26,6 +36,7 @@ pub enum Answer {
     Turn(Box<wire::TurnAnswer>),
     Mail(Box<wire::MailAnswer>),
     Swarm(Box<wire::SwarmAnswer>),
+    Run(Box<wire::RunAnswer>),
 }
 
 /// Which mail a role waits for.
@@ -54,6 +65,31 @@ pub enum Awaited {
     Verdict(DeliveryId),
     /// That these files are free.
     Files { repository: String, patterns: Vec<String>, is_case_folded: bool },
+}
+
+/// What of runs can be waited for, by a role, a sub-agent or a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunAwaited {
+    /// The end of a run, or a message newer than `after`. `by` is the sub-agent that asks, if none
+    /// of the node's roles does.
+    Run { run: RunId, after: u32, by: Option<StepKey> },
+    /// The reply to a sub-agent's question of this number.
+    Reply { by: StepKey, message: u32 },
+    /// A step for this node, or one of its steps that is to be stopped.
+    Steps(StepOffer),
+}
+
+/// What a node runs, and for whom.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StepOffer {
+    pub runners: BTreeSet<String>,
+    pub labels: BTreeSet<String>,
+    /// Steps that it takes in at present.
+    pub places: u32,
+    /// Also those that other machines ask for.
+    pub accepts_elsewhere: bool,
+    /// Steps of which it knows that they are to be stopped.
+    pub stopping: BTreeSet<StepId>,
 }
 
 /// States of issues that can be waited for.
@@ -90,10 +126,46 @@ impl Awaited {
     }
 }
 
+impl RunAwaited {
+    /// The sub-agent that asks, and what.
+    fn to_wire(&self) -> (Option<wire::StepKey>, run_question::Ask) {
+        match self {
+            Self::Run { run, after, by } => {
+                let question = wire::RunEndQuestion { run_id: run.to_string(), after: *after };
+                (by.as_ref().map(StepKey::to_wire), run_question::Ask::Run(question))
+            }
+            Self::Reply { by, message } => {
+                (Some(by.to_wire()), run_question::Ask::Message(*message))
+            }
+            Self::Steps(offer) => (None, run_question::Ask::Offer(offer.to_wire())),
+        }
+    }
+}
+
+impl StepOffer {
+    fn to_wire(&self) -> wire::RunnerOffer {
+        let step_ref = |it: &StepId| wire::StepRef { run_id: it.run.to_string(), step: it.number };
+        wire::RunnerOffer {
+            // The caller's.
+            node: String::new(),
+            runners: self.runners.iter().cloned().collect(),
+            labels: self.labels.iter().cloned().collect(),
+            places: self.places,
+            accepts_elsewhere: self.accepts_elsewhere,
+            stopping: self.stopping.iter().map(step_ref).collect(),
+        }
+    }
+}
+
 impl Question {
     /// The question as the broker is asked it.
-    pub fn to_wire(&self, caller: wire::Caller, role: &RoleId, hold_ms: u64) -> park_request::Ask {
-        let (caller, role) = (Some(caller), role.to_string());
+    pub fn to_wire(
+        &self,
+        caller: wire::Caller,
+        role: Option<&RoleId>,
+        hold_ms: u64,
+    ) -> park_request::Ask {
+        let (caller, role) = (Some(caller), role.map(RoleId::to_string).unwrap_or_default());
         match self {
             Self::Turn(loop_id) => {
                 let r#loop = loop_id.to_string();
@@ -114,6 +186,12 @@ impl Question {
                 let ask = Some(awaited.to_wire());
                 park_request::Ask::Swarm(wire::SwarmQuestion { caller, role, hold_ms, ask })
             }
+            Self::Run(awaited) => {
+                let (step, ask) = awaited.to_wire();
+                let role = if step.is_some() { String::new() } else { role };
+                let ask = Some(ask);
+                park_request::Ask::Run(wire::RunQuestion { caller, role, step, hold_ms, ask })
+            }
         }
     }
 
@@ -127,6 +205,7 @@ impl Question {
             })),
             Self::Mail(_) => Answer::mail(mail_answer::Standing::StillWaiting),
             Self::Swarm(_) => Answer::swarm(swarm_answer::Standing::StillWaiting),
+            Self::Run(_) => Answer::run(run_answer::Standing::StillWaiting),
         }
     }
 
@@ -140,6 +219,7 @@ impl Question {
             })),
             Self::Mail(_) => Answer::mail(mail_answer::Standing::Superseded),
             Self::Swarm(_) => Answer::swarm(swarm_answer::Standing::Superseded),
+            Self::Run(_) => Answer::run(run_answer::Standing::Superseded),
         }
     }
 
@@ -149,6 +229,7 @@ impl Question {
             Self::Turn(_) => matches!(answer, Answer::Turn(_)),
             Self::Mail(_) => matches!(answer, Answer::Mail(_)),
             Self::Swarm(_) => matches!(answer, Answer::Swarm(_)),
+            Self::Run(_) => matches!(answer, Answer::Run(_)),
         }
     }
 }
@@ -162,12 +243,17 @@ impl Answer {
         Self::Swarm(Box::new(wire::SwarmAnswer { standing: standing.into(), ..Default::default() }))
     }
 
+    fn run(standing: run_answer::Standing) -> Self {
+        Self::Run(Box::new(wire::RunAnswer { standing: standing.into(), ..Default::default() }))
+    }
+
     /// Whether what was waited for is there.
     pub fn is_ready(&self) -> bool {
         match self {
             Self::Turn(answer) => answer.can_start || answer.is_finished,
             Self::Mail(answer) => answer.standing() == mail_answer::Standing::Mail,
             Self::Swarm(answer) => answer.standing() == swarm_answer::Standing::There,
+            Self::Run(answer) => answer.standing() == run_answer::Standing::There,
         }
     }
 
@@ -177,6 +263,7 @@ impl Answer {
             Self::Turn(answer) => answer.still_waiting && !answer.superseded,
             Self::Mail(answer) => answer.standing() == mail_answer::Standing::StillWaiting,
             Self::Swarm(answer) => answer.standing() == swarm_answer::Standing::StillWaiting,
+            Self::Run(answer) => answer.standing() == run_answer::Standing::StillWaiting,
         }
     }
 }

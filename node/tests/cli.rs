@@ -11,6 +11,10 @@ mod accept;
 mod agent_process;
 #[path = "connect/main.rs"]
 mod connect;
+#[cfg(unix)]
+#[path = "fake_agent/mod.rs"]
+#[allow(dead_code, reason = "shared with the tests at the edges, which use more of it")]
+mod fake_agent;
 #[path = "filebox/main.rs"]
 mod filebox;
 #[path = "cli/import_killed.rs"]
@@ -26,6 +30,9 @@ mod mirror;
 #[path = "edges/process.rs"]
 #[allow(dead_code, reason = "shared with the tests at the edges, which use more of it")]
 mod process;
+#[cfg(unix)]
+#[path = "cli/runs/mod.rs"]
+mod runs;
 #[path = "cli/swarm.rs"]
 mod swarm;
 

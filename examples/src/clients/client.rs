@@ -17,7 +17,7 @@ const KEY: &str = "sk-scripted-model-takes-any-key";
 /// As Claude Code remembers a key that a person approved: by its end, in characters.
 const KEY_END_CHARS: usize = 20;
 
-/// Five agent CLIs that can be run anywhere npm can.
+/// Agent CLIs that can be run anywhere npm can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Client {
     ClaudeCode,
@@ -25,6 +25,7 @@ pub enum Client {
     Gemini,
     Opencode,
     Cline,
+    Pi,
 }
 
 /// How the client reaches the node.
@@ -52,6 +53,34 @@ impl Client {
             Self::Gemini => "gemini",
             Self::Opencode => "opencode",
             Self::Cline => "cline",
+            Self::Pi => "pi",
+        }
+    }
+
+    /// Whether it is an MCP client, which plays a part beside others.
+    pub fn speaks_mcp(self) -> bool {
+        match self {
+            Self::ClaudeCode | Self::Codex | Self::Gemini | Self::Opencode | Self::Cline => true,
+            Self::Pi => false,
+        }
+    }
+
+    /// The runner that starts it for runs, if there is one.
+    pub fn runner(self) -> Option<&'static str> {
+        match self {
+            Self::ClaudeCode | Self::Codex | Self::Gemini | Self::Opencode | Self::Pi => {
+                Some(self.program())
+            }
+            Self::Cline => None,
+        }
+    }
+
+    /// As it calls the scripted model, where it has to be told with each call.
+    pub fn model(self) -> Option<&'static str> {
+        match self {
+            Self::Gemini => Some("scripted"),
+            Self::Pi => Some("scripted/scripted"),
+            Self::ClaudeCode | Self::Codex | Self::Opencode | Self::Cline => None,
         }
     }
 
@@ -63,6 +92,7 @@ impl Client {
             Self::Gemini => "Gemini CLI",
             Self::Opencode => "opencode",
             Self::Cline => "Cline CLI",
+            Self::Pi => "pi",
         }
     }
 
@@ -73,13 +103,14 @@ impl Client {
             Self::Gemini => "@google/gemini-cli",
             Self::Opencode => "opencode-ai",
             Self::Cline => "cline",
+            Self::Pi => "@mariozechner/pi-coding-agent",
         }
     }
 
     fn program(self) -> &'static str {
         match self {
             Self::ClaudeCode => "claude",
-            Self::Codex | Self::Gemini | Self::Opencode | Self::Cline => self.name(),
+            Self::Codex | Self::Gemini | Self::Opencode | Self::Cline | Self::Pi => self.name(),
         }
     }
 
@@ -104,6 +135,8 @@ impl Client {
             (Self::ClaudeCode, Transport::Stdio) => 1800,
             (Self::Gemini, _) => 600,
             (Self::Opencode | Self::Cline, _) => 60,
+            // It calls no tools of servers.
+            (Self::Pi, _) => 0,
         }
     }
 
@@ -111,7 +144,7 @@ impl Client {
     pub fn is_kept_by_progress(self) -> bool {
         match self {
             Self::ClaudeCode | Self::Opencode => true,
-            Self::Codex | Self::Gemini | Self::Cline => false,
+            Self::Codex | Self::Gemini | Self::Cline | Self::Pi => false,
         }
     }
 
@@ -173,6 +206,18 @@ impl Client {
                 });
                 home.write(".config/opencode/opencode.json", &format!("{settings:#}"))
             }
+            Self::Pi => {
+                let models = json!({ "providers": { "scripted": {
+                    "baseUrl": format!("{model}/v1"),
+                    "api": "openai-completions",
+                    "apiKey": KEY,
+                    "compat": { "supportsDeveloperRole": false, "supportsReasoningEffort": false },
+                    "models": [{ "id": "scripted", "cost": {
+                        "input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0,
+                    }}],
+                }}});
+                home.write(".pi/agent/models.json", &format!("{models:#}"))
+            }
             // It keeps its provider in files of its own, which `settling` has it write.
             Self::Cline => Ok(()),
         }
@@ -181,7 +226,7 @@ impl Client {
     /// A command of its own that is run before it is used.
     pub fn settling(self, home: &Home, model: &str) -> Option<Command> {
         match self {
-            Self::ClaudeCode | Self::Codex | Self::Gemini | Self::Opencode => None,
+            Self::ClaudeCode | Self::Codex | Self::Gemini | Self::Opencode | Self::Pi => None,
             Self::Cline => {
                 let mut command = home.command(self.program());
                 command.args(["auth", "-p", "openai", "-k", KEY, "-m", "scripted", "-b"]);
@@ -201,6 +246,7 @@ impl Client {
             Self::Gemini => command.args(["-m", "scripted", "-p", prompt]),
             Self::Opencode => command.args(["run", "--title", "turns", prompt]),
             Self::Cline => command.args(["-P", "openai-compatible", "-m", "scripted", prompt]),
+            Self::Pi => command.args(["-p", "--model", "scripted/scripted", prompt]),
         };
         command
     }
@@ -230,6 +276,7 @@ impl Client {
                 .env("OPENCODE_DISABLE_AUTOUPDATE", "1")
                 .env("OPENCODE_DISABLE_MODELS_FETCH", "1"),
             Self::Cline => command.env("CLINE_NO_AUTO_UPDATE", "1"),
+            Self::Pi => command.env("PI_OFFLINE", "1").env("PI_TELEMETRY", "0"),
         };
     }
 }

@@ -1,10 +1,12 @@
 //! Real agent CLIs against a scripted model: each is connected to a real node, plays B of the turn
-//! loop or a worker of an issue, waits longer than it would by itself, and finishes.
+//! loop or a worker of an issue, waits longer than it would by itself, and finishes. Those that have
+//! a runner are also started by `tasuki run`.
 //!
 //! What is real: broker, node, the CLIs, their configuration, the wire. What is not: the model.
 //! Each run has a home, data and ports of its own; nothing here knows how to reach a network.
 
 pub mod agent_a;
+pub mod agent_runs;
 pub mod client;
 pub mod connect;
 pub mod home;

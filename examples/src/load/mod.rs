@@ -11,12 +11,14 @@
 //! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
 //! - [`swarm`]: issues and tasks, and workers that wait for one.
 //! - [`snapshots`]: commands while the snapshot of a large workspace is written.
+//! - [`runs`]: runs of sub-agents, their progress, and reading what agent CLIs write.
 
 pub mod calls;
 pub mod limits;
 pub mod mail;
 pub mod mailboxes;
 pub mod relay;
+pub mod runs;
 pub mod snapshots;
 pub mod stack;
 pub mod startup;
@@ -53,6 +55,12 @@ pub struct Sizes {
     pub tasks: usize,
     /// Tasks of a workspace whose snapshot is written, 1.6 KB each.
     pub snapshot_tasks: usize,
+    /// Sub-agents started in a run, and turns of one that is watched.
+    pub sub_agents: usize,
+    /// Sub-agents that one node has at once.
+    pub places: usize,
+    /// Bytes of an agent's stream that are read in a run.
+    pub parsed: usize,
 }
 
 impl Sizes {
@@ -72,6 +80,9 @@ impl Sizes {
             workers: 1_000,
             tasks: 100_000,
             snapshot_tasks: 190_000,
+            sub_agents: 30,
+            places: 64,
+            parsed: 256_000_000,
         }
     }
 
@@ -91,6 +102,9 @@ impl Sizes {
             workers: 50,
             tasks: 1_000,
             snapshot_tasks: 2_000,
+            sub_agents: 2,
+            places: 8,
+            parsed: 1_000_000,
         }
     }
 }
@@ -110,6 +124,7 @@ pub struct Figure {
 #[derive(Debug, Clone, Copy)]
 pub enum Quantity {
     PerSecond(f64),
+    BytesPerSecond(f64),
     Micros(f64),
     Seconds(f64),
     Bytes(f64),
@@ -181,6 +196,7 @@ impl Quantity {
     fn in_words(self) -> String {
         match self {
             Self::PerSecond(it) => format!("{it:.0} /s"),
+            Self::BytesPerSecond(it) => format!("{:.0} MB/s", it / 1e6),
             Self::Micros(it) => format!("{it:.0} µs"),
             Self::Seconds(it) => format!("{it:.2} s"),
             Self::Bytes(it) if 10e6 <= it => format!("{:.0} MB", it / 1e6),
@@ -192,6 +208,7 @@ impl Quantity {
     fn in_json(self) -> Value {
         match self {
             Self::PerSecond(it) => json!({ "per_second": it }),
+            Self::BytesPerSecond(it) => json!({ "bytes_per_second": it }),
             Self::Micros(it) => json!({ "micros": it }),
             Self::Seconds(it) => json!({ "seconds": it }),
             Self::Bytes(it) => json!({ "bytes": it }),

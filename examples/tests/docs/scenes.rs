@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use serde_json::{Value, json};
-use tasuki_examples::mcp::Agent;
+use tasuki_examples::{mcp::Agent, scripted};
 
 use super::{Block, world::World};
 
@@ -14,6 +14,9 @@ const SIGNED: &str = "import hashlib, hmac, time\n\
     secret, body, timestamp = b'0123456789abcdef', b'{}', str(int(time.time()))\n\
     signed = timestamp.encode() + b'.' + body\n\
     signature = 'sha256=' + hmac.new(secret, signed, hashlib.sha256).hexdigest()\n";
+
+/// An agent that a scripted pi plays.
+const REVIEWER: &str = "---\nname: reviewer\ndescription: Reviews\nrunner: pi\n---\nReview it.\n";
 
 /// Before the first line.
 pub(super) async fn set(scene: &str, world: &mut World) {
@@ -55,6 +58,17 @@ pub(super) async fn set(scene: &str, world: &mut World) {
             repository(world, 101).await;
         }
         "trust" => drop(world.write("me/project/tasuki.toml", "data = \".tasuki\"\n")),
+        "runs" => {
+            let pi = world.write("me/bin/pi", "");
+            scripted::write(&pi).unwrap();
+            world.write("me/.tasuki/agents/reviewer.md", REVIEWER);
+            for (name, task) in [("chain", "Fix {previous}"), ("parallel", "Review src")] {
+                let step = |task| json!({ "agent": "reviewer", "task": task });
+                let steps = json!([step("Review the API"), step(task)]).to_string();
+                world.write(&format!("me/project/{name}.json"), &steps);
+            }
+            world.start("me", "tasuki up --role lead").await;
+        }
         "locks" => drop(world.says("git init -q").await),
         "filebox" => {
             world.write("me/.filebox", r#"{"agents": {"qa_agent": "qa", "dev_agent": "dev"}}"#);
@@ -104,7 +118,9 @@ pub(super) async fn before(scene: &str, line: &str, world: &mut World) {
 /// What a line prints stands for names in those after it.
 pub(super) fn after(line: &str, said: &str, world: &mut World) {
     let mut words = said.split_whitespace();
-    if line.starts_with("tasuki mail private on") {
+    if line.starts_with("tasuki run ") && line.contains("--background") {
+        world.name("RUN", words.find(|it| it.starts_with("run_")).unwrap());
+    } else if line.starts_with("tasuki mail private on") {
         let key = said.lines().find_map(|it| it.strip_prefix("owner's key")).unwrap().trim();
         world.name("OWNER-KEY", key);
     } else if line.starts_with("tasuki mail private trust") {
@@ -145,6 +161,14 @@ pub(super) async fn use_file(block: &Block, world: &mut World) {
             world.write("me/project/docs/mailbox/qa/outbox/new.md", &block.text);
             let got = world.says("tasuki mail wait --role dev --timeout 50s").await;
             assert!(got.contains("a title") && got.contains("The text."), "{got}");
+        }
+        ("md", "agent") => {
+            let pi = world.write("me/bin/pi", "");
+            scripted::write(&pi).unwrap();
+            world.write("me/.tasuki/agents/reviewer.md", &block.text);
+            world.start("me", "tasuki up --role lead").await;
+            let said = world.says("tasuki run reviewer 'Review the API'").await;
+            assert!(said.contains("Done: Review the API"), "{said}");
         }
         ("python", "signature") => {
             let text = format!("{SIGNED}{}assert ok\n", block.text);

@@ -45,6 +45,8 @@ const TOKENS_MAX: u32 = 3;
 pub(crate) struct Broker {
     pub(crate) url: String,
     workspace: WorkspaceId,
+    /// The node as which it is called, with its epoch; `None`: no node calls.
+    node: Option<(String, u64)>,
     data: PathBuf,
     /// Made for the first call.
     client: Arc<OnceLock<Client>>,
@@ -57,11 +59,17 @@ impl Broker {
         // A node that was killed had a broker, and more likely this one than the usual one.
         let url = told.or_else(|| NodeFile::last(&data).map(|file| file.broker));
         let url = url.unwrap_or_else(|| config.broker_url());
-        Self { url, workspace: workspace(config), data, client: Arc::default() }
+        Self { url, workspace: workspace(config), node: None, data, client: Arc::default() }
+    }
+
+    /// The same for what is to be this machine's node's own.
+    pub(crate) fn as_node(&self, node: &wire::Node) -> Self {
+        Self { node: Some((node.node.clone(), node.epoch)), ..self.clone() }
     }
 
     pub(crate) fn caller(&self) -> wire::Caller {
-        wire::Caller { workspace: self.workspace.to_string(), node: String::new(), epoch: 0 }
+        let (node, epoch) = self.node.clone().unwrap_or_default();
+        wire::Caller { workspace: self.workspace.to_string(), node, epoch }
     }
 
     pub(crate) fn workspace(&self) -> &WorkspaceId {
@@ -366,6 +374,7 @@ mod tests {
         let broker = Broker {
             url: url.clone(),
             workspace: "default".parse().unwrap(),
+            node: None,
             data: data.path().to_owned(),
             client: Arc::default(),
         };

@@ -13,7 +13,10 @@ use tasuki_proto::{host::config::Found, id::RoleId};
 use super::{Failure, Output, text::line};
 use crate::{
     accept::settings::Settings,
-    config::{Config, Environment, FILE, Key, OfBroker, Problem, Source, Sourced, duration_text},
+    config::{
+        Config, Environment, FILE, Key, OfBroker, Problem, RunSettings, Source, Sourced,
+        duration_text,
+    },
     counted::counted,
     hooks,
 };
@@ -46,6 +49,7 @@ pub(crate) fn run(
         .chain(&config.distrust)
         .chain(&config.accept_distrust)
         .chain(&config.runners_distrust)
+        .chain(&config.runs_distrust)
         .cloned()
         .chain(wrong)
         .chain(problems_of_broker(config))
@@ -62,6 +66,7 @@ pub(crate) fn run(
             }
             out += &found.iter().map(Shown::lines).collect::<String>();
             out += &config.accept.as_ref().map(accept_lines).unwrap_or_default();
+            out += &config.runs.as_ref().map(run_lines).unwrap_or_default();
             for warning in &warnings {
                 out += &format!("\nwarning: {warning}.\n");
             }
@@ -266,6 +271,34 @@ fn sandbox_name(settings: &Settings) -> String {
     settings.policy(&[]).name()
 }
 
+/// How agents run here, and for whom.
+fn run_lines(it: &Sourced<RunSettings>) -> String {
+    let settings = &it.value;
+    let elsewhere = if settings.accept_elsewhere { "any machine" } else { "this machine alone" };
+    let labels = match settings.labels.as_slice() {
+        [] => String::new(),
+        labels => format!("; labels {}", labels.join(" ")),
+    };
+    let places = counted(settings.places, "step");
+    format!(
+        "{:<14} at most {places} at once, for {elsewhere}{labels}  {}\n{:<14} {}\n",
+        "runs".bold(),
+        format!("from {}", it.source).dimmed(),
+        "",
+        format!("of sub-agents, at most {} each", duration_text(settings.timeout)).dimmed()
+    )
+}
+
+fn run_value(it: &Sourced<RunSettings>) -> Value {
+    let settings = &it.value;
+    json!({
+        "accept_elsewhere": settings.accept_elsewhere, "labels": settings.labels,
+        "places": settings.places, "timeout": duration_text(settings.timeout),
+        "env": settings.env, "directory": settings.directory, "runner": settings.runner,
+        "from": it.source.to_string(),
+    })
+}
+
 fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> Value {
     let mut settings = Map::new();
     for (key, (texts, source)) in rows {
@@ -281,6 +314,7 @@ fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> 
         "file_below": config.file.as_ref().and_then(|found| Some(&found.below.as_ref()?.path)),
         "broker_settings": broker_value(config), "toolsets_without_role": config.idle_toolsets,
         "hooks": hooks, "accept": config.accept.as_ref().map(accept_value),
+        "runs": config.runs.as_ref().map(run_value),
         "unknown_variables": strangers,
     })
 }

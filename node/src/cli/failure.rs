@@ -26,7 +26,7 @@ pub enum Exit {
     Untrusted = 6,
     /// What was waited for did not come.
     Nothing = 7,
-    /// A command of others that was run again failed.
+    /// A run of agents, or a command of others that was run again, failed.
     Failed = 8,
     /// What was submitted or delivered was rejected.
     Rejected = 9,
@@ -42,8 +42,8 @@ Exit codes:
   4  the command may or may not have taken effect
   5  something on this machine failed: a file, a port, a disk
   6  the broker that answers is not the one that was joined, or TLS fails; nothing was sent
-  7  no result: a wait ended without one, or there is no task to claim
-  8  a command that `tasuki accept` ran again failed
+  7  no result: a wait ended without one, a run was canceled, or there is no task to claim
+  8  a run of agents, or a command that `tasuki accept` ran again, failed
   9  the submission or delivery was rejected (--wait)
 
 Settings come from flags, else from TASUKI_* variables, else from tasuki.toml;
@@ -65,6 +65,8 @@ enum Kind {
     Usage,
     Local,
     Untrusted,
+    /// An agent did not do its task.
+    Run,
     /// The answer said it all; the exit code says it to programs.
     Told(Exit),
     /// Whoever read standard output has gone; nothing is said about it.
@@ -99,6 +101,11 @@ impl Failure {
     /// Whoever answers is not the broker.
     pub fn untrusted(message: impl Into<String>) -> Self {
         Self { kind: Kind::Untrusted, message: message.into() }
+    }
+
+    /// A run of agents ended without success.
+    pub(crate) fn run_failed(message: impl Into<String>) -> Self {
+        Self { kind: Kind::Run, message: message.into() }
     }
 
     /// The answer was printed, and tells of what was not done.
@@ -140,6 +147,7 @@ impl Failure {
             | Kind::Usage
             | Kind::Local
             | Kind::Untrusted
+            | Kind::Run
             | Kind::Told(_)
             | Kind::Quiet => status.message().to_owned(),
         };
@@ -158,6 +166,7 @@ impl Failure {
             | Kind::Usage
             | Kind::Local
             | Kind::Untrusted
+            | Kind::Run
             | Kind::Told(_)
             | Kind::Quiet => None,
         }
@@ -171,6 +180,7 @@ impl Failure {
             Kind::Usage => "usage",
             Kind::Local => "local",
             Kind::Untrusted => "untrusted",
+            Kind::Run => "run_failed",
             Kind::Told(_) => "told",
             Kind::Quiet => "quiet",
         }
@@ -194,6 +204,7 @@ impl Failure {
             Kind::Usage => Exit::Usage,
             Kind::Local => Exit::Local,
             Kind::Untrusted => Exit::Untrusted,
+            Kind::Run => Exit::Failed,
             Kind::Told(exit) => exit,
             Kind::Quiet => Exit::Ok,
         }
@@ -216,6 +227,7 @@ mod tests {
         assert_eq!(Failure::usage("no").exit() as u8, 2);
         assert_eq!(Failure::local("no").exit() as u8, 5);
         assert_eq!(Failure::untrusted("no").exit() as u8, 6);
+        assert_eq!(Failure::run_failed("no").exit() as u8, 8);
         assert_eq!(Failure::told(Exit::Nothing).exit() as u8, 7);
         assert_eq!(Failure::told(Exit::Failed).exit() as u8, 8);
         assert_eq!(Failure::told(Exit::Rejected).exit() as u8, 9);

@@ -4,19 +4,20 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use serde_json::json;
 use tasuki_proto::host::config::kept_places;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Failure, Output,
     mirror_setup::Mirroring,
+    runs_setup::{BrokerPlace, RunsSetup},
     text::{line, word},
     tls_setup,
 };
 use crate::{
     config::{Config, Role, Source},
     hooks::Hooks,
-    link::Phase,
+    link::{LinkState, Phase},
     mail_directories::Directories,
     mcp::{self, TaskKey},
     node::{Node, RoleSpec, Settings},
@@ -38,6 +39,7 @@ pub(super) struct Hosting {
     node: Node,
     hooks: Hooks,
     mirroring: Option<Mirroring>,
+    runs: RunsSetup,
     file: NodeFile,
     /// As its listener has it.
     listening: String,
@@ -65,6 +67,7 @@ impl Hosting {
     pub(super) async fn start(
         config: &Config,
         broker: String,
+        place: BrokerPlace,
         take_over: bool,
         is_moved: bool,
         listener: TcpListener,
@@ -80,7 +83,7 @@ impl Hosting {
         let names: Vec<String> = roles.iter().map(|spec| spec.role.to_string()).collect();
         let workspace = config.workspace.value.clone();
         let hosted = roles.iter().map(|spec| spec.role.clone()).collect::<Vec<_>>();
-        let (url, place) = (broker.clone(), workspace.to_string());
+        let (url, place_name) = (broker.clone(), workspace.to_string());
         let settings =
             Settings { broker, workspace, roles, data: data.clone(), take_over, is_moved };
         let node = Node::start(settings).await;
@@ -102,7 +105,7 @@ impl Hosting {
             fingerprint: guarding.as_ref().map(|it| it.fingerprint.to_string()),
             vouched: vouched.map(|authority| format!("https://{authority}")),
             broker: url,
-            workspace: place,
+            workspace: place_name,
             roles: names,
             toolsets: config.roles.value.iter().map(written).collect(),
         };
@@ -115,6 +118,7 @@ impl Hosting {
         let directories = Directories::open(data)
             .map_err(|why| Failure::local(format!("Mailboxes have no directories: {why}.")))?;
         let mirroring = Mirroring::start(config, &node, &directories)?;
+        let runs = RunsSetup::start(config, &node, &file, place)?;
         let toolsets = config.roles.value.iter();
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
         let settings = mcp::Settings {
@@ -132,6 +136,7 @@ impl Hosting {
             mirror: mirroring.as_ref().map(|it| it.mirror.clone()),
             task_key: Some(task_key),
             hooks: Some(hooks.clone()),
+            runs: Some(runs.host.clone()),
             guard: guarding.map(|it| it.guard),
             ..mcp::Settings::default()
         };
@@ -140,7 +145,7 @@ impl Hosting {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
         let data = data_flag(config);
-        Ok(Self { node, hooks, mirroring, file, listening, data, stop, mcp })
+        Ok(Self { node, hooks, mirroring, runs, file, listening, data, stop, mcp })
     }
 
     /// Says where it listens. `broker` is the address of a broker in the same process.
@@ -184,17 +189,20 @@ impl Hosting {
                 is_settled = self.say_how_it_goes(&phase, output);
             }
             tokio::select! {
-                ended = &mut self.mcp => {
-                    let why = match ended {
-                        Ok(Ok(())) => "no error was reported".to_owned(),
-                        Ok(Err(why)) => why.to_string(),
-                        Err(why) => why.to_string(),
-                    };
-                    return Failure::local(format!("The node's MCP side ended: {why}."));
-                }
+                failure = mcp_failure(&mut self.mcp) => return failure,
                 changed = link.changed(), if !is_settled => is_settled = changed.is_err(),
             }
         }
+    }
+
+    /// The connection to the broker, for whoever waits until it stands.
+    pub(super) fn watch_link(&self) -> watch::Receiver<LinkState> {
+        self.node.watch_link()
+    }
+
+    /// Resolves when the MCP side ends though nobody asked it to.
+    pub(super) async fn ended(&mut self) -> Failure {
+        mcp_failure(&mut self.mcp).await
     }
 
     /// Whether no more need be said. A broker that is out of reach is the log's business.
@@ -224,6 +232,8 @@ impl Hosting {
     /// Answers waits, lets commands end, gives the data directory free.
     pub(super) async fn shut_down(self, config: &Config) {
         self.file.remove(&config.data.value);
+        // Before all else: what runs here has to say how it ended, and uses the MCP side until then.
+        self.runs.shutdown().await;
         self.stop.cancel();
         let mcp = async {
             if !self.mcp.is_finished()
@@ -240,6 +250,16 @@ impl Hosting {
         tokio::join!(mcp, self.hooks.shutdown(), mirroring);
         self.node.shutdown(LAST_WORDS).await;
     }
+}
+
+/// Resolves when the MCP side ends though nobody asked it to.
+async fn mcp_failure(mcp: &mut JoinHandle<std::io::Result<()>>) -> Failure {
+    let why = match mcp.await {
+        Ok(Ok(())) => "no error was reported".to_owned(),
+        Ok(Err(why)) => why.to_string(),
+        Err(why) => why.to_string(),
+    };
+    Failure::local(format!("The node's MCP side ended: {why}."))
 }
 
 /// Where keys are: the directories of this program, also the one that its configuration gives a

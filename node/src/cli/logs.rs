@@ -8,8 +8,12 @@ use crate::config::LogFormat;
 /// What is logged unless `RUST_LOG` says otherwise.
 const FILTER: &str = "warn,tasuki_node=info,tasuki_broker=info";
 
-pub(crate) fn start(format: LogFormat) {
-    if let Err(why) = logs::start(FILTER, matches!(format, LogFormat::Json)) {
+/// The same where a node runs beside lines that people read.
+const QUIET: &str = "warn";
+
+pub(crate) fn start(format: LogFormat, is_quiet: bool) {
+    let filter = if is_quiet { QUIET } else { FILTER };
+    if let Err(why) = logs::start(filter, matches!(format, LogFormat::Json)) {
         tracing::debug!(%why, "logs are set up already");
     }
 }

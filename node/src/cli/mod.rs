@@ -43,7 +43,10 @@ mod output;
 mod pipes;
 mod prompt;
 mod role_args;
+mod run;
 mod runners;
+mod runs;
+mod runs_setup;
 #[cfg(unix)]
 mod sandboxed;
 mod status;
@@ -160,6 +163,10 @@ pub enum Command {
     AgentToken(agent_token::Args),
     #[command(display_order = AGENTS)]
     Mcp(mcp::Args),
+    #[command(display_order = AGENTS, args(target()))]
+    Run(Box<run::Args>),
+    #[command(display_order = AGENTS, subcommand, args(target()))]
+    Runs(runs::Command),
     #[command(display_order = AGENTS, subcommand)]
     Runners(runners::Command),
     #[command(display_order = AGENTS, subcommand)]
@@ -207,6 +214,8 @@ impl Command {
             | Self::Lock(_)
             | Self::Doc(_)
             | Self::Worker(_)
+            | Self::Run(_)
+            | Self::Runs(_)
             | Self::TakeOver(_)
             | Self::AgentToken(_)
             | Self::BrokerToken(_)
@@ -372,7 +381,7 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
     if !problems.is_empty() {
         return Err(Failure::configuration(&problems));
     }
-    logs::start(config.log_format.value);
+    logs::start(config.log_format.value, matches!(cli.command, Command::Run(_)));
     if cli.command.keeps_data() {
         config.claim_data(&around);
     }
@@ -435,6 +444,8 @@ async fn dispatch(
         Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::LockHook(command) => lock_hook::run(command, config, output).await,
         Command::MailHook(command) => mail_hook::run(command, config, output),
+        Command::Run(args) => Box::pin(run::run(*args, config, output)).await,
+        Command::Runs(command) => runs::run(command, config, output).await,
         Command::Runners(command) => runners::run(command, config, output).await,
         Command::Prompt(args) => prompt::run(&args, config, output),
         Command::Config(_) | Command::Trust(_) | Command::Completions(_) | Command::ManPages(_) => {

@@ -4,6 +4,7 @@ use super::{
     Failure, Output, access, broker_url,
     hosting::{self, Hosting},
     hosting_args::HostingArgs,
+    runs_setup::BrokerPlace,
     stopped,
 };
 use crate::config::Config;
@@ -29,7 +30,9 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     access::check(config)?;
     let listener = hosting::listen("--listen", config.listen.value).await?;
     let broker = config.broker_url();
-    let mut hosting = Hosting::start(config, broker, args.take_over, false, listener).await?;
+    let mut hosting =
+        Hosting::start(config, broker, BrokerPlace::Elsewhere, args.take_over, false, listener)
+            .await?;
     hosting.announce(None, output)?;
     tokio::select! {
         failure = hosting.run(output) => Err(failure),

@@ -13,8 +13,10 @@ const NAME: &str = "sandboxed";
 pub(super) struct Args {
     /// `keeper` or `inside`.
     part: String,
-    /// What is to be run, and what it may touch.
+    /// What the command may touch.
     order: String,
+    /// The command, its program first.
+    words: Vec<String>,
 }
 
 impl Args {
@@ -26,9 +28,8 @@ impl Args {
     fn of(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
         words.next().filter(|name| name == NAME)?;
         let (part, order) = (words.next()?, words.next()?);
-        let is_all = words.next().is_none();
-        let args = Self { part: part.into_string().ok()?, order: order.into_string().ok()? };
-        is_all.then_some(args)
+        let words = words.map(|word| word.into_string().ok()).collect::<Option<_>>()?;
+        Some(Self { part: part.into_string().ok()?, order: order.into_string().ok()?, words })
     }
 }
 
@@ -39,7 +40,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
 
     const FAILED: u8 = 125;
     match args.part.as_str() {
-        KEEPER => match keep(&args.order) {
+        KEEPER => match keep(&args.order, &args.words) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 // It is a line of the command's output.
@@ -47,7 +48,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
                 ExitCode::from(FAILED)
             }
         },
-        INSIDE => ExitCode::from(u8::try_from(inside(&args.order)).unwrap_or(FAILED)),
+        INSIDE => ExitCode::from(u8::try_from(inside(&args.order, &args.words)).unwrap_or(FAILED)),
         _ => ExitCode::from(2),
     }
 }
@@ -62,9 +63,10 @@ mod tests {
     #[test]
     fn it_is_understood_and_no_command_of_people() {
         let of = |line: &str| Args::of(line.split_whitespace().map(OsString::from));
-        let args = of("sandboxed keeper {}").expect("as it is started");
+        let args = of("sandboxed keeper {} echo -n").expect("as it is started");
         assert_eq!((args.part.as_str(), args.order.as_str()), ("keeper", "{}"));
-        for line in ["", "sandboxed", "sandboxed keeper", "sandboxed keeper {} x", "up a b"] {
+        assert_eq!(args.words, ["echo", "-n"]);
+        for line in ["", "sandboxed", "sandboxed keeper", "up a b"] {
             assert!(of(line).is_none(), "{line}");
         }
         assert!(Cli::command().find_subcommand(NAME).is_none());

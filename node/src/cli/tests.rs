@@ -87,6 +87,19 @@ fn the_command_lines_of_the_documentation_parse() {
          --approve --feedback good --by-hand read --person alice --reason flaky --json",
         "tasuki accept delivery_1795364870531_0003 --no-run --reject --feedback bad",
         "tasuki accept --task issue_1795364870531_0000/task-1 --broker http://127.0.0.1:1",
+        "tasuki run reviewer task",
+        "tasuki run reviewer - --on gpu --timeout 10m --background --as lead --broker \
+         http://127.0.0.1:1 --workspace w",
+        "tasuki run --chain chain.json --max-turns 100 --max-cost 0.50 --max-depth 2 --max-runs 9",
+        "tasuki run --parallel - --concurrency 8 --scope user --cwd d --schema s.json --json",
+        "tasuki run reviewer task --runner claude --model m --by alice --config f --data d",
+        "tasuki runs list --open --limit 5 --json",
+        "tasuki runs show latest",
+        "tasuki runs watch 00af --json",
+        "tasuki runs cancel run_1700000000000_00af --as lead",
+        "tasuki runs output 00af 2 --broker http://127.0.0.1:1",
+        "tasuki runs reply 00af 3 @file --by me",
+        "tasuki runs runners",
         "tasuki lock-hook install --git --as A --fail-closed --within 2s",
         "tasuki lock-hook pre-commit --as A",
         "tasuki lock-hook edit --client claude",
@@ -147,6 +160,18 @@ fn command_lines_that_make_no_sense_are_refused() {
         ("tasuki task list 00af --stage ready --status open", ArgumentConflict),
         ("tasuki doc read ../x", ValueValidation),
         ("tasuki mail-hook retry 00ff --all", ArgumentConflict),
+        ("tasuki run", MissingRequiredArgument),
+        ("tasuki run reviewer", MissingRequiredArgument),
+        ("tasuki run reviewer task --chain f", ArgumentConflict),
+        ("tasuki run --chain f --parallel g", ArgumentConflict),
+        ("tasuki run --chain f --concurrency 2", ArgumentConflict),
+        ("tasuki run reviewer task --max-cost 0", ValueValidation),
+        ("tasuki run reviewer task --timeout 25h", ValueValidation),
+        ("tasuki run reviewer task --max-depth 17", ValueValidation),
+        ("tasuki run reviewer task --scope all", InvalidValue),
+        ("tasuki runs show 00a", ValueValidation),
+        ("tasuki runs reply 00af 0 text", ValueValidation),
+        ("tasuki runs cancel 00af --as lead --by me", ArgumentConflict),
     ] {
         assert_eq!(parse(line).err(), Some(kind), "{line}");
     }
@@ -191,6 +216,8 @@ fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
         ("task claim", "exits with 7 when there is none."),
         ("delivery review", "were run and passed"),
         ("loop reclaim", "The old holder is refused from then on."),
+        ("run", "broker and node run within this command."),
+        ("runs watch", "the run goes on."),
     ] {
         let mut command = Cli::command();
         let last = line.split(' ').fold(&mut command, |command, name| {
@@ -209,7 +236,8 @@ fn help_names_every_toolset_that_a_role_can_have() {
         let mut command = Cli::command();
         let help = command.find_subcommand_mut(name).unwrap().render_help().to_string();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        let toolsets = "Toolsets: loop, mail, swarm-lead, swarm-worker, swarm-acceptor; SET:full";
+        let toolsets =
+            "Toolsets: loop, mail, swarm-lead, swarm-worker, swarm-acceptor, runs; SET:full";
         assert!(help.contains(toolsets), "{name}: {help}");
     }
 }

@@ -1,4 +1,4 @@
-//! `tasuki trust`: files that came with a directory count, as they are.
+//! `tasuki trust`: files that came with a directory count, as they are: settings, and agents.
 //!
 //! **Invariant:** what is shown is what is trusted: each file is read once.
 
@@ -25,6 +25,7 @@ use super::{
 use crate::{
     config::{Config, Environment, FILE, Key},
     filebox::{self, Settings},
+    runs::agent_trust::{self, AgentFile},
 };
 
 /// Trust the settings of a directory, exactly as they are.
@@ -34,6 +35,9 @@ use crate::{
 /// which broker is used, what hooks run) applies only once you trust it. This command shows it and
 /// trusts it. From then on your own tasuki.toml is not read in that directory. Any change to the
 /// files ends the trust; run the command again after reading what changed.
+///
+/// Its sub-agents, in .tasuki/agents, .pi/agents and .claude/agents, run for your agents without a
+/// question once you trust them.
 ///
 /// A data directory that you name by a relative path, and that no command of yours made, is used
 /// once you trust it: all that is kept in it counts then.
@@ -67,9 +71,11 @@ fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<
         contents.extend(read(directory, name)?.map(|content| (name, content)));
     }
     let has_data = has_data(directory);
-    if contents.is_empty() && !has_data {
+    let sub_agents = agent_trust::files_of(directory);
+    if contents.is_empty() && !has_data && sub_agents.is_empty() {
         return Err(Failure::usage(format!(
-            "{} has neither a {FILE} nor a {} nor data in it; there is nothing to trust.",
+            "{} has neither a {FILE} nor a {} nor sub-agents nor data in it; there is nothing to \
+             trust.",
             line(&directory.to_string_lossy()),
             filebox::FILE,
         )));
@@ -91,7 +97,7 @@ fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<
         files.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" and ")
     };
     let shown = line(&directory.to_string_lossy());
-    if needs_trust.is_empty() && !has_data {
+    if needs_trust.is_empty() && !has_data && sub_agents.is_empty() {
         return output.answer(
             || {
                 json!({ "trusted": {
@@ -106,8 +112,10 @@ fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<
             },
         );
     }
-    if !needs_trust.is_empty() {
-        around.trusted.trust(directory, needs_trust.iter().copied()).map_err(|why| unkept(&why))?;
+    let of_agents = sub_agents.iter().map(|it| (it.name.as_str(), it.content.as_slice()));
+    let trusted: Vec<_> = needs_trust.iter().copied().chain(of_agents).collect();
+    if !trusted.is_empty() {
+        around.trusted.trust(directory, trusted).map_err(|why| unkept(&why))?;
     }
     if has_data {
         around.trusted.trust_data(directory).map_err(|why| unkept(&why))?;
@@ -130,13 +138,15 @@ fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<
                 "files": names,
                 "settings": settings,
                 "agents": agents,
+                "sub_agents": sub_agents.iter().map(|it| &it.name).collect::<Vec<_>>(),
                 "data": has_data,
             } })
         },
         || {
             let names = names_of(&needs_trust);
             let mut out = match (needs_trust.is_empty(), has_data) {
-                (true, _) => format!("You now trust the data in {shown}.\n"),
+                (true, true) => format!("You now trust the data in {shown}.\n"),
+                (true, false) => String::new(),
                 (false, true) => format!(
                     "You now trust {names} and the data in {shown}. These settings count:\n"
                 ),
@@ -152,6 +162,10 @@ fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<
                 let root = line(&root.to_string_lossy());
                 out += &format!("  {}: {role} is in {root}\n", filebox::FILE);
             }
+            if !sub_agents.is_empty() {
+                out += &format!("You now trust these sub-agents in {shown}:\n");
+                out += &sub_agents.iter().map(sub_agent).collect::<String>();
+            }
             if !free.is_empty() {
                 let free = names_of(&free);
                 out += &format!("Nothing in {free} needs trust: it counts as it is.\n");
@@ -159,16 +173,27 @@ fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<
             if let Some(own) = own_file(around).filter(|_| !settings.is_empty()) {
                 let own = line(&own.to_string_lossy());
                 out += &format!(
-                    "In that directory your own {own} is not read, but for [accept] and [runner].\n"
+                    "In that directory your own {own} is not read, but for [accept], [runner] and \
+                     [runs].\n"
                 );
             }
             let of = word(&directory.to_string_lossy());
-            if !needs_trust.is_empty() {
-                out += "If the file changes, run `tasuki trust` again; ";
+            if !needs_trust.is_empty() || !sub_agents.is_empty() {
+                out += "If a file changes, run `tasuki trust` again; ";
             }
             out + &format!("`tasuki trust --revoke {of}` ends it.\n")
         },
     )
+}
+
+/// What a sub-agent is, and what it may do.
+fn sub_agent(it: &AgentFile) -> String {
+    let agent = &it.entry.agent;
+    let tools = match &agent.tools {
+        Some(tools) => line(&format!("tools {}", tools.join(", "))),
+        None => "all tools".to_owned(),
+    };
+    format!("  {}: {} ({tools})\n", line(&it.name), agent.name)
 }
 
 fn revoke(directory: &Path, around: &Environment, output: &mut Output) -> Result<(), Failure> {

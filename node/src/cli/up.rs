@@ -7,6 +7,7 @@ use super::{
     Failure, Flags, Output,
     hosting::{self, Hosting},
     hosting_args::HostingArgs,
+    runs_setup::BrokerPlace,
     stopped,
 };
 use crate::{
@@ -55,8 +56,7 @@ impl Args {
 pub(crate) async fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     hosting::refuse_untrusted(config)?;
     refuse_joined(config)?;
-    let lease_ms = u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX);
-    let settings = Settings { lease_ms, is_moved: args.moved, ..guards(config)? };
+    let settings = Settings { is_moved: args.moved, ..broker_settings(config)? };
     let broker = Broker::start(settings).await;
     let broker = broker.map_err(|why| Failure::local(hosting::sentence(&why)))?;
     let url = broker.local_url().to_owned();
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: &Args, config: &Config, output: &mut Output) -> Re
 }
 
 /// Work would go to another broker than the one that was joined, and nobody would be told.
-fn refuse_joined(config: &Config) -> Result<(), Failure> {
+pub(super) fn refuse_joined(config: &Config) -> Result<(), Failure> {
     let data = config.data.value.display();
     match Joined::read(&config.data.value) {
         Ok(None) => Ok(()),
@@ -79,9 +79,9 @@ fn refuse_joined(config: &Config) -> Result<(), Failure> {
     }
 }
 
-/// How the broker in this process is reached: by its own keys in the configuration file, and by
-/// the flags, which are for all that listens here.
-fn guards(config: &Config) -> Result<Settings, Failure> {
+/// The broker in this process. It is reached by its own keys in the configuration file, and by the
+/// flags, which are for all that listens here.
+pub(super) fn broker_settings(config: &Config) -> Result<Settings, Failure> {
     let file = config.file.as_ref().map_or_else(|| Ok(broker::File::default()), Found::of_broker);
     let file =
         file.map_err(|why| Failure::usage(format!("The configuration cannot be used: {why}.")))?;
@@ -97,6 +97,7 @@ fn guards(config: &Config) -> Result<Settings, Failure> {
         secure: config.secure.value || file.secure.unwrap_or(false),
         advertise: file.advertise.or_else(|| config.advertise.value.clone()),
         tls: file.tls_cert.zip(file.tls_key).or_else(of_flags),
+        lease_ms: u64::try_from(config.lease.value.as_millis()).unwrap_or(u64::MAX),
         ..Settings::new(config.data.value.join(FOLDER), config.broker_listen.value)
     })
 }
@@ -110,7 +111,8 @@ async fn host(
 ) -> Result<(), Failure> {
     let listener = hosting::listen("--listen", config.listen.value).await?;
     // The roles are nobody else's: a node of an earlier start that died is not waited for.
-    let mut hosting = Hosting::start(config, url, true, is_moved, listener).await?;
+    let mut hosting =
+        Hosting::start(config, url, BrokerPlace::Here, true, is_moved, listener).await?;
     hosting.announce(Some(&broker.url()), output)?;
     tokio::select! {
         why = broker.failed() => Err(Failure::local(format!(

@@ -5,7 +5,10 @@ use std::time::Duration;
 use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     net::dial::is_loopback,
-    wire::{feed_client::FeedClient, mailbox_client::MailboxClient, waits_client::WaitsClient},
+    wire::{
+        feed_client::FeedClient, mailbox_client::MailboxClient, runs_client::RunsClient,
+        waits_client::WaitsClient,
+    },
 };
 use tonic::{service::interceptor::InterceptedService, transport::Endpoint};
 
@@ -74,6 +77,10 @@ pub fn waits(channel: Channel) -> WaitsClient<Channel> {
     WaitsClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+pub fn runs(channel: Channel) -> RunsClient<Channel> {
+    RunsClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
 }
 
 pub fn feed(channel: Channel) -> FeedClient<Channel> {

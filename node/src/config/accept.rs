@@ -130,7 +130,7 @@ fn set(
     Ok(())
 }
 
-fn items(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+pub(super) fn items(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
     let items = list(item)?;
     if ITEMS_MAX < items.len() {
         return Err((None, format!("has {} entries; the limit is {ITEMS_MAX}", items.len())));
@@ -138,7 +138,7 @@ fn items(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
     Ok(items)
 }
 
-fn yes_or_no(item: &Spanned<DeValue<'_>>) -> Result<bool, Wrong> {
+pub(super) fn yes_or_no(item: &Spanned<DeValue<'_>>) -> Result<bool, Wrong> {
     let is = item.get_ref().type_str();
     item.get_ref().as_bool().ok_or_else(|| (None, format!("takes true or false, not this {is}")))
 }
@@ -148,7 +148,7 @@ fn paths(item: &Spanned<DeValue<'_>>, home: Option<&Path>) -> Result<Vec<PathBuf
 }
 
 /// Relative ones would be of a directory that nobody meant.
-fn path(text: &str, home: Option<&Path>) -> Result<PathBuf, Wrong> {
+pub(super) fn path(text: &str, home: Option<&Path>) -> Result<PathBuf, Wrong> {
     let path = PathBuf::from(at_home(text, home));
     if path.is_absolute() && path.parent().is_some() {
         return Ok(path);
@@ -169,10 +169,14 @@ fn variable(text: &str, home: Option<&Path>) -> Result<(String, Option<String>),
         Some((name, value)) => (name, Some(at_home(value, home))),
         None => (text, None),
     };
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_name = name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_letter);
-    if !is_name || text.contains('\0') {
+    if !is_variable(name) || text.contains('\0') {
         return Err((None, format!("names {}; it takes NAME or NAME=VALUE", echo(text))));
     }
     Ok((name.to_owned(), value))
+}
+
+/// Whether it can be the name of a variable.
+pub(super) fn is_variable(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_letter)
 }

@@ -7,7 +7,10 @@ use std::{
 
 use tasuki_proto::{
     echo::bounded,
-    host::{config::Found, trust::FREE},
+    host::{
+        config::Found,
+        trust::{Distrust, FREE},
+    },
     id::RoleId,
 };
 use toml::{
@@ -20,6 +23,7 @@ use super::{
     accept::{self, ACCEPT},
     hooks::{self, HOOKS},
     runner::{self, RUNNER},
+    runs::{self, RUNS, RunSettings},
     value,
 };
 use crate::{
@@ -34,7 +38,7 @@ const TOOLSETS: &str = "toolsets";
 const GROUPS: &str = "groups";
 
 /// Tables, which have no variable.
-pub(super) const TABLES: [&str; 5] = [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER];
+pub(super) const TABLES: [&str; 6] = [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER, RUNS];
 
 /// Problems told of one file. Nobody mends more in one go, and a repository's file may be made to have
 /// a hundred thousand.
@@ -72,6 +76,7 @@ pub(super) struct Contents {
     pub(super) distrust: Option<Problem>,
     pub(super) accept: Option<Counted<Settings>>,
     pub(super) runners: Option<Counted<RunnerTable>>,
+    pub(super) runs: Option<Counted<RunSettings>>,
     pub(super) of_broker: Vec<OfBroker>,
     /// Where the file's user may have said what a hook does, in a way that cannot be read or does not
     /// count.
@@ -112,6 +117,19 @@ impl Contents {
 
 /// What a file says that only an operator may: its settings, or why they do not count.
 pub(super) type Counted<T> = Result<Sourced<T>, Problem>;
+
+/// Looks at such a table only where it counts: else what is wrong in it is nobody's concern.
+fn counted<T>(
+    table: &str,
+    source: &Source,
+    distrust: Option<Distrust>,
+    parse: impl FnOnce() -> T,
+) -> Counted<T> {
+    match distrust {
+        Some(why) => Err(Problem { at: source.clone(), message: why.of(&[table]) }),
+        None => Ok(Sourced { value: parse(), source: source.clone() }),
+    }
+}
 
 /// Roles by the name of their group, and where the file says so.
 pub(super) type Groups = BTreeMap<String, (Source, Vec<RoleId>)>;
@@ -188,22 +206,16 @@ fn parse_all(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) ->
             }
             Ok(())
         } else if name == ACCEPT {
-            contents.accept = Some(match distrust {
-                Some(why) => Err(Problem { at: source.clone(), message: why.of(&[ACCEPT]) }),
-                None => {
-                    let value = accept::parse(item, home, &at, problems);
-                    Ok(Sourced { value, source: source.clone() })
-                }
-            });
+            let value = || accept::parse(item, home, &at, problems);
+            contents.accept = Some(counted(ACCEPT, &source, *distrust, value));
             Ok(())
         } else if name == RUNNER {
-            contents.runners = Some(match distrust {
-                Some(why) => Err(Problem { at: source.clone(), message: why.of(&[RUNNER]) }),
-                None => {
-                    let value = runner::parse(item, &at, problems);
-                    Ok(Sourced { value, source: source.clone() })
-                }
-            });
+            let value = || runner::parse(item, &at, problems);
+            contents.runners = Some(counted(RUNNER, &source, *distrust, value));
+            Ok(())
+        } else if name == RUNS {
+            let value = || runs::parse(item, home, &at, problems);
+            contents.runs = Some(counted(RUNS, &source, *distrust, value));
             Ok(())
         } else if let Some(key) = Key::parse(name) {
             match texts(key, item).and_then(|texts| from_here(key, texts, path)) {
@@ -294,6 +306,7 @@ pub(super) fn of_operator(
     let is_told = |it: &Problem| {
         contents.accept.is_some() && it.message.starts_with("`accept`")
             || contents.runners.is_some() && it.message.starts_with("`runner")
+            || contents.runs.is_some() && it.message.starts_with("`runs`")
     };
     problems.extend(own.into_iter().filter(is_told));
     contents

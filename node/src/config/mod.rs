@@ -12,6 +12,7 @@ mod file;
 mod hooks;
 mod key;
 mod runner;
+mod runs;
 mod value;
 
 use std::{
@@ -33,6 +34,7 @@ use tasuki_proto::{
 
 pub use file::OfBroker;
 pub use key::Key;
+pub use runs::RunSettings;
 pub use value::{HookFail, LogFormat, Role, duration_text};
 
 use crate::{
@@ -41,6 +43,7 @@ use crate::{
     filebox,
     hooks::spec::Hook,
     runner::runners::RunnerTable,
+    step_key::STEP_TOKEN_VARIABLE,
     toolset::{ToolsetChoice, usual_toolsets},
 };
 
@@ -164,6 +167,10 @@ pub struct Config {
     pub runners: Option<Sourced<RunnerTable>>,
     /// What a file says of them and does not count, and why.
     pub runners_distrust: Option<Problem>,
+    /// How agents run on this machine, and who may start them; only a file of the operator's can say.
+    pub runs: Option<Sourced<RunSettings>>,
+    /// What a file says of that and does not count, and why.
+    pub runs_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
     /// `None`: what `.filebox` says, else the directory the node runs in. One that was named by a
     /// relative path lies in the current directory.
@@ -206,7 +213,7 @@ impl Environment {
         let is_known = |name: &str| {
             let others = [CONFIG_VARIABLE, NODE_VARIABLE, TOKEN_VARIABLE, FINGERPRINT_VARIABLE];
             others.contains(&name)
-                || name == ROLE_VARIABLE
+                || [ROLE_VARIABLE, STEP_TOKEN_VARIABLE].contains(&name)
                 || name.starts_with(AGENT_TOKEN_VARIABLE)
                 || Key::ALL.iter().any(|key| key.env() == name)
                 || name
@@ -260,11 +267,14 @@ impl Config {
         // Whatever a repository says, the operator's own file is asked.
         let is_here = found.as_ref().is_some_and(|found| found.is_here);
         let mut beside = Vec::new();
-        if is_here && files.iter().any(|it| it.accept.is_none() || it.runners.is_none()) {
+        let is_silent =
+            |it: &file::Contents| it.accept.is_none() || it.runners.is_none() || it.runs.is_none();
+        if is_here && files.iter().any(is_silent) {
             beside = files_beside(data.as_deref(), around, &mut problems);
         }
         let accept = first_that_counts(&mut files, &mut beside, |it| it.accept.take());
         let runners = first_that_counts(&mut files, &mut beside, |it| it.runners.take());
+        let runs = first_that_counts(&mut files, &mut beside, |it| it.runs.take());
         let (mut told, mut layers) = (file::Contents::default(), vec![flags, env]);
         layers.extend(files.into_iter().map(|it| told.add_below(it)));
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
@@ -276,6 +286,8 @@ impl Config {
         config.of_broker = told.of_broker;
         (config.accept, config.accept_distrust) = accept;
         (config.runners, config.runners_distrust) = runners;
+        (config.runs, config.runs_distrust) = runs;
+        problems.extend(runs::resolve_runner(config.runs.as_mut(), config.runners.as_ref()).err());
         config.keep_root_within(&around.directory);
         problems.extend(config.check_data_here(around));
         // What was not committed can be committed later; what was, over somebody's lock, is done.
@@ -463,6 +475,8 @@ impl Config {
             accept_distrust: None,
             runners: None,
             runners_distrust: None,
+            runs: None,
+            runs_distrust: None,
         }
     }
 }

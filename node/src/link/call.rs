@@ -13,7 +13,7 @@ use tasuki_proto::{
     wire,
 };
 use tokio::time::{self, Instant};
-use tonic::{Response, Status};
+use tonic::{Response, Status, Streaming};
 
 use super::{
     Link, keys,
@@ -22,8 +22,8 @@ use super::{
 use crate::{
     client::{
         any::{AnyRequest, AnyResponse, send_as},
-        channel::{ATTEMPT_MS_MAX, Channel},
-        retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance},
+        channel::{self, ATTEMPT_MS_MAX, Channel},
+        retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance, outcome_unknown},
     },
     refusal::{Refusal, Seen},
 };
@@ -94,6 +94,40 @@ impl Link {
             Ok(Err(status)) => Err(Failure::of(&status)),
             Err(_) => Err(Failure::Lost(format!("no answer within {ATTEMPT_MS_MAX} ms"))),
         }
+    }
+
+    /// Has something done for this node itself or for a sub-agent of it, and carries it through.
+    pub(crate) async fn command_without_role<R: Rpc>(
+        &self,
+        request: R,
+        key: Option<IdempotencyKey>,
+    ) -> Result<R::Response, Refusal> {
+        let carry = |link: Self| async move {
+            let _permit = link.calls.acquire_without_role().await?;
+            link.command(AnyRequest::new(request), key).await
+        };
+        let response = self.carry_out(carry).await?;
+        response
+            .downcast::<R::Response>()
+            .map(|response| *response)
+            .map_err(|_| outcome_unknown("the answer belongs to another call"))
+    }
+
+    /// A key for a command that is to be sent until it is answered, however often that takes.
+    pub(crate) async fn new_key(&self) -> Result<keys::Key, Refusal> {
+        self.shared.keys.next().await
+    }
+
+    /// A run as it is, then each change, until it has ended or the connection has.
+    pub(crate) async fn watch_run(
+        &self,
+        run_id: String,
+    ) -> Result<Streaming<wire::WatchRunResponse>, Refusal> {
+        let open = |channel, caller| {
+            let request = wire::WatchRunRequest { caller: Some(caller), run_id: run_id.clone() };
+            async move { channel::runs(channel).watch_run(request).await }
+        };
+        self.ask(open).await
     }
 
     async fn command(

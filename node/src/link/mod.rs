@@ -324,11 +324,23 @@ impl Link {
         hold: Duration,
         permit: Permit,
     ) -> Result<Answer, Refusal> {
-        let mut answer = self.waits.ask(role.clone(), question, hold, permit).await?;
+        let mut answer = self.waits.ask(Some(role.clone()), question, hold, permit).await?;
         if let Answer::Mail(mail) = &mut answer {
             self.open_entries(mail.thread.as_mut(), &mut mail.entries).await;
         }
         Ok(answer)
+    }
+
+    /// Waits for what this node itself asks, or a sub-agent of it, over reconnects, until `hold` is
+    /// over.
+    pub(crate) async fn wait_without_role(
+        &self,
+        question: Question,
+        hold: Duration,
+    ) -> Result<Answer, Refusal> {
+        let limiter = if hold.is_zero() { &self.calls } else { &self.held };
+        let permit = limiter.acquire_without_role().await?;
+        self.waits.ask(None, question, hold, permit).await
     }
 
     /// Nobody acts on what the role was offered: it goes to the next at once.

@@ -13,11 +13,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tasuki_proto::{
     id::{LoopId, RoleId},
-    wire::{self, event::Noun, turn_event::Kind},
+    run::RunId,
+    wire::{self, event::Noun, run_event, turn_event::Kind},
 };
 use tokio::sync::watch;
 
-/// Loops and roles whose latest change is kept, each. Beyond it everything counts as changed.
+/// Loops, roles and runs whose latest change is kept, each. Beyond it everything counts as changed, or
+/// of runs every one.
 const KEPT_MAX: usize = 4_096;
 
 /// How far a follower's client was told. The default is before all.
@@ -39,6 +41,8 @@ pub struct Changes {
     /// Which loops a role takes part in.
     lists: BTreeMap<RoleId, Edition>,
     every_list: Edition,
+    runs: BTreeMap<RunId, Edition>,
+    every_run: Edition,
 }
 
 impl Default for Changes {
@@ -50,6 +54,8 @@ impl Default for Changes {
             loops: BTreeMap::new(),
             lists: BTreeMap::new(),
             every_list: BORN,
+            runs: BTreeMap::new(),
+            every_run: BORN,
         }
     }
 }
@@ -69,6 +75,11 @@ impl Changes {
         own.max(self.every_list).max(self.everything)
     }
 
+    pub fn of_run(&self, run: RunId) -> Edition {
+        let own = self.runs.get(&run).copied().unwrap_or_default();
+        own.max(self.every_run).max(self.everything)
+    }
+
     /// When the tools and prompts of a role last became others: they stay as they are for as long
     /// as the node runs.
     pub const fn of_tools(&self) -> Edition {
@@ -80,16 +91,15 @@ impl Changes {
         for event in &item.events {
             match &event.noun {
                 Some(Noun::Turn(wire::TurnEvent { kind: Some(kind) })) => self.take_turn(kind),
+                Some(Noun::Run(wire::RunEvent { kind: Some(kind) })) => self.take_run(kind),
                 // No resource shows anything else.
-                Some(
-                    Noun::Directory(_)
-                    | Noun::Mail(_)
-                    | Noun::Privacy(_)
-                    | Noun::Swarm(_)
-                    | Noun::Run(_),
-                ) => {}
+                Some(Noun::Directory(_) | Noun::Mail(_) | Noun::Privacy(_) | Noun::Swarm(_)) => {}
                 // Of a newer broker.
-                Some(Noun::Turn(wire::TurnEvent { kind: None })) | None => self.miss(),
+                Some(
+                    Noun::Turn(wire::TurnEvent { kind: None })
+                    | Noun::Run(wire::RunEvent { kind: None }),
+                )
+                | None => self.miss(),
             }
         }
     }
@@ -115,11 +125,26 @@ impl Changes {
         }
     }
 
+    fn take_run(&mut self, kind: &run_event::Kind) {
+        use run_event::Kind;
+        match kind {
+            Kind::RunStarted(it) => self.run_named(&it.run_id),
+            Kind::StepStarted(it) => self.run_named(&it.run_id),
+            Kind::StepEnded(it) => self.run_named(&it.run_id),
+            Kind::RunStopped(it) => self.run_named(&it.run_id),
+            Kind::RunEnded(it) => self.run_named(&it.run_id),
+            Kind::ParentTold(it) => self.run_named(&it.run_id),
+            Kind::RunReplied(it) => self.run_named(&it.run_id),
+            Kind::RunsForgotten(it) => it.run_ids.iter().for_each(|run| self.run_named(run)),
+        }
+    }
+
     /// Something happened that this node was not told.
     pub fn miss(&mut self) {
         self.everything = self.next();
         self.loops.clear();
         self.lists.clear();
+        self.runs.clear();
     }
 
     const fn next(&mut self) -> Edition {
@@ -134,6 +159,22 @@ impl Changes {
         }
         let edition = self.next();
         self.loops.insert(loop_id, edition);
+    }
+
+    fn run_named(&mut self, run: &str) {
+        match run.parse() {
+            Ok(run) => self.run_changed(run),
+            Err(_) => self.miss(),
+        }
+    }
+
+    fn run_changed(&mut self, run: RunId) {
+        let edition = self.next();
+        if self.runs.len() == KEPT_MAX && !self.runs.contains_key(&run) {
+            self.runs.clear();
+            self.every_run = edition;
+        }
+        self.runs.insert(run, edition);
     }
 
     fn list_changed(&mut self, role: &str) {
@@ -178,6 +219,11 @@ impl News {
             changes.take(item);
             changes.newest != before
         });
+    }
+
+    /// A sub-agent of a run said something, which the feed does not tell.
+    pub fn run_changed(&self, run: RunId) {
+        self.0.changes.send_modify(|changes| changes.run_changed(run));
     }
 
     /// The broker tells of changes from now on; `is_gapless` when none was missed since it last
@@ -298,6 +344,33 @@ mod tests {
         ] {
             assert_eq!(news(&items), expected, "{items:?}");
         }
+    }
+
+    #[test]
+    fn each_run_changes_by_itself_and_none_is_missed() {
+        let run = |number: usize| -> RunId {
+            format!("run_1700000000000_{number:04x}").parse().expect("an id")
+        };
+        let ended = |number| {
+            let ended = wire::RunEnded { run_id: run(number).to_string(), ..Default::default() };
+            let kind = Some(run_event::Kind::RunEnded(ended));
+            item(Some(Noun::Run(wire::RunEvent { kind })))
+        };
+        let mut changes = Changes::default();
+        let before = changes.newest();
+        changes.take(&ended(1));
+        assert!(before < changes.of_run(run(1)) && changes.of_run(run(2)) <= before);
+        assert!(changes.of_loop(&loop_id("main")) <= before, "no loop has to do with it");
+        for number in 0..2 * KEPT_MAX {
+            changes.take(&ended(number));
+            assert!(changes.runs.len() <= KEPT_MAX);
+        }
+        for number in [0, 1, KEPT_MAX, 2 * KEPT_MAX - 1] {
+            assert!(before < changes.of_run(run(number)), "{number}");
+        }
+        let told = changes.newest();
+        changes.take(&item(Some(Noun::Run(wire::RunEvent { kind: None }))));
+        assert!(told < changes.of_run(run(1)), "of a newer broker");
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Waits {
     /// Asks until `hold` is over; `permit` is given back when nothing of it is left here.
     pub(super) async fn ask(
         &self,
-        role: RoleId,
+        role: Option<RoleId>,
         question: Question,
         hold: Duration,
         permit: Permit,
@@ -380,7 +380,7 @@ impl Multiplexer {
     fn question(&self, wait: u64, open: &Open) -> wire::ParkRequest {
         let left = open.hold_ends.saturating_duration_since(Instant::now());
         let hold_ms = u64::try_from(left.as_millis()).unwrap_or(HOLD_MS_MAX);
-        let ask = Some(open.question.to_wire(self.shared.caller(), &open.role, hold_ms));
+        let ask = Some(open.question.to_wire(self.shared.caller(), open.role.as_ref(), hold_ms));
         wire::ParkRequest { wait, ask }
     }
 
@@ -411,10 +411,8 @@ impl Multiplexer {
             Some(Outcome::Mail(answer)) => Answer::Mail(Box::new(answer)),
             Some(Outcome::Swarm(answer)) => Answer::Swarm(Box::new(answer)),
             Some(Outcome::Refusal(refusal)) => return self.refused(wait, refusal),
-            // Nothing asks about runs here.
-            Some(Outcome::Run(_)) | None => {
-                return self.refused(wait, wire::Refusal::default());
-            }
+            Some(Outcome::Run(answer)) => Answer::Run(Box::new(answer)),
+            None => return self.refused(wait, wire::Refusal::default()),
         };
         if answer.is_still_waiting() && self.table.has_left(wait, EARLY_MS) {
             return self.lose_stream("the broker let a wait go early");

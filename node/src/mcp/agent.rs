@@ -5,13 +5,12 @@ use std::sync::{Arc, OnceLock};
 use rmcp::{
     ErrorData, Peer, RoleServer, ServerHandler,
     model::{
-        CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest,
-        CustomResult, DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
-        GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
-        ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-        PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-        ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
-        UnsubscribeRequestParams, UpdateTaskParams,
+        CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest, CustomResult,
+        DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+        Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
+        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+        SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
     },
     service::{RequestContext, SubscriptionContext},
     transport::streamable_http_server::session::SessionRestoreMarker,
@@ -27,13 +26,15 @@ use super::{
     instances::Open,
     liveness, malformed,
     notices::{self, Client, Notices, SubscriptionRegistry},
-    prompts, resources,
+    prompts,
+    request_context::{FRESH_MS, fresh, is_legacy, probe, takes_tasks},
+    resources::{self, Subject},
+    run_resource::{self, shows_runs},
     tasks::Asker,
     tools::{self, Call},
     transport::{
         bearer::Bearer,
         service::{ConnectionGuard, McpService, ServerStats, StreamGuard},
-        write_ack::WriteAck,
     },
 };
 use crate::{
@@ -44,9 +45,6 @@ use crate::{
 
 /// The header that names a session.
 const SESSION_HEADER: &str = "mcp-session-id";
-
-/// How long a client may keep what changes with a restart of the node at most, in milliseconds.
-const FRESH_MS: u64 = 60_000;
 
 #[derive(Clone)]
 pub(super) struct Agent {
@@ -147,6 +145,9 @@ impl McpService for Agents {
 
 impl Agent {
     fn instructions(&self) -> String {
+        if self.scope.is_step() {
+            return prompts::STEP_INSTRUCTIONS.to_owned();
+        }
         let role = self.scope.only(&self.host).map(|actions| actions.role());
         let toolsets = role.map(|role| self.host.toolsets(role)).unwrap_or_default();
         let role = role.map(|role| (role, &toolsets[..]));
@@ -177,10 +178,25 @@ impl Agent {
         roles
     }
 
-    /// Where loops are looked at, if this address shows any.
+    /// Whether any role of this address starts sub-agents.
+    fn has_runs(&self) -> bool {
+        shows_runs(&self.host, &self.scope)
+    }
+
+    /// Where loops and runs are looked at, if this address shows any.
     fn overview(&self) -> Result<&dyn Overview, ErrorData> {
-        let overview = self.host.overview.as_deref().filter(|_| self.has_loops());
+        let has_resources = self.has_loops() || self.has_runs();
+        let overview = self.host.overview.as_deref().filter(|_| has_resources);
         overview.ok_or_else(|| ErrorData::invalid_request("this address has no resources", None))
+    }
+
+    /// What is at `uri`, there or not, if this address shows such.
+    fn subject(&self, uri: &str) -> Result<Subject, ErrorData> {
+        let subject = Subject::named(uri)?;
+        let is_run = subject.run().is_some();
+        let is_shown = if is_run { self.has_runs() } else { self.has_loops() };
+        let hidden = || ErrorData::invalid_request("this address shows no such resources", None);
+        is_shown.then_some(subject).ok_or_else(hidden)
     }
 
     /// Whom to tell of changes, on the connection or session that a request came in on.
@@ -292,30 +308,6 @@ impl Agent {
     }
 }
 
-/// Whether a request is of a version that keeps connections or sessions.
-fn is_legacy(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_none_or(|version| version < ProtocolVersion::V_2026_07_28)
-}
-
-/// For how long a list may be kept, where the client's version knows of that.
-fn fresh(context: &RequestContext<RoleServer>) -> (Option<u64>, Option<CacheScope>) {
-    if is_legacy(context) { (None, None) } else { (Some(FRESH_MS), Some(CacheScope::Private)) }
-}
-
-/// Whether the request itself declares the extension; what a session said once does not count.
-fn takes_tasks(context: &RequestContext<RoleServer>) -> bool {
-    context.meta.client_capabilities().is_some_and(|it| it.supports_tasks())
-}
-
-fn probe(context: &RequestContext<RoleServer>) -> Option<WriteAck> {
-    let parts = context.extensions.get::<http::request::Parts>();
-    context
-        .extensions
-        .get::<WriteAck>()
-        .or_else(|| parts.and_then(|parts| parts.extensions.get::<WriteAck>()))
-        .cloned()
-}
-
 impl ServerHandler for Agent {
     fn get_info(&self) -> ServerConfig {
         let mut server = Implementation::new("tasuki", env!("CARGO_PKG_VERSION"));
@@ -425,7 +417,7 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         self.overview()?;
-        let mut list = resources::templates();
+        let mut list = resources::templates(self.has_loops(), self.has_runs());
         (list.ttl_ms, list.cache_scope) = fresh(&context);
         Ok(list)
     }
@@ -435,8 +427,17 @@ impl ServerHandler for Agent {
         request: ReadResourceRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let role = self.scope.only(&self.host).map(|actions| actions.role());
-        let read = resources::read(self.overview()?, role, &request.uri);
+        let overview = self.overview()?;
+        let read = async {
+            let uri = &*request.uri;
+            match self.subject(uri)? {
+                Subject::Loop(loop_id) => {
+                    let role = self.scope.only(&self.host).map(|actions| actions.role());
+                    resources::read(overview, role, &loop_id, uri).await
+                }
+                Subject::Run(run) => run_resource::read(&self.host, run, uri).await,
+            }
+        };
         caught("resources/read", read).await?.map(Into::into)
     }
 
@@ -447,11 +448,11 @@ impl ServerHandler for Agent {
     ) -> Result<(), ErrorData> {
         let subscribed = async {
             let overview = self.overview()?;
-            let loop_id = resources::named(&request.uri)?;
+            let subject = self.subject(&request.uri)?;
             let Some(client) = self.client(overview, &context) else {
                 return Err(ErrorData::invalid_request("there is no session to be told on", None));
             };
-            let subscribed = self.notices.subscribe(loop_id, client).await;
+            let subscribed = self.notices.subscribe(subject, client).await;
             subscribed.map_err(|why| ErrorData::invalid_request(why, None))
         };
         caught("resources/subscribe", subscribed).await?
@@ -463,9 +464,9 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let unsubscribed = async {
-            let loop_id = resources::named(&request.uri)?;
+            let subject = Subject::named(&request.uri)?;
             if let Some(client) = self.client(self.overview()?, &context) {
-                self.notices.unsubscribe(&loop_id, client).await;
+                self.notices.unsubscribe(&subject, client).await;
             }
             Ok::<_, ErrorData>(())
         };
@@ -511,6 +512,10 @@ impl ServerHandler for Agent {
     ) -> Result<CallToolResponse, ErrorData> {
         let client = context.client_info();
         self.is_heard(client.as_ref());
+        let admitted = match self.scope.admitted(&self.host) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return Ok(tools::refused(&refusal).into()),
+        };
         let address = self.address(&context);
         let by = self.bearer(&context);
         let call = Call {
@@ -521,12 +526,14 @@ impl ServerHandler for Agent {
             who: address.who(),
             only: by.as_ref().and_then(Bearer::role),
             hold: address.hold.or(self.host.hold),
-            takes_tasks: takes_tasks(&context),
+            // A task is for a role to take up again; a sub-agent is gone with its process.
+            takes_tasks: takes_tasks(&context) && !self.scope.is_step(),
             transport: self.transport(),
             gone: self.gone(&context),
             probe: probe(&context),
+            inputs: request.input_responses.unwrap_or_default(),
             context: &context,
-            admitted: OnceLock::new(),
+            admitted,
         };
         tokio::select! {
             biased;

@@ -1,4 +1,5 @@
-//! What commands for people ask of the running node, beside MCP: one request, one JSON answer.
+//! What commands of people and of sub-agents ask of the running node, beside MCP: one request, one
+//! JSON answer.
 
 use std::{io, time::Duration};
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 use tasuki_proto::reason::Reason;
 
 use super::dial::{NodeAt, Undialled, Wire};
+use crate::step_key::StepKey;
 
 /// For the node to answer, in milliseconds: it only looks into its own memory.
 const ANSWER_MS_MAX: u64 = 10_000;
@@ -44,16 +46,32 @@ pub async fn post(node: &NodeAt, path: &str) -> Result<Value, Error> {
 
 /// The same with something to be read there.
 pub async fn post_body(node: &NodeAt, path: &str, body: Bytes) -> Result<Value, Error> {
-    send(Method::POST, node, path, body).await
+    send(Method::POST, node, path, node.credentials(), body).await
+}
+
+/// The same for a sub-agent, which shows its key.
+pub async fn post_as(
+    node: &NodeAt,
+    path: &str,
+    key: &StepKey,
+    body: Bytes,
+) -> Result<Value, Error> {
+    send(Method::POST, node, path, Some(format!("Bearer {key}")), body).await
 }
 
 /// Reads what a node says at `path`.
 pub async fn get(node: &NodeAt, path: &str) -> Result<Value, Error> {
-    send(Method::GET, node, path, Bytes::new()).await
+    send(Method::GET, node, path, node.credentials(), Bytes::new()).await
 }
 
 /// A question that is lost may be asked again, so nobody need be told whether it was begun.
-async fn send(method: Method, node: &NodeAt, path: &str, body: Bytes) -> Result<Value, Error> {
+async fn send(
+    method: Method,
+    node: &NodeAt,
+    path: &str,
+    credentials: Option<String>,
+    body: Bytes,
+) -> Result<Value, Error> {
     let url = &node.url;
     let invalid = || Error::Address(url.clone());
     let authority = node.authority().ok_or_else(invalid)?;
@@ -64,7 +82,7 @@ async fn send(method: Method, node: &NodeAt, path: &str, body: Bytes) -> Result<
         .uri(path)
         .header(HOST, authority)
         .header(CONTENT_TYPE, "application/json");
-    if let Some(credentials) = node.credentials() {
+    if let Some(credentials) = credentials {
         request = request.header(AUTHORIZATION, credentials);
     }
     let request = request.body(Body::from(body)).map_err(|_| invalid())?;

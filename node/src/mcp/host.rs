@@ -1,6 +1,11 @@
 //! The roles this node hosts and what all connections to them share.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use rmcp::model::Implementation;
 use tasuki_proto::{
@@ -15,23 +20,34 @@ use super::{
     hold::Learning,
     in_flight_acks::InFlightAcks,
     instances::{Instances, Playing},
+    run_resource::WatchedRuns,
     tasks::Tasks,
     tools::{FencingTokens, LockGrants, label, label_as},
     transport::server::Settings,
 };
 use crate::{
     hooks::Hooks,
-    limiter::Shares,
+    limiter::{Limiter, Shares},
     mail_directories::Directories,
     mirror::Mirror,
     repository::Repositories,
     role::{Actions, Overview, Refusal, player::Instance},
-    toolset::{self, ToolsetChoice},
+    runs::{client::RunClient, host::RunsHost},
+    toolset::{self, ToolVisibility, ToolsetChoice},
 };
 
 /// Tool calls in flight, of all connections together: each holds a task and a wait. Each role has an
 /// equal share.
 const CALLS_MAX: usize = 4096;
+
+/// The same of sub-agents that run here, of all together: several waits of each that a node takes in.
+const STEP_CALLS_MAX: usize = 256;
+
+/// What a sub-agent is shown: it starts others, and speaks to whoever started it.
+const STEP_TOOLSETS: [ToolsetChoice; 2] = [
+    ToolsetChoice { set: toolset::RUNS, shown: ToolVisibility::Core },
+    ToolsetChoice { set: toolset::RUN_STEP, shown: ToolVisibility::Core },
+];
 
 pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
@@ -63,6 +79,10 @@ pub(super) struct Host {
     pub overview: Option<Arc<dyn Overview>>,
     /// `None`: nothing is done when something happens to mail.
     pub hooks: Option<Hooks>,
+    /// `None`: there are no runs of sub-agents here.
+    pub runs: Option<Arc<RunsHost>>,
+    /// Those that clients are told of as they go on.
+    pub watched_runs: WatchedRuns,
     /// The tokens that agents were given with what they hold.
     pub claims: FencingTokens,
     /// Locks on their way to the agent of each role.
@@ -73,6 +93,8 @@ pub(super) struct Host {
     pub resume_within: Duration,
     /// Tool calls in flight, of each role.
     calls: Shares,
+    /// The same of sub-agents.
+    step_calls: Limiter,
     /// Answer waits.
     pub stopping: CancellationToken,
 }
@@ -102,6 +124,7 @@ impl Host {
             resume_within,
             clock,
             hooks,
+            runs,
             guard: _,
         } = settings;
         let calls = Shares::new("calls of this role", CALLS_MAX, roles.keys());
@@ -117,6 +140,8 @@ impl Host {
             private,
             repositories: Repositories::default(),
             hooks,
+            runs,
+            watched_runs: WatchedRuns::default(),
             mirror,
             resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
@@ -130,6 +155,7 @@ impl Host {
                 .collect(),
             roles,
             calls,
+            step_calls: Limiter::new("calls of sub-agents", STEP_CALLS_MAX),
             stopping,
         }
     }
@@ -144,7 +170,7 @@ impl Host {
 
     /// Tool calls that have begun and are not over.
     pub(super) fn calls_in_flight(&self) -> usize {
-        self.calls.in_use()
+        self.calls.in_use() + self.step_calls.in_use()
     }
 
     /// Room for one call as `role`.
@@ -210,14 +236,39 @@ pub(super) enum Scope {
     One(Arc<dyn Actions>),
     /// Every role of the node; the tool's own parameter says which.
     All,
+    /// A sub-agent that runs here, and no role.
+    Step(Arc<StepCaller>),
+}
+
+/// A sub-agent that runs on this node, known by its key.
+#[derive(Debug)]
+pub(super) struct StepCaller {
+    /// Speaks as the step.
+    pub client: RunClient,
 }
 
 impl Scope {
+    pub(super) const fn is_step(&self) -> bool {
+        matches!(self, Self::Step(_))
+    }
+
+    /// A call's place: a sub-agent's at once, a role's once it is known which one calls.
+    pub(super) fn admitted(
+        &self,
+        host: &Host,
+    ) -> Result<OnceLock<Option<OwnedSemaphorePermit>>, Refusal> {
+        match self {
+            Self::One(_) | Self::All => Ok(OnceLock::new()),
+            Self::Step(_) => Ok(OnceLock::from(Some(host.step_calls.try_acquire()?))),
+        }
+    }
+
     /// The one role, if this address or this node has only one.
     pub(super) fn only<'a>(&'a self, host: &'a Host) -> Option<&'a Arc<dyn Actions>> {
         match self {
             Self::One(actions) => Some(actions),
             Self::All => host.only(),
+            Self::Step(_) => None,
         }
     }
 
@@ -226,12 +277,18 @@ impl Scope {
         match self {
             Self::One(actions) => vec![actions.role()],
             Self::All => host.roles.keys().collect(),
+            Self::Step(_) => Vec::new(),
         }
     }
 
-    /// The toolsets of those roles.
+    /// The toolsets of those roles, or of a sub-agent.
     pub(super) fn toolsets(&self, host: &Host) -> Vec<ToolsetChoice> {
-        self.roles(host).into_iter().flat_map(|role| host.toolsets(role)).collect()
+        match self {
+            Self::One(_) | Self::All => {
+                self.roles(host).into_iter().flat_map(|role| host.toolsets(role)).collect()
+            }
+            Self::Step(_) => STEP_TOOLSETS.to_vec(),
+        }
     }
 
     /// Whom a call is for, when its parameter `field` says `named`.
@@ -242,6 +299,12 @@ impl Scope {
         named: Option<&str>,
     ) -> Result<Arc<dyn Actions>, Refusal> {
         match (self, named) {
+            (Self::Step(_), _) => Err(Refusal {
+                reason: Reason::RoleForbidden,
+                message: "A sub-agent plays no role, so this tool is not for it. Call ask_parent \
+                          or report_to_parent to reach whoever started you."
+                    .to_owned(),
+            }),
             (Self::One(actions), None) => Ok(Arc::clone(actions)),
             (Self::One(actions), Some(named)) if named == actions.role().as_str() => {
                 Ok(Arc::clone(actions))

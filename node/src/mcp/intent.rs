@@ -34,17 +34,27 @@ impl Intents {
         if meta.contains_key(FIELD) {
             return false;
         }
-        self.last += 1;
-        meta.insert(FIELD.to_owned(), json!({ "by": self.by, "number": self.last }));
+        let intent = self.next_intent();
+        meta.insert(FIELD.to_owned(), intent);
         true
+    }
+
+    /// An intent that was never said.
+    pub(super) fn next_intent(&mut self) -> Value {
+        self.last += 1;
+        json!({ "by": self.by, "number": self.last })
     }
 }
 
-/// The key that the intent has at the broker; `None`: the call has no number.
+/// The key that the intent of a call has at the broker; `None`: the call has no number.
+pub(super) fn of(meta: &JsonObject) -> Option<IdempotencyKey> {
+    key(meta.get(FIELD)?)
+}
+
+/// The key that an intent has at the broker; `None`: it is none.
 ///
 /// The prefix keeps a client from speaking under the name of a node.
-pub(super) fn of(meta: &JsonObject) -> Option<IdempotencyKey> {
-    let intent = meta.get(FIELD)?;
+pub(super) fn key(intent: &Value) -> Option<IdempotencyKey> {
     let client = format!("agent-{}", intent.get("by")?.as_str()?).parse().ok()?;
     let counter = intent.get("number")?.as_u64().filter(|it| (1..u64::MAX).contains(it))?;
     Some(IdempotencyKey { client, counter })
@@ -74,5 +84,14 @@ mod tests {
             let meta = json!({ FIELD: intent });
             assert_eq!(of(meta.as_object().expect("an object")), None);
         }
+    }
+
+    #[test]
+    fn each_intent_has_another_key() {
+        let mut intents = Intents::new().expect("random bytes");
+        let [first, second] =
+            [intents.next_intent(), intents.next_intent()].map(|it| key(&it).expect("a key"));
+        assert_eq!((first.counter, second.counter), (1, 2));
+        assert_eq!(first.client, second.client);
     }
 }

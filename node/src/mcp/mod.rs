@@ -4,8 +4,10 @@
 //! `/sse/{role}`, `/message`) and, after an HTTP upgrade, newline-delimited JSON-RPC (`/stdio`,
 //! `/stdio/{role}`), which `tasuki mcp` bridges to the stdio of an agent ([`bridge`]).
 //!
-//! - **C1** Every request passes the Host and Origin checks, and under guard that of its token,
-//!   before anything looks at it.
+//! A sub-agent that runs here has addresses of its own ([`STEP_PATH`]), where it shows its key.
+//!
+//! - **C1** Every request passes the Host and Origin checks, and under guard or as a sub-agent's
+//!   that of its token, before anything looks at it.
 //! - **C2** Connections, sessions, events kept for resuming, calls in flight and bodies are
 //!   bounded; each bound has a name.
 //! - **C3** A turn counts as handed only when the answer that gives it was written to a live
@@ -39,8 +41,11 @@ mod notices;
 mod outbox_admin;
 mod prompts;
 mod question;
+mod request_context;
 mod resources;
+mod run_resource;
 mod status;
+pub(crate) mod steps;
 mod take_over;
 mod tasks;
 mod tools;
@@ -57,6 +62,7 @@ pub use transport::{
     server::{Settings, serve, serve_with},
     service::{McpService, ServerStats},
     stdio::UPGRADE,
+    step_access::STEP_PATH,
 };
 
 /// The names of the tools that a role with these toolsets is shown, for clients that allow each by

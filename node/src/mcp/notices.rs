@@ -14,7 +14,7 @@
 mod subscriptions;
 mod wanted;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 use rmcp::{
@@ -22,7 +22,7 @@ use rmcp::{
     model::{ResourceUpdatedNotificationParam, SubscriptionFilter},
     service::{SubscriptionContext, SubscriptionSink},
 };
-use tasuki_proto::id::{LoopId, RoleId};
+use tasuki_proto::{id::RoleId, run::RunId};
 use tokio::{
     sync::{Notify, watch},
     time::sleep,
@@ -39,7 +39,8 @@ pub(super) use self::{
 };
 use super::{
     host::{Host, Scope},
-    resources,
+    resources::Subject,
+    run_resource::{WatchedRun, shows_runs},
 };
 use crate::role::news::{Edition, Follower, News};
 
@@ -71,8 +72,8 @@ impl Plane {
             (Self::Session(peer), Notice::ResourcesChanged) => {
                 peer.notify_resource_list_changed().await.is_ok()
             }
-            (Self::Session(peer), Notice::Updated(loop_id)) => {
-                let updated = ResourceUpdatedNotificationParam::new(resources::uri(loop_id));
+            (Self::Session(peer), Notice::Updated(subject)) => {
+                let updated = ResourceUpdatedNotificationParam::new(subject.uri());
                 peer.notify_resource_updated(updated).await.is_ok()
             }
             (Self::Listen(sink), Notice::ToolsChanged) => {
@@ -84,8 +85,8 @@ impl Plane {
             (Self::Listen(sink), Notice::ResourcesChanged) => {
                 sink.notify_resource_list_changed().await.is_ok()
             }
-            (Self::Listen(sink), Notice::Updated(loop_id)) => {
-                sink.notify_resource_updated(resources::uri(loop_id)).await.is_ok()
+            (Self::Listen(sink), Notice::Updated(subject)) => {
+                sink.notify_resource_updated(subject.uri()).await.is_ok()
             }
         }
     }
@@ -95,12 +96,26 @@ impl Plane {
 #[derive(Debug, Default)]
 struct Wishes {
     wanted: Mutex<Wanted>,
+    /// The runs among them, of which the feed does not tell everything.
+    watched: Mutex<BTreeMap<RunId, Arc<WatchedRun>>>,
     changed: Notify,
 }
 
 impl Wishes {
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock()
+    }
+
+    /// Watches the runs that are wanted, and no others.
+    fn watch_runs(&self, host: &Host, scope: &Scope, news: &News) {
+        let mut watched = self.watched.lock();
+        let wanted: Vec<RunId> = self.wanted().subjects().filter_map(Subject::run).collect();
+        watched.retain(|run, _| wanted.contains(run));
+        let Some(runs) = host.runs.as_ref().filter(|_| shows_runs(host, scope)) else { return };
+        for run in wanted {
+            let watch = || host.watched_runs.watch(run, runs, news, &host.stopping);
+            watched.entry(run).or_insert_with(watch);
+        }
     }
 }
 
@@ -213,11 +228,11 @@ pub(super) struct Client<'a> {
 }
 
 impl Notices {
-    /// Tells the client of changes of `loop_id` from now on.
-    pub(super) async fn subscribe(&self, loop_id: LoopId, it: Client<'_>) -> Result<(), String> {
+    /// Tells the client of changes of `subject` from now on.
+    pub(super) async fn subscribe(&self, subject: Subject, it: Client<'_>) -> Result<(), String> {
         let follower = it.news.follow();
         follower.live(Duration::from_millis(LIVE_MS_MAX)).await;
-        let subscribed = self.wishes.wanted().subscribe(loop_id, it.news.newest());
+        let subscribed = self.wishes.wanted().subscribe(subject, it.news.newest());
         subscribed.map_err(|TooMany| {
             format!("this connection has {SUBSCRIPTIONS_MAX} subscriptions; unsubscribe from some")
         })?;
@@ -226,8 +241,9 @@ impl Notices {
         Ok(())
     }
 
-    pub(super) async fn unsubscribe(&self, loop_id: &LoopId, it: Client<'_>) {
-        self.wishes.wanted().unsubscribe(loop_id);
+    pub(super) async fn unsubscribe(&self, subject: &Subject, it: Client<'_>) {
+        self.wishes.wanted().unsubscribe(subject);
+        self.wishes.watch_runs(it.host, it.scope, it.news);
         self.wishes.changed.notify_one();
         self.remember(&it).await;
     }
@@ -235,7 +251,7 @@ impl Notices {
     async fn remember(&self, it: &Client<'_>) {
         if let Some((doors, session)) = it.session {
             let wishes = Arc::clone(&self.wishes);
-            doors.remember(session, move || wishes.wanted().loops().cloned().collect()).await;
+            doors.remember(session, move || wishes.wanted().subjects().cloned().collect()).await;
         }
     }
 
@@ -243,13 +259,13 @@ impl Notices {
     pub(super) async fn restored(&self, it: Client<'_>) {
         let Some((doors, session)) = it.session else { return };
         let before = Edition::default();
-        let loops = doors.recall(session).await.unwrap_or_default();
+        let subjects = doors.recall(session).await.unwrap_or_default();
         {
             let mut wanted = self.wishes.wanted();
             (wanted.tools, wanted.prompts) = (Some(before), Some(before));
             wanted.resources = Some(before);
             // There are no more than were subscribed to.
-            loops.into_iter().for_each(|loop_id| drop(wanted.subscribe(loop_id, before)));
+            subjects.into_iter().for_each(|subject| drop(wanted.subscribe(subject, before)));
         }
         self.begin(&it);
     }
@@ -265,6 +281,7 @@ impl Notices {
 
     /// Begins to tell, once.
     fn begin(&self, it: &Client<'_>) {
+        self.wishes.watch_runs(it.host, it.scope, it.news);
         self.wishes.changed.notify_one();
         let mut telling = self.telling.lock();
         if telling.is_some() {
@@ -302,6 +319,7 @@ impl Notices {
         };
         let wishes = Arc::new(Wishes::default());
         *wishes.wanted() = wanted(subscription.accepted(), told);
+        wishes.watch_runs(host, scope, news);
         let plane = Plane::Listen(subscription.sink().clone());
         let teller = Teller::new(host, scope, news, wishes, plane);
         tokio::select! {
@@ -316,7 +334,7 @@ impl Notices {
 pub(super) fn acceptable(asked: &SubscriptionFilter) -> SubscriptionFilter {
     let mut accepted = asked.clone();
     if let Some(uris) = &mut accepted.resource_subscriptions {
-        uris.retain(|uri| resources::loop_of(uri).is_some());
+        uris.retain(|uri| Subject::at(uri).is_some());
         uris.truncate(SUBSCRIPTIONS_MAX);
     }
     accepted
@@ -331,9 +349,9 @@ fn wanted(accepted: &SubscriptionFilter, told: Edition) -> Wanted {
         ..Wanted::default()
     };
     let uris = accepted.resource_subscriptions.iter().flatten();
-    for loop_id in uris.filter_map(|uri| resources::loop_of(uri)) {
+    for subject in uris.filter_map(|uri| Subject::at(uri)) {
         // There are no more than were accepted.
-        drop(wanted.subscribe(loop_id, told));
+        drop(wanted.subscribe(subject, told));
     }
     wanted
 }

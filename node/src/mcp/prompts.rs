@@ -23,6 +23,12 @@ use crate::{
 /// What a prompt's name begins with; the role follows.
 const PREFIX: &str = "play_";
 
+/// The instructions of a sub-agent, which plays no role.
+pub(super) const STEP_INSTRUCTIONS: &str = "You are a sub-agent: another agent or a person gave \
+    you this task and gets your last message as the result. If you cannot go on without an \
+    answer, call ask_parent, which returns it. Call report_to_parent to tell something before you \
+    are done.";
+
 /// The argument with what the work is for.
 const GOAL: &str = "goal";
 

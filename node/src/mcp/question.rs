@@ -10,20 +10,22 @@ use tasuki_proto::{
     id::{LoopId, RoleId, Turn},
     mail::MessageId,
     reason::Reason,
+    run::RunId,
     wire::MailMark,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     in_flight_acks::InFlightAcks,
-    tools::{mail_result, swarm_result, turn_result},
+    tools::{Waiter, ended_or_asked, mail_result, run_result, swarm_result, turn_result},
     transport::write_ack::{Mark, WriteAck},
 };
 pub(super) use crate::wait::{Answer, Question as What};
 use crate::{
     refusal::Refusal,
     role::Actions,
-    wait::{Awaited, MailFilter},
+    runs::client::RunClient,
+    wait::{Awaited, MailFilter, RunAwaited},
 };
 
 /// How long an answer may be overdue, in milliseconds, before the wait ends without it: longer
@@ -47,8 +49,19 @@ pub(super) struct Asking {
 #[derive(Debug, Clone)]
 pub(super) enum About {
     Turn(LoopId),
-    Mail { filter: MailFilter, acks: InFlightAcks },
-    Swarm { awaited: Awaited, acks: InFlightAcks },
+    Mail {
+        filter: MailFilter,
+        acks: InFlightAcks,
+    },
+    Swarm {
+        awaited: Awaited,
+        acks: InFlightAcks,
+    },
+    /// The end of a run, or a question of a sub-agent; `client` reads what it wrote.
+    Run {
+        run: RunId,
+        client: RunClient,
+    },
 }
 
 /// What was found out without waiting.
@@ -79,11 +92,20 @@ impl Asking {
             About::Turn(loop_id) => What::Turn(loop_id.clone()),
             About::Mail { filter, .. } => What::Mail(filter.clone()),
             About::Swarm { awaited, .. } => What::Swarm(awaited.clone()),
+            About::Run { run, .. } => What::Run(RunAwaited::Run { run: *run, after: 0, by: None }),
         }
     }
 
     pub(super) async fn ask(&self, hold: Duration) -> Result<Answer, Refusal> {
-        self.actions.wait(self.what(), hold).await
+        match &self.about {
+            About::Run { run, .. } => {
+                let answer = ended_or_asked(Waiter::Role(&*self.actions), *run, hold).await?;
+                Ok(Answer::Run(Box::new(answer)))
+            }
+            About::Turn(_) | About::Mail { .. } | About::Swarm { .. } => {
+                self.actions.wait(self.what(), hold).await
+            }
+        }
     }
 
     /// Whether a task may stand for it. A lock is taken by the call that waits for its files.
@@ -120,12 +142,12 @@ impl Asking {
     pub(super) fn unanswered(&self) -> Answer {
         match &self.about {
             About::Turn(_) => Answer::Turn(Box::default()),
-            About::Mail { .. } | About::Swarm { .. } => self.still_waiting(),
+            About::Mail { .. } | About::Swarm { .. } | About::Run { .. } => self.still_waiting(),
         }
     }
 
     /// The answer as a result; what it gives is handed once it is written.
-    pub(super) fn given(&self, answer: &Answer, probe: Option<&WriteAck>) -> CallToolResult {
+    pub(super) async fn given(&self, answer: &Answer, probe: Option<&WriteAck>) -> CallToolResult {
         if let Some(probe) = probe
             && let Some(mark) = self.mark(answer)
         {
@@ -137,7 +159,11 @@ impl Asking {
             (Answer::Swarm(answer), About::Swarm { awaited, .. }) => {
                 swarm_result(self.actions.role(), awaited, answer)
             }
-            (Answer::Swarm(_), About::Turn(_) | About::Mail { .. }) => {
+            (Answer::Run(answer), About::Run { run, client }) => {
+                run_result(client, *run, answer).await
+            }
+            (Answer::Swarm(_), About::Turn(_) | About::Mail { .. } | About::Run { .. })
+            | (Answer::Run(_), About::Turn(_) | About::Mail { .. } | About::Swarm { .. }) => {
                 unreachable!("an answer is to what was asked")
             }
         }
@@ -160,7 +186,9 @@ impl Asking {
                 let (actions, on_its_way) = (Arc::clone(&self.actions), acks.begin());
                 Some(Mark::Item { actions, issue: *issue, number, on_its_way })
             }
-            (About::Turn(_) | About::Mail { .. } | About::Swarm { .. }, _) => None,
+            (About::Turn(_) | About::Mail { .. } | About::Swarm { .. } | About::Run { .. }, _) => {
+                None
+            }
         }
     }
 
@@ -179,6 +207,12 @@ impl Asking {
                              No action is needed.",
             },
             About::Swarm { awaited, .. } => swarm_words(awaited),
+            About::Run { .. } => &Words {
+                progress: "waiting for the run",
+                waiting: "Waiting for the run.",
+                superseded: "A newer run_wait of this role superseded this call. No action is \
+                             needed.",
+            },
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Loops as MCP resources: `tasuki://loop/{id}`, as the role of an address sees each.
+//! Loops as MCP resources: `tasuki://loop/{id}`, as the role of an address sees each. Runs, at
+//! `tasuki://run/{id}`, are in [`run_resource`](super::run_resource).
 //!
 //! Reading shows state and nothing else: a turn that was read is not handed, a read is no sign of
 //! the agent's life (clients read on their own), and no wait is superseded. Words of others are in
@@ -17,6 +18,7 @@ use tasuki_proto::{
     echo::echo,
     id::{LoopId, RoleId},
     reason::Reason,
+    run::RunId,
     wire::{self, EntryKind},
 };
 
@@ -26,26 +28,85 @@ use crate::role::{Overview, Refusal, Seen};
 /// What the address of every loop begins with.
 const PREFIX: &str = "tasuki://loop/";
 
+/// The same of every run.
+const RUN_PREFIX: &str = "tasuki://run/";
+
+/// What a run's name begins with, where loops are named, too: no loop has it in its name.
+const RUN_NAME: &str = "run/";
+
 const JSON: &str = "application/json";
+
+/// What a resource is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Subject {
+    Loop(LoopId),
+    Run(RunId),
+}
+
+impl Subject {
+    pub(super) fn uri(&self) -> String {
+        match self {
+            Self::Loop(loop_id) => uri(loop_id),
+            Self::Run(run) => format!("{RUN_PREFIX}{run}"),
+        }
+    }
+
+    /// `None`: not the address of one.
+    pub(super) fn at(uri: &str) -> Option<Self> {
+        match uri.strip_prefix(RUN_PREFIX) {
+            Some(run) => run.parse().ok().map(Self::Run),
+            None => loop_of(uri).map(Self::Loop),
+        }
+    }
+
+    /// The same, or that there is none.
+    pub(super) fn named(uri: &str) -> Result<Self, ErrorData> {
+        Self::at(uri).ok_or_else(|| {
+            let message = format!(
+                "resource not found: {}; loops are {PREFIX}NAME, runs {RUN_PREFIX}ID",
+                echo(uri)
+            );
+            not_found(message, uri)
+        })
+    }
+
+    /// As it is kept in a file.
+    pub(super) fn to_line(&self) -> String {
+        match self {
+            Self::Loop(loop_id) => loop_id.to_string(),
+            Self::Run(run) => format!("{RUN_NAME}{run}"),
+        }
+    }
+
+    pub(super) fn of_line(line: &str) -> Option<Self> {
+        match line.strip_prefix(RUN_NAME) {
+            Some(run) => run.parse().ok().map(Self::Run),
+            None => line.parse().ok().map(Self::Loop),
+        }
+    }
+
+    pub(super) const fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Loop(_) => None,
+            Self::Run(run) => Some(*run),
+        }
+    }
+}
 
 /// Resources in one page of a list.
 const PAGE_MAX: usize = 100;
 
-pub(super) fn uri(loop_id: &LoopId) -> String {
+fn uri(loop_id: &LoopId) -> String {
     format!("{PREFIX}{loop_id}")
 }
 
 /// `None`: not the address of a loop.
-pub(super) fn loop_of(uri: &str) -> Option<LoopId> {
+fn loop_of(uri: &str) -> Option<LoopId> {
     uri.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// The loop at `uri`, there or not.
-pub(super) fn named(uri: &str) -> Result<LoopId, ErrorData> {
-    loop_of(uri).ok_or_else(|| {
-        let message = format!("resource not found: {}; loops are {PREFIX}NAME", echo(uri));
-        ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
-    })
+fn not_found(message: String, uri: &str) -> ErrorData {
+    ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
 }
 
 /// The loops that any of `roles` takes part in, by name.
@@ -78,31 +139,44 @@ fn resource(loop_id: &LoopId) -> Resource {
         .with_mime_type(JSON)
 }
 
-pub(super) fn templates() -> ListResourceTemplatesResult {
-    let template = ResourceTemplate::new(format!("{PREFIX}{{id}}"), "loop")
-        .with_title("Loop")
-        .with_description("Current turn and last handover of a loop.")
-        .with_mime_type(JSON);
-    ListResourceTemplatesResult::with_all_items(vec![template])
+/// Those of an address that shows loops, or runs.
+pub(super) fn templates(has_loops: bool, has_runs: bool) -> ListResourceTemplatesResult {
+    let template = |prefix: &str, name: &str, title: &str, description: &str| {
+        ResourceTemplate::new(format!("{prefix}{{id}}"), name)
+            .with_title(title)
+            .with_description(description)
+            .with_mime_type(JSON)
+    };
+    let loops = has_loops
+        .then(|| template(PREFIX, "loop", "Loop", "Current turn and last handover of a loop."));
+    let runs = has_runs.then(|| {
+        template(RUN_PREFIX, "run", "Run", "State of a run, and the newest output of its agents.")
+    });
+    ListResourceTemplatesResult::with_all_items(loops.into_iter().chain(runs).collect())
 }
 
 /// The loop at `uri`, as `role` sees it; `None`: as nobody in particular.
 pub(super) async fn read(
     overview: &dyn Overview,
     role: Option<&RoleId>,
+    loop_id: &LoopId,
     uri: &str,
 ) -> Result<ReadResourceResult, ErrorData> {
-    let loop_id = named(uri)?;
-    let seen = overview.look(&loop_id).await.map_err(|refusal| failed(&refusal, Some(uri)))?;
-    let text = serde_json::to_string_pretty(&Shown::new(&loop_id, role, &seen));
+    let seen = overview.look(loop_id).await.map_err(|refusal| failed(&refusal, Some(uri)))?;
+    contents(&Shown::new(loop_id, role, &seen), uri)
+}
+
+/// A resource as JSON.
+pub(super) fn contents(shown: &impl Serialize, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let text = serde_json::to_string_pretty(shown);
     let text = text.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(JSON)]))
 }
 
-fn failed(refusal: &Refusal, uri: Option<&str>) -> ErrorData {
+pub(super) fn failed(refusal: &Refusal, uri: Option<&str>) -> ErrorData {
     let message = refusal.message.clone();
-    if let (Some(uri), Reason::UnknownLoop) = (uri, refusal.reason) {
-        return ErrorData::resource_not_found(message, Some(json!({ "uri": uri })));
+    if let (Some(uri), Reason::UnknownLoop | Reason::UnknownRun) = (uri, refusal.reason) {
+        return not_found(message, uri);
     }
     let data = json!({
         "code": refusal.reason.as_str(),
@@ -242,7 +316,22 @@ mod tests {
             "TASUKI://loop/main",
             "file:///etc/passwd",
         ] {
-            assert_eq!(loop_of(other), None, "{other}");
+            assert_eq!(Subject::at(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_subject_is_read_as_it_was_written() {
+        let run: RunId = "run_1700000000000_00af".parse().expect("an id");
+        let named: LoopId = run.to_string().parse().expect("an id");
+        for subject in [Subject::Run(run), Subject::Loop(named)] {
+            assert_eq!(Subject::at(&subject.uri()), Some(subject.clone()));
+            assert_eq!(Subject::of_line(&subject.to_line()), Some(subject.clone()));
+        }
+        assert_eq!(Subject::Run(run).uri(), "tasuki://run/run_1700000000000_00af");
+        for other in ["tasuki://run/", "tasuki://run/main", "tasuki://run/run_1_00af/2"] {
+            assert_eq!(Subject::at(other), None, "{other}");
+        }
+        assert_eq!(Subject::of_line("run/main"), None);
     }
 }

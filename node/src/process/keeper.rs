@@ -32,6 +32,9 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     pub policy: Policy,
+    /// The program first. They go as arguments of their own: the system bounds each, and quoting
+    /// would make a long one longer.
+    #[serde(skip)]
     pub words: Vec<String>,
     /// What its standard input is; `None`: an empty one.
     pub stdin: Option<PathBuf>,
@@ -72,13 +75,16 @@ pub fn own_program() -> io::Result<PathBuf> {
 }
 
 /// Keeps one command. Answers when all of it is over.
-pub fn keep(order: &str) -> io::Result<()> {
+pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
     tree::adopt()?;
     let mut caller = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut command = Command::new(own_program()?);
     // What is inside says there why it did not go in; a command has nothing of it.
     let (mut own, theirs) = UnixStream::pair()?;
-    command.args(["sandboxed", INSIDE, order]).stdin(Stdio::from(OwnedFd::from(theirs)));
+    command
+        .args(["sandboxed", INSIDE, order])
+        .args(words)
+        .stdin(Stdio::from(OwnedFd::from(theirs)));
     let started = command.spawn()?;
     drop(command);
     let child = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
@@ -126,8 +132,8 @@ pub fn keep(order: &str) -> io::Result<()> {
 
 /// Goes into the sandbox and becomes the command. Returns only if that did not work, with the exit
 /// code that says so.
-pub fn inside(order: &str) -> i32 {
-    let (order, stdin) = match enter(order) {
+pub fn inside(order: &str, words: &[String]) -> i32 {
+    let stdin = match enter(order) {
         Ok(entered) => entered,
         Err(why) => {
             if let Ok(keeper) = io::stdin().as_fd().try_clone_to_owned() {
@@ -136,21 +142,21 @@ pub fn inside(order: &str) -> i32 {
             return NO_SANDBOX;
         }
     };
-    let Some((program, arguments)) = order.words.split_first() else { return NOT_FOUND };
+    let Some((program, arguments)) = words.split_first() else { return NOT_FOUND };
     let why = Command::new(program).args(arguments).stdin(stdin).exec();
     // It is a line of the command's output; whoever reads that is told.
     writeln!(io::stderr(), "tasuki: {program} cannot be run: {why}").ok();
     if why.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_RUN }
 }
 
-fn enter(order: &str) -> Result<(Order, Stdio), Box<dyn std::error::Error>> {
+fn enter(order: &str) -> Result<Stdio, Box<dyn std::error::Error>> {
     let order: Order = serde_json::from_str(order)?;
     let stdin = match &order.stdin {
         Some(path) => File::open(path)?.into(),
         None => Stdio::null(),
     };
     close_around(&order.policy)?;
-    Ok((order, stdin))
+    Ok(stdin)
 }
 
 fn close_around(policy: &Policy) -> Result<(), Box<dyn std::error::Error>> {

@@ -78,7 +78,7 @@ impl Kept {
         let (own, theirs) = Pair::pair()?;
         own.set_nonblocking(true)?;
         let mut command = Command::new(program);
-        command.args(["sandboxed", KEEPER]).arg(serde_json::to_string(order)?);
+        command.args(["sandboxed", KEEPER]).arg(serde_json::to_string(order)?).args(&order.words);
         command.current_dir(at.directory).env_clear();
         command.envs(at.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::from(OwnedFd::from(theirs)));

@@ -34,7 +34,7 @@ const TIMEOUT_SECS_MAX: u64 = 24 * 60 * 60;
 /// What `model` says when the agent's model is the caller's.
 const INHERIT: &str = "inherit";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Agent {
     pub name: String,
     pub description: String,

@@ -31,7 +31,10 @@ const ENTRIES_MAX: usize = 4096;
 const ANCESTORS_MAX: usize = 128;
 
 /// Whose agents.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Source {
     User,
     Project,

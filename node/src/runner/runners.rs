@@ -9,7 +9,16 @@
 //! | `opencode` | standard input, for it puts an argument in quotes | an agent of this run, by `OPENCODE_CONFIG_CONTENT` | the same |
 //!
 //! Permissions are not asked for: they are the operator's, in the CLI's own settings or in
-//! `[runner.NAME] command`. Only Gemini CLI knows no limit that is no permission.
+//! `[runner.NAME] command`. Only Gemini CLI knows no limit that is no permission. The node's own MCP
+//! server of the run ([`McpServer`]) is the exception: its tools are there, and need no permission,
+//! also where the agent's are limited.
+//!
+//! | runner | that server |
+//! |---|---|
+//! | `claude` | `--mcp-config=FILE --allowedTools=mcp__tasuki` |
+//! | `codex` | `-c mcp_servers.tasuki_run.…`, the token in the step's own variable |
+//! | `opencode` | `mcp` in `OPENCODE_CONFIG_CONTENT` |
+//! | `pi`, `gemini` | not told: they have the step's environment |
 //!
 //! `command` replaces the whole command line. Without placeholders the built-in arguments of its
 //! stream follow. With any, nothing follows: `{prompt}` is the task (standard input if it is
@@ -30,8 +39,12 @@ use std::{
 };
 
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
+pub use self::mcp_server::McpServer;
 use super::{agent_file::checked_name, stream::Dialect};
+
+mod mcp_server;
 
 /// One argument, or one variable with its name: Linux takes 128 KiB with the NUL at its end.
 pub const ARG_BYTES_MAX: usize = (128 << 10) - 1;
@@ -47,6 +60,7 @@ const MODEL_BYTES_MAX: usize = 256;
 
 const SYSTEM_FILE: &str = "system.md";
 const POLICY_FILE: &str = "policy.toml";
+const SERVERS_FILE: &str = "mcp.json";
 
 /// The agent of a run in opencode's configuration.
 const OPENCODE_AGENT: &str = "tasuki";
@@ -143,7 +157,8 @@ impl RunnerTable {
     }
 }
 
-fn canonical(name: &str) -> &str {
+/// The name that a runner has in every table.
+pub fn canonical(name: &str) -> &str {
     if name == CLAUDE_CODE { Dialect::Claude.as_str() } else { name }
 }
 
@@ -155,6 +170,8 @@ pub struct Request<'a> {
     pub system: &'a str,
     pub model: Option<&'a str>,
     pub tools: Option<&'a [String]>,
+    /// The node's, for this run; none where the CLI could not reach it.
+    pub mcp: Option<&'a McpServer>,
     /// A directory for this run alone, where [`CommandLine::files`] will be.
     pub dir: &'a Path,
 }
@@ -374,6 +391,13 @@ impl CommandBuilder<'_> {
                 self.arg(&["--strict-mcp-config"]);
             }
         }
+        if let Some(server) = self.request.mcp {
+            let path = self.file(SERVERS_FILE, &server.claude_file())?;
+            let tools = mcp_server::claude_tools();
+            // With a space these flags, too, would take the words that follow.
+            let flags = [format!("--mcp-config={path}"), format!("--allowedTools={tools}")];
+            self.line.argv.extend(flags);
+        }
         if let Some(path) = self.system_file()? {
             self.arg(&["--append-system-prompt-file", &path]);
         }
@@ -392,6 +416,11 @@ impl CommandBuilder<'_> {
         if let Some(system) = self.system() {
             let value = toml::Value::String(system.to_owned());
             self.arg(&["-c", &format!("developer_instructions={value}")]);
+        }
+        if let Some(server) = self.request.mcp {
+            for setting in server.codex_settings() {
+                self.arg(&["-c", &setting]);
+            }
         }
         self.arg(&["-"]);
         self.line.stdin = Some(self.prompt());
@@ -417,9 +446,14 @@ impl CommandBuilder<'_> {
             self.arg(&["--model", model]);
         }
         let path = self.system_file()?;
-        if path.is_some() || self.request.tools.is_some() {
+        let Request { tools, mcp, .. } = *self.request;
+        let agent = (path.is_some() || tools.is_some())
+            .then(|| opencode_agent(path.as_deref(), tools, mcp.is_some()));
+        if agent.is_some() {
             self.arg(&["--agent", OPENCODE_AGENT]);
-            let config = opencode_config(path.as_deref(), self.request.tools);
+        }
+        if agent.is_some() || mcp.is_some() {
+            let config = opencode_config(agent, mcp);
             self.line.env.push(("OPENCODE_CONFIG_CONTENT".to_owned(), config));
         }
         self.line.stdin = Some(self.prompt());
@@ -507,19 +541,33 @@ fn gemini_policy(tools: &[String]) -> String {
     )
 }
 
-/// A configuration of opencode with one agent.
-fn opencode_config(system: Option<&str>, tools: Option<&[String]>) -> String {
-    let mut agent = serde_json::json!({ "description": "A run of Tasuki", "mode": "primary" });
+/// The agent of a run in opencode's configuration.
+fn opencode_agent(system: Option<&str>, tools: Option<&[String]>, has_server: bool) -> Value {
+    let mut agent = json!({ "description": "A run of Tasuki", "mode": "primary" });
     if let Some(path) = system {
         agent["prompt"] = format!("{{file:{path}}}").into();
     }
     if let Some(tools) = tools {
-        let mut map = serde_json::Map::new();
+        let mut map = Map::new();
         map.insert("*".to_owned(), false.into());
         map.extend(tools.iter().map(|tool| (tool.clone(), true.into())));
+        if has_server {
+            map.insert(mcp_server::opencode_tools(), true.into());
+        }
         agent["tools"] = map.into();
     }
-    serde_json::json!({ "agent": { OPENCODE_AGENT: agent } }).to_string()
+    agent
+}
+
+fn opencode_config(agent: Option<Value>, mcp: Option<&McpServer>) -> String {
+    let mut config = Map::new();
+    if let Some(agent) = agent {
+        config.insert("agent".to_owned(), json!({ OPENCODE_AGENT: agent }));
+    }
+    if let Some(server) = mcp {
+        config.insert("mcp".to_owned(), server.opencode_servers());
+    }
+    Value::Object(config).to_string()
 }
 
 #[cfg(test)]

@@ -10,6 +10,9 @@ mod copies;
 mod crash;
 mod crowd;
 mod echoes;
+#[path = "../fake_agent/mod.rs"]
+#[allow(dead_code, reason = "shared with the tests of the commands, which use more of it")]
+mod fake_agent;
 mod flips;
 mod full;
 mod guarded;
@@ -29,6 +32,8 @@ mod patience;
 mod private;
 mod process;
 mod repeats;
+mod runs;
+mod runstorm;
 mod stdio;
 mod stored;
 mod storm;

@@ -37,9 +37,14 @@ pub(crate) struct Process {
     pub(crate) broker: Option<SocketAddr>,
     /// From the next start on.
     pub(crate) rust_log: Option<&'static str>,
+    /// Variables that it and its user's commands get.
+    env: Vec<Variable>,
     child: Option<Child>,
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
+
+/// A variable of the environment, such as a home.
+pub(crate) type Variable = (&'static str, PathBuf);
 
 pub(crate) fn tasuki(data: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tasuki"));
@@ -55,18 +60,12 @@ fn any() -> SocketAddr {
 impl Process {
     /// Broker and node in one.
     pub(crate) async fn up(data: &Path, more: &str) -> Self {
-        let line: Vec<String> = format!("up {more}").split_whitespace().map(Into::into).collect();
-        let mut it = Self {
-            data: data.to_owned(),
-            line,
-            mcp: any(),
-            broker: Some(any()),
-            rust_log: None,
-            child: None,
-            lines: None,
-        };
-        it.start().await;
-        it
+        Self::up_with(data, more, &[]).await
+    }
+
+    /// The same, with variables.
+    pub(crate) async fn up_with(data: &Path, more: &str, env: &[Variable]) -> Self {
+        Self::new(data, format!("up {more}"), Some(any()), env).await
     }
 
     /// A broker for others.
@@ -75,11 +74,30 @@ impl Process {
     }
 
     pub(crate) async fn node(data: &Path, broker: SocketAddr, more: &str) -> Self {
-        let line = format!("node --broker http://{broker} {more}");
-        let line = line.split_whitespace().map(Into::into).collect();
-        let data = data.to_owned();
-        let mut it =
-            Self { data, line, mcp: any(), broker: None, rust_log: None, child: None, lines: None };
+        Self::node_with(data, broker, more, &[]).await
+    }
+
+    /// The same, with variables.
+    pub(crate) async fn node_with(
+        data: &Path,
+        broker: SocketAddr,
+        more: &str,
+        env: &[Variable],
+    ) -> Self {
+        Self::new(data, format!("node --broker http://{broker} {more}"), None, env).await
+    }
+
+    async fn new(data: &Path, line: String, broker: Option<SocketAddr>, env: &[Variable]) -> Self {
+        let mut it = Self {
+            data: data.to_owned(),
+            line: line.split_whitespace().map(Into::into).collect(),
+            mcp: any(),
+            broker,
+            rust_log: None,
+            env: env.to_vec(),
+            child: None,
+            lines: None,
+        };
         it.start().await;
         it
     }
@@ -89,6 +107,7 @@ impl Process {
         command.args(&self.line).arg("--data").arg(&self.data);
         command.args(["--listen", &self.mcp.to_string()]);
         command.envs(self.rust_log.map(|it| ("RUST_LOG", it)));
+        command.envs(self.env.iter().cloned());
         if let Some(broker) = self.broker {
             command.args(["--broker-listen", &broker.to_string()]);
         }
@@ -176,6 +195,7 @@ impl Process {
     pub(crate) async fn run(&self, line: &str) -> Output {
         let mut command = tasuki(&self.data);
         command.args(line.split_whitespace()).args(["--json", "--data"]).arg(&self.data);
+        command.envs(self.env.iter().cloned());
         soon(command.output()).await.unwrap()
     }
 

@@ -27,6 +27,7 @@ mod sdk;
 mod security;
 mod sessions;
 mod sse;
+mod steps;
 mod swarm;
 mod tasks;
 mod world;

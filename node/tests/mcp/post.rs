@@ -433,7 +433,9 @@ impl world::Mailbox for Mailbox {
             Question::Mail(filter) => {
                 Ok(Answer::Mail(Box::new(self.await_mail(&filter, hold).await?)))
             }
-            Question::Turn(_) | Question::Swarm(_) => panic!("nobody waits for {question:?} here"),
+            Question::Turn(_) | Question::Swarm(_) | Question::Run(_) => {
+                panic!("nobody waits for {question:?} here")
+            }
         }
     }
 

@@ -63,6 +63,7 @@ pub struct File {
     hook_fail: Option<IgnoredAny>,
     accept: Option<IgnoredAny>,
     runner: Option<IgnoredAny>,
+    runs: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.

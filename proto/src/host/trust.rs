@@ -36,7 +36,7 @@ const FOLDER: &str = "trusted";
 
 /// The names of what the programs keep in a data directory. One that has none of them holds no data
 /// yet, whatever else is in it.
-const OF_DATA: [&str; 28] = [
+const OF_DATA: [&str; 29] = [
     "accept",
     "agent-tokens.json",
     "agent-tokens.lock",
@@ -62,6 +62,7 @@ const OF_DATA: [&str; 28] = [
     "node.lock",
     "outbox",
     "private-mail.lock",
+    "runs",
     "sessions",
     "task-key",
     "tls",

@@ -17,9 +17,9 @@ use std::{
 
 use axum::{
     Router,
-    body::Bytes,
+    body::{Body, Bytes},
     extract::{DefaultBodyLimit, State},
-    http::{Uri, header::CONTENT_TYPE},
+    http::{StatusCode, Uri, header::CONTENT_TYPE},
     response::{IntoResponse as _, Response},
 };
 use serde_json::Value;
@@ -33,6 +33,9 @@ const REQUEST_BYTES_MAX: usize = 64 << 20;
 
 /// So many requests one run may make; more means that something runs in circles.
 pub const REQUESTS_MAX: usize = 500;
+
+/// Why a request is refused.
+const REFUSED: &str = "the scripted model refuses";
 
 /// One request and what became of it.
 #[derive(Debug, Clone)]
@@ -123,15 +126,19 @@ async fn serve(State(desk): State<Arc<Desk>>, uri: Uri, body: Bytes) -> Response
 
 impl Desk {
     fn answer(&self, body: &Value, ask: Ask, write: fn(&Ask, &Act<'_>) -> String) -> Response {
-        let heard = ask.heard(&self.part.begin().tool);
+        let reply = self.part.reply(&ask.texts());
+        let heard = match &reply {
+            Some(_) => Heard::Prompt,
+            None => ask.heard(&self.part.begin().tool),
+        };
         let (mut number, mut moved) = (0, Move::Say(""));
         self.asked.send_modify(|asked| {
             number = asked.len();
             let failures = asked.iter().filter(|it| it.failure.is_some()).count();
-            let (answered, failure) = if number < REQUESTS_MAX {
-                self.part.answer(&heard, failures)
-            } else {
-                (Move::Say("STOPPED: far too many requests."), None)
+            let (answered, failure) = match reply {
+                _ if REQUESTS_MAX <= number => (Move::Say("STOPPED: far too many requests."), None),
+                Some(reply) => (reply, None),
+                None => self.part.answer(&heard, failures),
             };
             moved = answered.clone();
             asked.push(Asked { at: Instant::now(), heard, answered, failure });
@@ -141,6 +148,9 @@ impl Desk {
         drop(fs::write(file, format!("{body:#}")));
         let act = match &moved {
             Move::Say(text) => Act::Say { text, number },
+            Move::Reply(text) => Act::Say { text, number },
+            Move::Refuse => return refusal(),
+            Move::Hang => return silence(),
             Move::Call(Call { tool, arguments }) => {
                 match ask.tools.iter().find(|it| it.name.ends_with(tool.as_str())) {
                     Some(tool) => Act::Call { tool, arguments, number },
@@ -182,6 +192,15 @@ enum Act<'a> {
 }
 
 impl Ask {
+    /// All that was said to the model, but for what tools said.
+    fn texts(&self) -> String {
+        let texts = self.spoken.iter().filter_map(|it| match it {
+            Spoken::Text(text) => Some(text.as_str()),
+            Spoken::Result(_) => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
     /// What it comes to; `ours` is a tool that is there once ours are.
     fn heard(&self, ours: &str) -> Heard {
         let is_ours = self.tools.iter().any(|tool| tool.name.ends_with(ours));
@@ -260,6 +279,24 @@ fn event(name: &str, data: &Value) -> String {
     } else {
         format!("event: {name}\ndata: {data}\n\n")
     }
+}
+
+/// In the words of all the APIs: a mistake of the caller's, which nobody tries again.
+fn refusal() -> Response {
+    let error = serde_json::json!({
+        "type": "invalid_request_error",
+        "code": 400,
+        "status": "INVALID_ARGUMENT",
+        "message": REFUSED,
+    });
+    let body = serde_json::json!({ "type": "error", "error": error }).to_string();
+    (StatusCode::BAD_REQUEST, [(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// A stream on which nothing comes.
+fn silence() -> Response {
+    let nothing = futures::stream::pending::<std::io::Result<Bytes>>();
+    ([(CONTENT_TYPE, "text/event-stream")], Body::from_stream(nothing)).into_response()
 }
 
 fn json(text: &'static str) -> Response {

@@ -6,9 +6,11 @@
 //! done twice.
 //!
 //! - `facts`: the JSON in a tool's words, whatever the client wraps it in.
-//! - `turns`: B of the turn loop. `work`: a worker of an issue.
+//! - `turns`: B of the turn loop. `work`: a worker of an issue. `replies`: an agent without tools,
+//!   whose task says what to answer.
 
 mod facts;
+pub mod replies;
 pub mod turns;
 pub mod work;
 
@@ -49,6 +51,12 @@ pub enum Move {
     Call(Call),
     /// The model's turn ends.
     Say(&'static str),
+    /// The same in words that it was asked for.
+    Reply(String),
+    /// The request is refused, for good.
+    Refuse,
+    /// No answer comes.
+    Hang,
 }
 
 /// A move, and what led to it if that was no answer; mostly an error.
@@ -80,6 +88,11 @@ pub trait Part: fmt::Debug + Send + Sync {
 
     /// The move after these words; `None`: they are none of our tools'.
     fn next(&self, said: &Said<'_>) -> Option<Move>;
+
+    /// The move after what the client or a person said, where that needs no tool.
+    fn reply(&self, _spoken: &str) -> Option<Move> {
+        None
+    }
 }
 
 impl dyn Part + '_ {

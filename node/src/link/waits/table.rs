@@ -18,7 +18,8 @@ use crate::{
 /// One wait until it is answered.
 #[derive(Debug)]
 pub(super) struct Open {
-    pub(super) role: RoleId,
+    /// `None`: the node itself asks, or a sub-agent.
+    pub(super) role: Option<RoleId>,
     pub(super) question: Question,
     /// Nobody may be left to hear the answer; a wait consumes nothing, so nothing is lost.
     pub(super) reply: oneshot::Sender<Result<Answer, Refusal>>,

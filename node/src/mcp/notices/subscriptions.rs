@@ -9,10 +9,9 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use tasuki_proto::id::LoopId;
 use tokio::sync::watch;
 
-use crate::mcp::transport::session_files::put;
+use crate::mcp::{resources::Subject, transport::session_files::put};
 
 /// What the names of files with subscriptions end in.
 pub(in crate::mcp) const SUBSCRIBED: &str = "loops";
@@ -59,7 +58,7 @@ impl SubscriptionRegistry {
     pub(super) async fn remember(
         &self,
         session: &str,
-        loops: impl FnOnce() -> Vec<LoopId> + Send + 'static,
+        subjects: impl FnOnce() -> Vec<Subject> + Send + 'static,
     ) {
         // Only a session that is known has a name that is one of ours.
         let Some(file) = self.file(session).filter(|_| self.known().contains_key(session)) else {
@@ -68,7 +67,7 @@ impl SubscriptionRegistry {
         let writing = Arc::clone(&self.writing);
         let written = tokio::task::spawn_blocking(move || {
             let _alone = writing.lock();
-            let lines: String = loops().iter().map(|loop_id| format!("{loop_id}\n")).collect();
+            let lines: String = subjects().iter().map(|it| it.to_line() + "\n").collect();
             match lines.is_empty() {
                 true => std::fs::remove_file(file),
                 false => put(&file, lines.as_bytes()),
@@ -80,11 +79,11 @@ impl SubscriptionRegistry {
     }
 
     /// What `session` had subscribed to before the node started; `None`: nothing.
-    pub(super) async fn recall(&self, session: &str) -> Option<Vec<LoopId>> {
+    pub(super) async fn recall(&self, session: &str) -> Option<Vec<Subject>> {
         let file = self.file(session).filter(|_| self.known().contains_key(session))?;
         let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(file));
         let lines = read.await.ok()?.ok()?;
-        Some(lines.lines().filter_map(|line| line.parse().ok()).collect())
+        Some(lines.lines().filter_map(Subject::of_line).collect())
     }
 
     /// A session began.

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use tasuki_proto::id::{LoopId, RoleId};
+use tasuki_proto::id::RoleId;
 
-use crate::role::news::{Changes, Edition};
+use crate::{
+    mcp::resources::Subject,
+    role::news::{Changes, Edition},
+};
 
-/// Loops that one connection is told about: each is looked at whenever anything changes.
+/// Loops and runs that one connection is told about: each is looked at whenever anything changes.
 pub(in crate::mcp) const SUBSCRIPTIONS_MAX: usize = 64;
 
 /// One notification.
@@ -15,10 +18,10 @@ pub(super) enum Notice {
     ToolsChanged,
     PromptsChanged,
     ResourcesChanged,
-    Updated(LoopId),
+    Updated(Subject),
 }
 
-/// [`SUBSCRIPTIONS_MAX`] loops are subscribed to.
+/// There are [`SUBSCRIPTIONS_MAX`] already.
 #[derive(Debug)]
 pub(super) struct TooMany;
 
@@ -28,40 +31,40 @@ pub(super) struct Wanted {
     pub(super) tools: Option<Edition>,
     pub(super) prompts: Option<Edition>,
     pub(super) resources: Option<Edition>,
-    pub(super) loops: BTreeMap<LoopId, Edition>,
+    pub(super) subjects: BTreeMap<Subject, Edition>,
 }
 
 impl Wanted {
     pub(super) fn is_empty(&self) -> bool {
-        let Self { tools, prompts, resources, loops } = self;
-        tools.is_none() && prompts.is_none() && resources.is_none() && loops.is_empty()
+        let Self { tools, prompts, resources, subjects } = self;
+        tools.is_none() && prompts.is_none() && resources.is_none() && subjects.is_empty()
     }
 
     /// One that is subscribed to already stays as it is.
-    pub(super) fn subscribe(&mut self, loop_id: LoopId, told: Edition) -> Result<(), TooMany> {
-        if self.loops.contains_key(&loop_id) {
+    pub(super) fn subscribe(&mut self, subject: Subject, told: Edition) -> Result<(), TooMany> {
+        if self.subjects.contains_key(&subject) {
             return Ok(());
         }
-        if SUBSCRIPTIONS_MAX <= self.loops.len() {
+        if SUBSCRIPTIONS_MAX <= self.subjects.len() {
             return Err(TooMany);
         }
-        self.loops.insert(loop_id, told);
+        self.subjects.insert(subject, told);
         Ok(())
     }
 
-    pub(super) fn unsubscribe(&mut self, loop_id: &LoopId) {
-        self.loops.remove(loop_id);
+    pub(super) fn unsubscribe(&mut self, subject: &Subject) {
+        self.subjects.remove(subject);
     }
 
-    pub(super) fn loops(&self) -> impl Iterator<Item = &LoopId> {
-        self.loops.keys()
+    pub(super) fn subjects(&self) -> impl Iterator<Item = &Subject> {
+        self.subjects.keys()
     }
 
     /// What was told may not have arrived.
     pub(super) fn doubt(&mut self) {
-        let Self { tools, prompts, resources, loops } = self;
+        let Self { tools, prompts, resources, subjects } = self;
         let lists = [tools, prompts, resources].into_iter().flatten();
-        lists.chain(loops.values_mut()).for_each(|told| *told = Edition::default());
+        lists.chain(subjects.values_mut()).for_each(|told| *told = Edition::default());
     }
 
     /// What there is to tell a client that sees the loops of `roles`; it counts as told.
@@ -84,10 +87,14 @@ impl Wanted {
                 due.push(notice);
             }
         }
-        for (loop_id, told) in &mut self.loops {
-            if *told < changes.of_loop(loop_id) {
+        for (subject, told) in &mut self.subjects {
+            let changed = match subject {
+                Subject::Loop(loop_id) => changes.of_loop(loop_id),
+                Subject::Run(run) => changes.of_run(*run),
+            };
+            if *told < changed {
                 *told = newest;
-                due.push(Notice::Updated(loop_id.clone()));
+                due.push(Notice::Updated(subject.clone()));
             }
         }
         due
@@ -103,6 +110,10 @@ mod tests {
         name.parse().expect("an id")
     }
 
+    fn main() -> Subject {
+        Subject::Loop(id("main"))
+    }
+
     fn opened(name: &str) -> wire::FeedItem {
         let opened =
             wire::LoopOpened { r#loop: name.to_owned(), participants: vec!["A".to_owned()] };
@@ -116,18 +127,18 @@ mod tests {
         let mut wanted = Wanted::default();
         assert!(wanted.is_empty());
         wanted.resources = Some(changes.newest());
-        wanted.subscribe(id("main"), changes.newest()).unwrap();
+        wanted.subscribe(main(), changes.newest()).unwrap();
         assert!(wanted.due(&changes, [&a].into_iter()).is_empty());
         changes.take(&opened("main"));
         changes.take(&opened("main"));
         changes.take(&opened("side"));
-        assert_eq!(wanted.due(&changes, [&b].into_iter()), [Notice::Updated(id("main"))]);
+        assert_eq!(wanted.due(&changes, [&b].into_iter()), [Notice::Updated(main())]);
         assert_eq!(wanted.due(&changes, [&b, &a].into_iter()), [Notice::ResourcesChanged]);
         assert!(wanted.due(&changes, [&b, &a].into_iter()).is_empty());
         wanted.doubt();
-        let all = [Notice::ResourcesChanged, Notice::Updated(id("main"))];
+        let all = [Notice::ResourcesChanged, Notice::Updated(main())];
         assert_eq!(wanted.due(&changes, [&a].into_iter()), all);
-        wanted.unsubscribe(&id("main"));
+        wanted.unsubscribe(&main());
         changes.miss();
         assert_eq!(wanted.due(&changes, [&a].into_iter()), [Notice::ResourcesChanged]);
     }
@@ -145,14 +156,15 @@ mod tests {
     #[test]
     fn subscriptions_are_bounded() {
         let mut wanted = Wanted::default();
+        let subject = |name: &str| Subject::Loop(id(name));
         let told = Edition::default();
         for number in 0..SUBSCRIPTIONS_MAX {
-            wanted.subscribe(id(&format!("l{number}")), told).unwrap();
+            wanted.subscribe(subject(&format!("l{number}")), told).unwrap();
         }
-        wanted.subscribe(id("l0"), told).unwrap();
-        wanted.subscribe(id("more"), told).unwrap_err();
-        wanted.unsubscribe(&id("l0"));
-        wanted.subscribe(id("more"), told).unwrap();
-        assert_eq!(wanted.loops().count(), SUBSCRIPTIONS_MAX);
+        wanted.subscribe(subject("l0"), told).unwrap();
+        wanted.subscribe(subject("more"), told).unwrap_err();
+        wanted.unsubscribe(&subject("l0"));
+        wanted.subscribe(subject("more"), told).unwrap();
+        assert_eq!(wanted.subjects().count(), SUBSCRIPTIONS_MAX);
     }
 }

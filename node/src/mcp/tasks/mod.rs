@@ -41,7 +41,7 @@ use super::{
     tools::{Call, refused, time},
     transport::write_ack::WriteAck,
 };
-use crate::{clock, role::player::Instance};
+use crate::{clock, role::player::Instance, runs::client::Speaker, wait::RunAwaited};
 
 /// Between two polls of one client, in milliseconds: how late it may learn that its turn came.
 const POLL_INTERVAL_MS: u64 = 1_000;
@@ -71,11 +71,13 @@ impl Asker<'_> {
         let Question { role, what } = &asked.question;
         let actions = self.host.roles.get(role)?;
         let is_here = match (self.scope, what) {
-            (Scope::One(own), What::Turn(_) | What::Swarm(_)) => own.role() == role,
+            (Scope::One(own), What::Turn(_) | What::Swarm(_) | What::Run(_)) => own.role() == role,
             // An address speaks for the others of the node too, where its token does, and an id
             // opens with no other token than the one it was made with.
             (Scope::One(_), What::Mail(_))
-            | (Scope::All, What::Turn(_) | What::Mail(_) | What::Swarm(_)) => true,
+            | (Scope::All, What::Turn(_) | What::Mail(_) | What::Swarm(_) | What::Run(_)) => true,
+            // It has no tasks.
+            (Scope::Step(_), _) => false,
         };
         if !is_here || name(&self.who) != asked.instance {
             return None;
@@ -90,6 +92,12 @@ impl Asker<'_> {
                 let acks = self.host.in_flight_acks.get(role)?.clone();
                 About::Swarm { awaited: awaited.clone(), acks }
             }
+            What::Run(RunAwaited::Run { run, .. }) => {
+                let client = self.host.runs.as_ref()?.client(Speaker::Role(role.clone()));
+                About::Run { run: *run, client }
+            }
+            // No role waits for these.
+            What::Run(RunAwaited::Reply { .. } | RunAwaited::Steps(_)) => return None,
         };
         Some(Asking { actions: Arc::clone(actions), about })
     }
@@ -172,7 +180,7 @@ impl Tasks {
             Verdict::Cancelled => Ok(self.cancelled(id, &asked, words.superseded)),
             Verdict::Completed => {
                 self.waits.end(&asked.question);
-                Ok(self.completed(id, &asked, &asking, looked, probe))
+                Ok(self.completed(id, &asked, &asking, looked, probe).await)
             }
         }
     }
@@ -215,7 +223,7 @@ impl Tasks {
     }
 
     /// What the tool would have answered, and what holds once it is written.
-    fn completed(
+    async fn completed(
         self: &Arc<Self>,
         id: &str,
         asked: &Asked,
@@ -224,9 +232,9 @@ impl Tasks {
         probe: Option<&WriteAck>,
     ) -> DetailedTask {
         let result = match looked {
-            Looked::Told(answer) => asking.given(&answer, probe),
+            Looked::Told(answer) => asking.given(&answer, probe).await,
             Looked::Refused(refusal) => refused(&refusal),
-            Looked::Unanswered => asking.given(&asking.unanswered(), probe),
+            Looked::Unanswered => asking.given(&asking.unanswered(), probe).await,
         };
         let (result, bytes) = object(&result);
         let end = Arc::new(detailed(id, asked, OVER, TaskPayload::Completed { result }));

@@ -17,7 +17,7 @@ use tasuki_proto::{
 
 use crate::{
     mcp::question::{Question, What},
-    wait::{Awaited, IssuesIn, MailFilter},
+    wait::{Awaited, IssuesIn, MailFilter, RunAwaited},
 };
 
 /// How long a task can be asked about, in milliseconds: a working day and the night after it.
@@ -39,6 +39,7 @@ const TYPE_BYTES_MAX: usize = 6;
 const OF_A_TURN: u8 = 1;
 const OF_MAIL: u8 = 2;
 const OF_SWARM: u8 = 3;
+const OF_A_RUN: u8 = 4;
 
 /// Behind the key.
 const CHECK_BYTES: usize = 8;
@@ -140,7 +141,7 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn seal(&self, key: &TaskKey, nonce: [u8; NONCE_BYTES]) -> String {
-        let (kind, id);
+        let (kind, id, run);
         let (version, about) = match &self.question.what {
             What::Turn(loop_id) => (OF_A_TURN, vec![loop_id.as_str()]),
             What::Mail(MailFilter { kind, sender }) => {
@@ -151,6 +152,13 @@ impl Asked {
             What::Swarm(awaited) => {
                 (kind, id) = name_of(awaited);
                 (OF_SWARM, vec![kind, id.as_str()])
+            }
+            What::Run(RunAwaited::Run { run: awaited, after: _, by: _ }) => {
+                run = awaited.to_string();
+                (OF_A_RUN, vec![run.as_str()])
+            }
+            What::Run(RunAwaited::Reply { .. } | RunAwaited::Steps(_)) => {
+                unreachable!("TK1: no role waits for it")
             }
         };
         let mut bytes = vec![version];
@@ -202,6 +210,9 @@ impl Asked {
                 What::Mail(MailFilter { kind, sender: sender.map(str::parse).transpose().ok()? })
             }
             OF_SWARM => What::Swarm(awaited(name()?, name()?)?),
+            OF_A_RUN => {
+                What::Run(RunAwaited::Run { run: name()?.parse().ok()?, after: 0, by: None })
+            }
             _ => return None,
         };
         let it = Self {
@@ -276,6 +287,17 @@ mod tests {
             asked(),
             Asked { instance: String::new(), until_ms: 7, ..asked() },
             Asked { question: question("B", mail("", "")), ..asked() },
+            Asked {
+                question: question(
+                    "B",
+                    What::Run(RunAwaited::Run {
+                        run: "run_1700000000000_00af".parse().unwrap(),
+                        after: 0,
+                        by: None,
+                    }),
+                ),
+                ..asked()
+            },
             Asked { question: question("B", mail("", "A")), ..asked() },
             Asked { question: question("B", mail("BR", "")), ..asked() },
             Asked {
@@ -292,7 +314,8 @@ mod tests {
         ] {
             let id = it.seal(&key, [7; 8]);
             assert!(id.len() <= TASK_ID_CHARS_MAX, "{id}");
-            assert!(id.starts_with('A'), "never to be taken for a flag: {id}");
+            let first = id.chars().next().unwrap();
+            assert!(first.is_ascii_alphabetic(), "never to be taken for a flag: {id}");
             assert!(id.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it)), "{id}");
             assert_ne!(id, it.seal(&key, [8; 8]), "no two are alike");
             for (now, opens) in [

@@ -4,7 +4,7 @@ use std::{sync::OnceLock, time::Duration};
 
 use rmcp::{
     RoleServer,
-    model::{Implementation, JsonObject},
+    model::{Implementation, InputResponses, JsonObject},
     service::RequestContext,
 };
 use tasuki_proto::{id::RoleId, visible::is_visible};
@@ -43,6 +43,8 @@ pub(in crate::mcp) struct Call<'a> {
     /// Cancelled when the connection ends, where there is one.
     pub gone: Option<&'a CancellationToken>,
     pub probe: Option<WriteAck>,
+    /// What its user said to what an earlier call of this kind was answered with.
+    pub inputs: InputResponses,
     pub context: &'a RequestContext<RoleServer>,
     /// Once its role is known, its place among the role's calls.
     pub admitted: OnceLock<Option<OwnedSemaphorePermit>>,

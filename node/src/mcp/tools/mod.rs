@@ -14,6 +14,7 @@ mod field_types;
 mod ignored;
 mod mail;
 mod result;
+mod runs;
 pub(super) mod sanitizer;
 mod swarm;
 mod tool;
@@ -35,6 +36,7 @@ pub(super) use self::{
     call::{Call, label, label_as},
     mail::wait_result as mail_result,
     result::{refused, time},
+    runs::{Waiter, ended_or_asked, read_steps, run_resource_facts, run_result},
     swarm::{FencingTokens, LockGrants, wait_result as swarm_result},
     turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, LoopView, turn_result},
 };
@@ -96,7 +98,8 @@ pub(super) fn part(
 }
 
 /// Every toolset.
-static TOOLSETS: [&dyn Toolset; 3] = [&turn_loop::TurnLoop, &mail::Mail, &swarm::Swarm];
+static TOOLSETS: [&dyn Toolset; 4] =
+    [&turn_loop::TurnLoop, &mail::Mail, &swarm::Swarm, &runs::Runs];
 
 fn tools() -> impl Iterator<Item = &'static ToolDef> {
     TOOLSETS.iter().flat_map(|it| it.tools())
@@ -160,9 +163,16 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
     let found =
         |set: &&'static dyn Toolset| Some((*set, set.tools().iter().find(|it| it.name == name)?));
     let (toolset, tool) = TOOLSETS.iter().find_map(found)?;
-    if let Scope::One(actions) = call.scope
-        && !tool.sets.iter().any(|it| call.host.has_set(actions.role(), it.set))
-    {
+    let has_set = match call.scope {
+        Scope::One(actions) => tool.sets.iter().any(|it| call.host.has_set(actions.role(), it.set)),
+        // It has its sets by its key.
+        Scope::Step(_) => {
+            let choices = call.scope.toolsets(call.host);
+            tool.sets.iter().any(|it| choices.iter().any(|choice| choice.set == it.set))
+        }
+        Scope::All => true,
+    };
+    if !has_set {
         return None;
     }
     let unknown = UnknownFields::default();
@@ -185,7 +195,9 @@ mod tests {
             tools().map(|it| it.name).filter(|name| !names.insert(*name)).collect();
         assert!(twice.is_empty(), "in two toolsets: {twice:?}");
         let sets: BTreeSet<&str> = tools().flat_map(|it| it.sets).map(|it| it.set).collect();
-        let known = BTreeSet::from(crate::toolset::NAMES);
+        let mut known = BTreeSet::from(crate::toolset::NAMES);
+        // No role is given this one.
+        known.insert(crate::toolset::RUN_STEP);
         let differing: Vec<_> = sets.symmetric_difference(&known).collect();
         assert!(differing.is_empty(), "without tools, or with tools and unknown: {differing:?}");
         for tool in tools() {
@@ -219,6 +231,15 @@ mod tests {
         let told = of("loop:full");
         assert!((100..=TOKENS_MAX).contains(&told), "{told}");
         assert_eq!(tokens(&[]), 0);
+    }
+
+    #[test]
+    fn runs_cost_a_model_little() {
+        const TOKENS_MAX: usize = 1_200;
+        let of = |choice: &str| tokens(&[choice.parse().expect("a toolset")]);
+        let told = of("runs:full");
+        assert!((300..=TOKENS_MAX).contains(&told), "{told}");
+        assert!(of("runs:quiet") < told, "{told}");
     }
 
     #[test]

@@ -5,23 +5,23 @@ use std::{convert::Infallible, time::Duration};
 use rmcp::model::{CallToolResponse, ProgressNotificationParam};
 use tasuki_proto::{id::RoleId, reason::Reason};
 
-use super::Call;
+use super::{Call, runs::progress_of};
 use crate::{
     mcp::{
         hold::{Ask, hold},
         instances::Playing,
-        question::{Asking, Looked, OVERDUE_MS},
+        question::{About, Asking, Looked, OVERDUE_MS},
     },
     role::Refusal,
 };
 
 /// Between two signs of life during a wait, in milliseconds: a third of the shortest silence
 /// that a client takes for death.
-const PROGRESS_MS: u64 = 10_000;
+pub(super) const PROGRESS_MS: u64 = 10_000;
 
 /// Before the first of them, in milliseconds: it opens the response, but an answer that is
 /// there at once needs none.
-const PROGRESS_FIRST_MS: u64 = 200;
+pub(super) const PROGRESS_FIRST_MS: u64 = 200;
 
 /// What became of a held call.
 pub(super) enum Held<T> {
@@ -59,15 +59,32 @@ pub(super) async fn held<T>(
     waits_for: &'static str,
     answer: impl Future<Output = T>,
 ) -> Held<T> {
+    held_with(call, Some(playing), hold, signs_of_life(call, waits_for), answer).await
+}
+
+/// The same with signs of life of its own. Who plays no role loses none.
+pub(super) async fn held_with<T>(
+    call: &Call<'_>,
+    playing: Option<&Playing>,
+    hold: Duration,
+    signs: impl Future<Output = Infallible>,
+    answer: impl Future<Output = T>,
+) -> Held<T> {
+    let lost = async {
+        match playing {
+            Some(playing) => playing.lost().await,
+            None => std::future::pending().await,
+        }
+    };
     let counted = call.hold_for(hold);
     let ended = tokio::select! {
         biased;
-        () = playing.lost() => Held::Lost,
+        () = lost => Held::Lost,
         answer = answer => Held::Answered(answer),
         () = call.host.stopping.cancelled() => Held::Over,
         () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => Held::Over,
         () = abandoned(call) => Held::Over,
-        never = signs_of_life(call, waits_for) => match never {},
+        never = signs => match never {},
     };
     counted.answered();
     ended
@@ -88,7 +105,7 @@ pub(super) async fn wait(
         match asking.look(&call.host.stopping).await {
             Looked::Told(answer) if answer.is_ready() => {
                 call.host.tasks.supersede(&asking.question());
-                return Ok(CallToolResponse::Complete(asking.given(&answer, probe)));
+                return Ok(CallToolResponse::Complete(asking.given(&answer, probe).await));
             }
             Looked::Told(_) | Looked::Unanswered => {
                 let task = call.host.tasks.create(call, asking, playing, asked);
@@ -103,13 +120,23 @@ pub(super) async fn wait(
     if !hold.is_zero() {
         call.host.tasks.supersede(&asking.question());
     }
-    let waits_for = asking.words().progress;
-    let answer = match held(call, &playing, hold, waits_for, asking.ask(hold)).await {
+    let signs = Box::pin(signs_of(call, &asking));
+    let answer = match held_with(call, Some(&playing), hold, signs, asking.ask(hold)).await {
         Held::Answered(answer) => answer?,
         Held::Lost => asking.lost(),
         Held::Over => asking.still_waiting(),
     };
-    Ok(CallToolResponse::Complete(asking.given(&answer, probe)))
+    Ok(CallToolResponse::Complete(asking.given(&answer, probe).await))
+}
+
+/// What a client is told while it waits.
+async fn signs_of(call: &Call<'_>, asking: &Asking) -> Infallible {
+    match &asking.about {
+        About::Run { run, client } => progress_of(call, client, *run).await,
+        About::Turn(_) | About::Mail { .. } | About::Swarm { .. } => {
+            signs_of_life(call, asking.words().progress).await
+        }
+    }
 }
 
 /// Resolves when nobody hears the answer any more and nobody came back for it: a session outlives
@@ -123,7 +150,7 @@ async fn abandoned(call: &Call<'_>) {
 }
 
 /// Progress for as long as it is polled.
-async fn signs_of_life(call: &Call<'_>, message: &'static str) -> Infallible {
+pub(super) async fn signs_of_life(call: &Call<'_>, message: &'static str) -> Infallible {
     let Some(token) = call.context.meta.get_progress_token() else {
         return std::future::pending().await;
     };

@@ -46,7 +46,7 @@ use crate::{
 };
 
 /// The scheme of the header `Authorization`, in lower case.
-const SCHEME: &str = "bearer";
+pub(super) const SCHEME: &str = "bearer";
 
 /// Names under which clients put a token into an address, where it does not belong: addresses
 /// are kept in logs.
@@ -253,13 +253,18 @@ impl Denied {
                  `tasuki connect` sets it up again",
             ),
         };
-        let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthenticated", why);
-        let headers = response.headers_mut();
-        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
-        // Whoever has no token holds no connection.
-        headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        response
+        unauthenticated(challenge, why)
     }
+}
+
+/// What a request is told that is not let in.
+pub(super) fn unauthenticated(challenge: &'static str, why: &str) -> Response {
+    let mut response = refuse(StatusCode::UNAUTHORIZED, "unauthenticated", why);
+    let headers = response.headers_mut();
+    headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    // Whoever has no token holds no connection.
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// Lets in whoever shows a good token, for as long as it is good.
@@ -281,6 +286,11 @@ pub(super) async fn authenticated(
         response = next.run(request) => response,
         () = gone.cancelled() => return Denied::NotGood.response(),
     };
+    until_gone(response, gone)
+}
+
+/// The response, which breaks off once `gone` is cancelled.
+pub(super) fn until_gone(response: Response, gone: CancellationToken) -> Response {
     let gone = Box::pin(gone.cancelled_owned());
     response.map(|body| Body::new(UntilGone { body, gone }))
 }

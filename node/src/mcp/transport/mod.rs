@@ -14,6 +14,7 @@ pub(super) mod service;
 pub(super) mod session_files;
 pub(super) mod sessions;
 pub(super) mod stdio;
+pub(super) mod step_access;
 pub(super) mod write_ack;
 
 mod early_headers;

@@ -39,6 +39,7 @@ use super::{
     security::{Names, check_content_type, check_names},
     service::McpService,
     sse, stdio,
+    step_access::{StepAccess, StepService, of_steps},
     streamable::Streamable,
 };
 use crate::mcp::{
@@ -48,6 +49,7 @@ use crate::mcp::{
     letter,
     outbox_admin::settle,
     status,
+    steps::LocalSteps,
     take_over::{candidates, take_over},
     tasks::TaskKey,
 };
@@ -58,6 +60,7 @@ use crate::{
     mail_directories::Directories,
     mirror::Mirror,
     role::{Actions, Overview},
+    runs::host::RunsHost,
     toolset::ToolsetChoice,
 };
 
@@ -115,6 +118,8 @@ pub struct Settings {
     pub clock: Clock,
     /// What is done when something happens to mail; `None`: nothing.
     pub hooks: Option<Hooks>,
+    /// What runs of sub-agents need; `None`: this node has none.
+    pub runs: Option<Arc<RunsHost>>,
     /// Encrypts and asks for tokens; `None`: whoever reaches the listener is let in, so it must
     /// be on loopback.
     pub guard: Option<Guard>,
@@ -139,6 +144,7 @@ impl Default for Settings {
             resume_within: Duration::from_millis(RESUME_MS_MAX),
             clock: Clock::default(),
             hooks: None,
+            runs: None,
             guard: None,
         }
     }
@@ -160,7 +166,7 @@ pub(in crate::mcp) struct Life {
 }
 
 impl Life {
-    fn new(stopping: CancellationToken) -> Self {
+    pub(super) fn new(stopping: CancellationToken) -> Self {
         let ending = CancellationToken::new();
         Self {
             unwritten: TaskTracker::new(),
@@ -270,7 +276,8 @@ pub async fn serve(
         .route("/mail/{role}", post(letter::send))
         .with_state(Arc::clone(&host));
     let door = Door { listener, guard, clock };
-    let served = run(door, of_all, of_role, sessions_dir, beside, shutdown).await;
+    let steps = LocalSteps::new(&host);
+    let served = run(door, of_all, of_role, sessions_dir, beside, steps, shutdown).await;
     let written = host.learning.written();
     if tokio::time::timeout(Duration::from_millis(END_MS_MAX), written).await.is_err() {
         tracing::warn!("stopping before it is written what was learnt of clients");
@@ -288,7 +295,8 @@ pub async fn serve_with<S: McpService>(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let door = Door { listener, guard: None, clock: Clock::default() };
-    run(door, of_all, of_role, sessions_dir, Router::new(), shutdown).await
+    let steps = None::<LocalSteps>;
+    run(door, of_all, of_role, sessions_dir, Router::new(), steps, shutdown).await
 }
 
 /// Where clients come in.
@@ -298,13 +306,14 @@ struct Door {
     clock: Clock,
 }
 
-/// `beside` is what is served beside MCP.
-async fn run<S: McpService>(
+/// `beside` is what is served beside MCP, `steps` what sub-agents are.
+async fn run<S: McpService, T: StepService>(
     door: Door,
     of_all: S,
     of_role: BTreeMap<RoleId, S>,
     sessions_dir: Option<PathBuf>,
     beside: Router,
+    steps: Option<T>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let Door { listener, guard, clock } = door;
@@ -329,6 +338,7 @@ async fn run<S: McpService>(
         stdio: stdio::Lines::default(),
         life: life.clone(),
     });
+    let steps = steps.map(|it| StepAccess::new(it, life.clone(), server.of_role.keys()));
     let app = routes(Arc::clone(&server)).merge(beside);
     let app = app.layer(middleware::from_fn(readable));
     let app = app.layer(middleware::from_fn(check_content_type));
@@ -340,6 +350,11 @@ async fn run<S: McpService>(
             life.tasks.spawn(keep_to(guard.tokens.clone(), Arc::clone(&bearers), server));
             app.layer(middleware::from_fn_with_state(bearers, authenticated))
         }
+    };
+    // They have keys of their own.
+    let app = match steps {
+        None => app,
+        Some(steps) => app.layer(middleware::from_fn_with_state(Arc::new(steps), of_steps::<T>)),
     };
     let names = Arc::new(Names::new(address, guard.as_ref()));
     let app = app.layer(middleware::from_fn_with_state(names, check_names));

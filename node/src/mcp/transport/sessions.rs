@@ -234,6 +234,16 @@ impl Sessions {
         }
     }
 
+    /// Ends all of them.
+    pub(super) async fn end_all(&self) {
+        let all: Vec<SessionId> = self.known().sessions.keys().cloned().collect();
+        for id in all {
+            if let Err(error) = self.close_session(&id).await {
+                tracing::debug!(%error, "a session that is to end");
+            }
+        }
+    }
+
     fn asked(&self, id: &SessionId) -> Option<Asked> {
         self.known().sessions.get(id).map(|it| it.asked.clone())
     }

@@ -107,6 +107,11 @@ impl<S: McpService> Streamable<S> {
         self.sessions.end_those(is_good).await;
     }
 
+    /// Ends all sessions.
+    pub(super) async fn end_all_sessions(&self) {
+        self.sessions.end_all().await;
+    }
+
     /// Whether the session was begun with the token that asks about it.
     async fn is_its_own(&self, session: &str, by: Option<&Bearer>) -> bool {
         let token = by.map(|by| &by.token);

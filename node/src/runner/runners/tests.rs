@@ -25,7 +25,12 @@ fn tools() -> Vec<String> {
 
 fn request<'a>(task: &'a str, system: &'a str, tools: Option<&'a [String]>) -> Request<'a> {
     let model = tools.is_some().then_some("m1");
-    Request { task, system, model, tools, dir: Path::new(DIR) }
+    Request { task, system, model, tools, mcp: None, dir: Path::new(DIR) }
+}
+
+fn server() -> McpServer {
+    let url = "http://127.0.0.1:7421/mcp/step".to_owned();
+    McpServer { url, token: "run_1_00af/1/5ec4e7".to_owned() }
 }
 
 /// A command line as people would write it, with everything else that belongs to it.
@@ -135,6 +140,71 @@ fn the_tools_of_mcp_servers_need_their_servers() {
 }
 
 #[test]
+fn each_cli_is_told_of_the_nodes_server_in_its_own_way() {
+    let server = server();
+    let plain = Request { mcp: Some(&server), ..request("t", "", None) };
+    check(&builtin("pi"), &plain, "'pi' '--mode' 'json' '-p' '--no-session' 'Task: t'");
+    check(
+        &builtin("gemini"),
+        &plain,
+        "'gemini' '--output-format' 'stream-json' '--skip-trust'\n< \"t\"",
+    );
+    check(
+        &builtin("claude"),
+        &plain,
+        "'claude' '-p' '--output-format' 'stream-json' '--verbose' '--mcp-config=/run/x/mcp.json' \
+         '--allowedTools=mcp__tasuki'\n/run/x/mcp.json: \"{\\\"mcpServers\\\":{\\\"tasuki\\\":\
+         {\\\"headers\\\":{\\\"Authorization\\\":\\\"Bearer run_1_00af/1/5ec4e7\\\"},\\\"type\\\":\
+         \\\"http\\\",\\\"url\\\":\\\"http://127.0.0.1:7421/mcp/step\\\"}}}\"\n< \"t\"",
+    );
+    check(
+        &builtin("codex"),
+        &plain,
+        "'codex' 'exec' '--json' '--skip-git-repo-check' '-c' \
+         'mcp_servers.tasuki_run.url=\\'http://127.0.0.1:7421/mcp/step\\'' '-c' \
+         'mcp_servers.tasuki_run.bearer_token_env_var=\\'TASUKI_STEP_TOKEN\\'' '-c' \
+         'mcp_servers.tasuki_run.default_tools_approval_mode=\\'approve\\'' '-'\n< \"t\"",
+    );
+    check(
+        &builtin("opencode"),
+        &plain,
+        "'opencode' 'run' '--format' 'json'\n\
+         OPENCODE_CONFIG_CONTENT={\"mcp\":{\"tasuki\":{\"enabled\":true,\"headers\":\
+         {\"Authorization\":\"Bearer run_1_00af/1/5ec4e7\"},\"oauth\":false,\"type\":\"remote\",\
+         \"url\":\"http://127.0.0.1:7421/mcp/step\"}}}\n< \"t\"",
+    );
+}
+
+#[test]
+fn the_nodes_server_is_there_also_where_tools_are_limited() {
+    let (server, tools) = (server(), tools());
+    let limited = Request { mcp: Some(&server), ..request("t", "", Some(&tools)) };
+    let line = command_line(&builtin("claude"), &limited).expect("a line");
+    for word in ["--tools=read,grep", "--strict-mcp-config", "--mcp-config=/run/x/mcp.json"] {
+        assert!(line.argv.iter().any(|it| it == word), "{word}: {:?}", line.argv);
+    }
+    let line = command_line(&builtin("opencode"), &limited).expect("a line");
+    let config: Value = serde_json::from_str(&line.env[0].1).expect("JSON");
+    let map = json!({ "*": false, "grep": true, "read": true, "tasuki_*": true });
+    assert_eq!(config["agent"]["tasuki"]["tools"], map);
+    assert_eq!(config["mcp"]["tasuki"]["type"], "remote");
+    // The last that fits counts, so what denies all stands first.
+    let text = &line.env[0].1;
+    assert!(text.find("\"*\"") < text.find("\"tasuki_*\""), "{text}");
+}
+
+#[test]
+fn the_servers_token_is_on_no_command_line() {
+    let server = server();
+    for runner in RunnerTable::default().iter() {
+        let request = Request { mcp: Some(&server), ..request("t", "S", None) };
+        let line = command_line(runner, &request).expect("a line");
+        assert!(!line.argv.iter().any(|word| word.contains("5ec4e7")), "{:?}", line.argv);
+    }
+    assert!(!format!("{server:?}").contains("5ec4e7"), "{server:?}");
+}
+
+#[test]
 fn a_long_task_goes_by_standard_input() {
     let task = "x".repeat(ARG_BYTES_MAX);
     let line = command_line(&builtin("pi"), &request(&task, "", None)).expect("a line");
@@ -234,7 +304,9 @@ fn a_command_with_placeholders_stands_alone() {
     check(&full, &request("a", "", None), "'my' '-v' '--' 'Task: a' '{x} Task: a'");
     assert_eq!(version_command(&full), None);
     let piped = runner("stream = 'codex'\ncommand = ['my', '{model}', 'x']");
-    check(&piped, &request("a", "S", None), "'my' 'x'\n< \"S\\n\\na\"");
+    let server = server();
+    let asked = Request { mcp: Some(&server), ..request("a", "S", None) };
+    check(&piped, &asked, "'my' 'x'\n< \"S\\n\\na\"");
 }
 
 /// Holds RN3.

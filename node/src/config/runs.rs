@@ -1,0 +1,198 @@
+//! `[runs]`: where agents work on this machine, how many at once, and whether others may start them.
+//!
+//! It opens this machine to others, so it is the operator's to say, as `[accept]` is.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tasuki_proto::{
+    echo::echo,
+    host::config::duration,
+    id::{InvalidId, NodeLabel},
+    limits::RUNNERS_MAX,
+};
+use toml::{Spanned, de::DeValue};
+
+use super::{
+    Problem, Source, Sourced,
+    accept::{is_variable, items, path, yes_or_no},
+    file::{Wrong, text},
+    hooks::number,
+    value::duration_text,
+};
+use crate::runner::runners::RunnerTable;
+
+/// The table.
+pub(super) const RUNS: &str = "runs";
+
+/// What it may say.
+const FIELDS: [&str; 7] =
+    ["accept_elsewhere", "labels", "places", "timeout", "env", "directory", "runner"];
+
+/// Steps that run here at once unless configured, and the most: each is an agent with tools of its
+/// own.
+const PLACES: u32 = 4;
+const PLACES_MAX: u32 = 64;
+
+/// How long a step may run that names no limit, and the longest: what takes a day hangs.
+const TIMEOUT: Duration = Duration::from_secs(60 * 60);
+const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The shortest.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+
+/// Variables of Tasuki's own begin like this. They hold tokens, and an agent gets its own.
+const OWN_VARIABLES: &str = "TASUKI_";
+
+/// What the operator says of agents that run on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunSettings {
+    /// Steps that other machines ask for are taken, too.
+    pub accept_elsewhere: bool,
+    /// Other names of this node, which `on` may ask for.
+    pub labels: Vec<String>,
+    /// Steps that run here at once; 0 takes none.
+    pub places: u32,
+    /// Of a step that names none.
+    pub timeout: Duration,
+    /// Variables that agents with an `env` list may be given when another machine asks for them.
+    pub env: Vec<String>,
+    /// Where agents work; `None`: in `mirror_root`, else in the current directory.
+    pub directory: Option<PathBuf>,
+    /// The runner of agents that name none; `None`: pi.
+    pub runner: Option<String>,
+}
+
+impl Default for RunSettings {
+    fn default() -> Self {
+        Self {
+            accept_elsewhere: false,
+            labels: Vec::new(),
+            places: PLACES,
+            timeout: TIMEOUT,
+            env: Vec::new(),
+            directory: None,
+            runner: None,
+        }
+    }
+}
+
+/// Parses it; `at` says where an offset is, `home` is what `~` stands for.
+pub(super) fn parse(
+    item: &Spanned<DeValue<'_>>,
+    home: Option<&Path>,
+    at: &dyn Fn(usize) -> Source,
+    problems: &mut Vec<Problem>,
+) -> RunSettings {
+    let mut settings = RunSettings::default();
+    let mut say = |offset: usize, message: String| {
+        problems.push(Problem { at: at(offset), message });
+    };
+    let Some(table) = item.get_ref().as_table() else {
+        say(item.span().start, format!("`{RUNS}` takes a table: write [{RUNS}] above it"));
+        return settings;
+    };
+    let mut fields = BTreeMap::new();
+    for (key, value) in table {
+        let name: &str = key.get_ref();
+        match FIELDS.into_iter().find(|field| *field == name) {
+            Some(field) => drop(fields.insert(field, (key.span().start, value))),
+            None => say(
+                key.span().start,
+                format!("`{RUNS}` has no setting {}; there are {}", echo(name), FIELDS.join(", ")),
+            ),
+        }
+    }
+    for (field, (start, value)) in fields {
+        if let Err((offset, why)) = set(&mut settings, field, value, home) {
+            say(offset.unwrap_or(start), format!("`{RUNS}` has `{field}`, which {why}"));
+        }
+    }
+    settings
+}
+
+fn set(
+    settings: &mut RunSettings,
+    field: &str,
+    item: &Spanned<DeValue<'_>>,
+    home: Option<&Path>,
+) -> Result<(), Wrong> {
+    match field {
+        "accept_elsewhere" => settings.accept_elsewhere = yes_or_no(item)?,
+        "labels" => settings.labels = labels(&items(item)?)?,
+        "places" => {
+            let places = number(item, 0, u64::from(PLACES_MAX))?;
+            settings.places = u32::try_from(places).unwrap_or(PLACES_MAX);
+        }
+        "timeout" => settings.timeout = timeout(text(item)?)?,
+        "env" => settings.env = variables(items(item)?)?,
+        "directory" => settings.directory = Some(path(text(item)?, home)?),
+        "runner" => settings.runner = Some(text(item)?.to_owned()),
+        _ => unreachable!("FIELDS has no other"),
+    }
+    Ok(())
+}
+
+fn labels(texts: &[String]) -> Result<Vec<String>, Wrong> {
+    if RUNNERS_MAX < texts.len() {
+        return Err((None, format!("has {} entries; the limit is {RUNNERS_MAX}", texts.len())));
+    }
+    let mut known = BTreeSet::new();
+    for text in texts {
+        let wrong =
+            |why: InvalidId| -> Wrong { (None, format!("names {}, which {why}", echo(text))) };
+        let label = text.parse::<NodeLabel>().map_err(wrong)?;
+        if !known.insert(label) {
+            return Err((None, format!("names {} twice", echo(text))));
+        }
+    }
+    Ok(texts.to_vec())
+}
+
+fn timeout(text: &str) -> Result<Duration, Wrong> {
+    let wrong = |why: String| -> Wrong { (None, why) };
+    let timeout = duration(text).map_err(wrong)?;
+    if (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout) {
+        return Ok(timeout);
+    }
+    let [is, least, most] = [timeout, TIMEOUT_MIN, TIMEOUT_MAX].map(duration_text);
+    Err((None, format!("is {is}; it takes {least} to {most}")))
+}
+
+fn variables(names: Vec<String>) -> Result<Vec<String>, Wrong> {
+    for name in &names {
+        let is = echo(name);
+        if !is_variable(name) {
+            return Err((None, format!("names {is}; it takes names of variables, without values")));
+        }
+        if name.starts_with(OWN_VARIABLES) {
+            return Err((None, format!("names {is}, which is Tasuki's own; no agent is given it")));
+        }
+    }
+    Ok(names)
+}
+
+/// Puts the name that the table has for the usual runner in the place of the one that was said.
+///
+/// # Errors
+/// When there is no such runner.
+pub(super) fn resolve_runner(
+    runs: Option<&mut Sourced<RunSettings>>,
+    configured: Option<&Sourced<RunnerTable>>,
+) -> Result<(), Problem> {
+    let Some(runs) = runs else { return Ok(()) };
+    let Some(said) = &mut runs.value.runner else { return Ok(()) };
+    let builtin = RunnerTable::default();
+    let table = configured.map_or(&builtin, |it| &it.value);
+    if let Some(found) = table.get(said) {
+        said.clone_from(&found.name);
+        return Ok(());
+    }
+    let names: Vec<&str> = table.iter().map(|it| it.name.as_str()).collect();
+    let message =
+        format!("`{RUNS}` has `runner`, which is {}; there are {}", echo(said), names.join(", "));
+    Err(Problem { at: runs.source.clone(), message })
+}

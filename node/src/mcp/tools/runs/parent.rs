@@ -1,0 +1,149 @@
+//! What a sub-agent says to whoever started it.
+//!
+//! A question is asked first and waited for then. It has a number, under which a later call waits
+//! on: asked in the same words it would be another question once the first has its reply.
+
+use rmcp::model::{CallToolResponse, CallToolResult};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tasuki_proto::wire::{self, run_answer::Standing};
+
+use super::{
+    super::{
+        arguments::invalid,
+        field_types::Text,
+        result::{add_text, text_result},
+        sanitizer::{FRAME, Sanitizer},
+        tool::{Tool, ToolInfo},
+        waiting::{Held, held_with, longest, signs_of_life},
+    },
+    OF_STEP,
+    args::Timeout,
+    caller::Asker,
+};
+use crate::{mcp::intent, role::Refusal, runs::convert::plain};
+
+/// Asks whoever started you, and waits for the answer. Use it when you cannot go on without one.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct AskParent {
+    question: Option<Text>,
+    /// Instead: the number of a question that you asked, to wait on for its answer.
+    #[schemars(range(min = 1))]
+    message: Option<u32>,
+    timeout_sec: Option<Timeout>,
+}
+
+impl Tool for AskParent {
+    const INFO: ToolInfo = ToolInfo::write("ask_parent", OF_STEP);
+
+    type Caller<'a> = Asker<'a>;
+
+    async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let message = match (self.question, self.message) {
+            (Some(Text(question)), None) => {
+                let key = intent::of(&asker.call.context.meta);
+                asker.client.ask_parent(&question, key).await?.message
+            }
+            (None, Some(message)) => message,
+            (None, None) => return Err(invalid("question", &"is missing: say what you ask")),
+            (Some(_), Some(_)) => {
+                return Err(invalid("message", &"is of another question; omit one of the two"));
+            }
+        };
+        let hold = longest(asker.call, self.timeout_sec.map(|Timeout(it)| it.0));
+        let signs = signs_of_life(asker.call, "waiting for the answer");
+        let waiting = asker.client.wait_reply(message, hold);
+        let answer = match held_with(asker.call, None, hold, signs, waiting).await {
+            Held::Answered(answer) => answer.map_err(|why| Refusal {
+                message: format!("It is asked, as question {message}. {}", why.message),
+                ..why
+            })?,
+            Held::Lost | Held::Over => wire::RunAnswer::default(),
+        };
+        Ok(answered(message, &answer).into())
+    }
+}
+
+/// What came of a question.
+fn answered(message: u32, answer: &wire::RunAnswer) -> CallToolResult {
+    let told = answer.messages.iter().find(|it| it.number == message);
+    match (answer.standing(), told) {
+        (Standing::There, Some(told)) if told.reply.is_some() => {
+            let mut others = Sanitizer::default();
+            let text = others.text(plain(told.reply.as_ref()));
+            let facts = json!({
+                "answer": text, "message": message, "status": "answered", "note": FRAME,
+            });
+            let mut result = text_result(text, facts);
+            add_text(&mut result, format!("{FRAME}{}", others.report()));
+            result
+        }
+        (Standing::There, _) => {
+            const WORDS: &str = "There will be no answer.";
+            text_result(WORDS, json!({ "message": message, "status": "over", "hint": WORDS }))
+        }
+        (Standing::Superseded, _) => {
+            const WORDS: &str =
+                "Superseded: another call waits for this answer. Do not call again.";
+            text_result(WORDS, json!({ "message": message, "status": "superseded", "hint": WORDS }))
+        }
+        (Standing::Unspecified | Standing::StillWaiting, _) => {
+            let words = format!(
+                "No answer yet. Call ask_parent again immediately with message {message} and no \
+                 question."
+            );
+            let facts = json!({ "message": message, "status": "still_waiting", "hint": words });
+            text_result(words, facts)
+        }
+    }
+}
+
+/// Tells whoever started you something before you are done.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ReportToParent {
+    text: Text,
+}
+
+impl Tool for ReportToParent {
+    const INFO: ToolInfo = ToolInfo::write("report_to_parent", OF_STEP);
+
+    type Caller<'a> = Asker<'a>;
+
+    async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let key = intent::of(&asker.call.context.meta);
+        let told = asker.client.report(&self.text.0, key).await?;
+        Ok(text_result("Told.", json!({ "message": told.message })).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::convert::text;
+
+    fn answer(standing: Standing, reply: Option<&str>, is_over: bool) -> wire::RunAnswer {
+        let reply = reply.map(text);
+        let message =
+            wire::RunMessage { number: 3, is_question: true, reply, is_over, ..Default::default() };
+        wire::RunAnswer { standing: standing.into(), messages: vec![message], ..Default::default() }
+    }
+
+    #[test]
+    fn a_question_is_answered_or_over_or_waited_on_by_its_number() {
+        for (told, status, said) in [
+            (answer(Standing::There, Some("a\u{202e}b"), false), "answered", "ab"),
+            (answer(Standing::There, None, true), "over", "There will be no answer."),
+            (answer(Standing::StillWaiting, None, false), "still_waiting", "No answer yet."),
+            (wire::RunAnswer::default(), "still_waiting", "No answer yet."),
+            (answer(Standing::Superseded, None, false), "superseded", "Superseded:"),
+        ] {
+            let result = answered(3, &told);
+            let words = serde_json::to_string(&result.content).unwrap();
+            assert!(words.contains(said), "{words}");
+            assert_eq!(words.contains(FRAME), status == "answered", "{words}");
+            let facts = result.structured_content.unwrap();
+            assert_eq!((&facts["status"], &facts["message"]), (&status.into(), &3.into()));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Which agents of a project its user trusts: files with the very content that `tasuki trust` was
+//! shown. Any change ends that.
+//!
+//! Not here: asking somebody about those that are not trusted.
+
+use std::path::Path;
+
+use tasuki_proto::host::{config::read_settings, trust::TrustStore};
+
+use crate::runner::{
+    agent_file::Agent,
+    discovery::{AgentEntry, Agents, Directory, Scope, project_dirs},
+};
+
+/// From a project to an agent's file: `.tasuki/agents/scout.md`.
+const DEPTH: usize = 3;
+
+/// An agent's file of a project, as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentFile {
+    /// From the project on, with `/` between.
+    pub name: String,
+    pub content: Vec<u8>,
+    pub entry: AgentEntry,
+}
+
+/// The agents that lie in a directory, as projects have them; not those above it.
+pub fn files_of(directory: &Path) -> Vec<AgentFile> {
+    let is_its = |it: &Directory| it.root.as_deref() == Some(directory);
+    let own: Vec<_> = project_dirs(directory, &[]).into_iter().filter(is_its).collect();
+    let agents = Agents::find(&[], &own, Scope::Project).agents;
+    agents.into_values().filter_map(read).collect()
+}
+
+/// Whether the agent is as its user trusts it.
+pub fn is_trusted(store: &TrustStore, entry: &AgentEntry) -> bool {
+    let Some(project) = project_of(entry) else { return false };
+    let Some(file) = read(entry.clone()) else { return false };
+    store.distrust(project, &file.name, &file.content).is_none()
+}
+
+/// The project that an agent came with.
+pub fn project_of(entry: &AgentEntry) -> Option<&Path> {
+    entry.path.ancestors().nth(DEPTH)
+}
+
+/// `None`: it is another agent by now.
+fn read(entry: AgentEntry) -> Option<AgentFile> {
+    let below = entry.path.strip_prefix(project_of(&entry)?).ok()?;
+    let parts: Option<Vec<&str>> = below.iter().map(|part| part.to_str()).collect();
+    let name = parts?.join("/");
+    let (content, _) = read_settings(&entry.path).ok()?;
+    let agent = Agent::parse(str::from_utf8(&content).ok()?).ok()?;
+    (agent == entry.agent).then_some(AgentFile { name, content, entry })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::runner::discovery::Source;
+
+    fn agent(place: &Path, path: &str, name: &str, body: &str) {
+        let file = place.join(path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, format!("---\nname: {name}\ndescription: d\n---\n{body}\n")).unwrap();
+    }
+
+    fn found(project: &Path) -> Vec<AgentEntry> {
+        let agents = Agents::find(&[], &project_dirs(project, &[]), Scope::Project);
+        agents.agents.into_values().collect()
+    }
+
+    #[test]
+    fn an_agent_is_trusted_as_it_was_shown() {
+        let place = tempfile::tempdir().unwrap();
+        let (project, own) = (place.path().join("project"), place.path().join("own"));
+        agent(&project, ".tasuki/agents/scout.md", "scout", "Look.");
+        agent(&project, ".claude/agents/planner.md", "planner", "Plan.");
+        agent(&project.join("web"), ".pi/agents/painter.md", "painter", "Paint.");
+        let store = TrustStore::within(&own);
+        let trusted = |project: &Path| {
+            let known = found(project);
+            assert!(known.iter().all(|it| it.source == Source::Project));
+            let known = known.iter().filter(|it| is_trusted(&store, it));
+            known.map(|it| it.agent.name.clone()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(trusted(&project), "");
+        let files = files_of(&project);
+        let names: Vec<_> = files.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, [".claude/agents/planner.md", ".tasuki/agents/scout.md"]);
+        let contents = files.iter().map(|it| (it.name.as_str(), it.content.as_slice()));
+        store.trust(&project, contents).unwrap();
+        assert_eq!(trusted(&project), "planner scout");
+        assert_eq!(trusted(&project.join("web")), "planner scout", "those above it, too");
+        agent(&project, ".tasuki/agents/scout.md", "scout", "Look elsewhere.");
+        agent(&project, ".tasuki/agents/other.md", "other", "New.");
+        assert_eq!(trusted(&project), "planner");
+    }
+
+    #[test]
+    fn a_file_that_changed_after_it_was_found_is_not_trusted() {
+        let place = tempfile::tempdir().unwrap();
+        let project = place.path().join("project");
+        agent(&project, ".tasuki/agents/scout.md", "scout", "Look.");
+        let before = found(&project).remove(0);
+        agent(&project, ".tasuki/agents/scout.md", "scout", "Look elsewhere.");
+        let store = TrustStore::within(place.path());
+        let files = files_of(&project);
+        let contents = files.iter().map(|it| (it.name.as_str(), it.content.as_slice()));
+        store.trust(&project, contents).unwrap();
+        assert!(!is_trusted(&store, &before), "what is trusted is another agent");
+    }
+}

@@ -1,0 +1,239 @@
+//! Runs as a role or a sub-agent of this node reaches them at the broker.
+//!
+//! A command that was begun is carried through even when its future is dropped.
+
+use std::time::Duration;
+
+use tasuki_proto::{
+    id::{IdempotencyKey, RoleId},
+    reason::Reason,
+    run::{RunId, StepId},
+    wire,
+};
+use tonic::Streaming;
+
+use super::convert;
+use crate::{
+    link::Link,
+    refusal::Refusal,
+    step_key::StepKey,
+    wait::{Answer, Question, RunAwaited},
+};
+
+/// Who speaks of runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Speaker {
+    Role(RoleId),
+    /// A sub-agent, which runs as this step.
+    Step(StepKey),
+}
+
+#[derive(Debug, Clone)]
+pub struct RunClient {
+    link: Link,
+    speaker: Speaker,
+}
+
+impl RunClient {
+    pub const fn new(link: Link, speaker: Speaker) -> Self {
+        Self { link, speaker }
+    }
+
+    pub const fn speaker(&self) -> &Speaker {
+        &self.speaker
+    }
+
+    /// Starts a run; who asks is filled in. `key` names the intent each time its sender says it.
+    ///
+    /// # Errors
+    /// The broker's refusal, or that it cannot be reached.
+    pub async fn start(
+        &self,
+        request: wire::StartRunRequest,
+        key: Option<IdempotencyKey>,
+    ) -> Result<wire::StartRunResponse, Refusal> {
+        let (role, parent) = self.asker();
+        let request = wire::StartRunRequest { role, person: String::new(), parent, ..request };
+        self.link.command_without_role(request, key).await
+    }
+
+    /// Ends a run and all below it.
+    ///
+    /// # Errors
+    /// As [`RunClient::start`].
+    pub async fn cancel(&self, run: RunId) -> Result<wire::RunResponse, Refusal> {
+        let (role, parent) = self.asker();
+        let run_id = run.to_string();
+        let request = wire::CancelRunRequest { role, parent, run_id, ..Default::default() };
+        self.link.command_without_role(request, None).await
+    }
+
+    /// Answers a sub-agent's question.
+    ///
+    /// # Errors
+    /// As [`RunClient::start`].
+    pub async fn reply(
+        &self,
+        run: RunId,
+        message: u32,
+        text: &str,
+        key: Option<IdempotencyKey>,
+    ) -> Result<wire::RunResponse, Refusal> {
+        let (role, parent) = self.asker();
+        let (run_id, text) = (run.to_string(), Some(convert::text(text)));
+        let request =
+            wire::ReplyToRunRequest { role, parent, run_id, message, text, ..Default::default() };
+        self.link.command_without_role(request, key).await
+    }
+
+    /// Asks whoever started this sub-agent.
+    ///
+    /// # Errors
+    /// As [`RunClient::start`]; a role has no parent.
+    pub async fn ask_parent(
+        &self,
+        text: &str,
+        key: Option<IdempotencyKey>,
+    ) -> Result<wire::RunMessageResponse, Refusal> {
+        let (step, text) = (Some(self.step_key()?.to_wire()), Some(convert::text(text)));
+        let request = wire::AskParentRequest { step, text, ..Default::default() };
+        self.link.command_without_role(request, key).await
+    }
+
+    /// Tells whoever started this sub-agent something.
+    ///
+    /// # Errors
+    /// As [`RunClient::ask_parent`].
+    pub async fn report(
+        &self,
+        text: &str,
+        key: Option<IdempotencyKey>,
+    ) -> Result<wire::RunMessageResponse, Refusal> {
+        let (step, text) = (Some(self.step_key()?.to_wire()), Some(convert::text(text)));
+        let request = wire::ReportToParentRequest { step, text, ..Default::default() };
+        self.link.command_without_role(request, key).await
+    }
+
+    /// # Errors
+    /// As [`RunClient::start`].
+    pub async fn get(&self, run: RunId) -> Result<wire::RunResponse, Refusal> {
+        let request = wire::GetRunRequest { run_id: run.to_string(), ..Default::default() };
+        self.link.query(request).await
+    }
+
+    /// # Errors
+    /// As [`RunClient::start`].
+    pub async fn list(
+        &self,
+        request: wire::ListRunsRequest,
+    ) -> Result<wire::ListRunsResponse, Refusal> {
+        self.link.query(request).await
+    }
+
+    /// A step with all its words.
+    ///
+    /// # Errors
+    /// As [`RunClient::start`].
+    pub async fn step(&self, step: StepId) -> Result<wire::GetStepResponse, Refusal> {
+        let (run_id, step) = (step.run.to_string(), step.number);
+        self.link.query(wire::GetStepRequest { run_id, step, ..Default::default() }).await
+    }
+
+    /// What sub-agents asked and told, newer than `after`.
+    ///
+    /// # Errors
+    /// As [`RunClient::start`].
+    pub async fn messages(
+        &self,
+        run: RunId,
+        after: u32,
+    ) -> Result<wire::ListRunMessagesResponse, Refusal> {
+        let run_id = run.to_string();
+        let request = wire::ListRunMessagesRequest { run_id, after, ..Default::default() };
+        self.link.query(request).await
+    }
+
+    /// What the nodes run that wait for steps.
+    ///
+    /// # Errors
+    /// As [`RunClient::start`].
+    pub async fn runners(&self) -> Result<wire::ListRunnersResponse, Refusal> {
+        self.link.query(wire::ListRunnersRequest::default()).await
+    }
+
+    /// Waits for the end of a run, or a message newer than `after`.
+    ///
+    /// # Errors
+    /// As [`RunClient::start`].
+    pub async fn wait(
+        &self,
+        run: RunId,
+        after: u32,
+        hold: Duration,
+    ) -> Result<wire::RunAnswer, Refusal> {
+        match &self.speaker {
+            Speaker::Role(role) => {
+                let question = Question::Run(RunAwaited::Run { run, after, by: None });
+                let permit = self.link.admit_wait(role, hold).await?;
+                run_answer(self.link.wait(role, question, hold, permit).await?)
+            }
+            Speaker::Step(key) => {
+                let by = Some(key.clone());
+                let question = Question::Run(RunAwaited::Run { run, after, by });
+                run_answer(self.link.wait_without_role(question, hold).await?)
+            }
+        }
+    }
+
+    /// Waits for the reply to this sub-agent's question.
+    ///
+    /// # Errors
+    /// As [`RunClient::ask_parent`].
+    pub async fn wait_reply(
+        &self,
+        message: u32,
+        hold: Duration,
+    ) -> Result<wire::RunAnswer, Refusal> {
+        let by = self.step_key()?.clone();
+        let question = Question::Run(RunAwaited::Reply { by, message });
+        run_answer(self.link.wait_without_role(question, hold).await?)
+    }
+
+    /// The run as it is, then each change, until it has ended or the connection has: then it is to
+    /// be watched again.
+    ///
+    /// # Errors
+    /// As [`RunClient::start`].
+    pub async fn watch(&self, run: RunId) -> Result<Streaming<wire::WatchRunResponse>, Refusal> {
+        self.link.watch_run(run.to_string()).await
+    }
+
+    fn asker(&self) -> (String, Option<wire::StepKey>) {
+        match &self.speaker {
+            Speaker::Role(role) => (role.to_string(), None),
+            Speaker::Step(key) => (String::new(), Some(key.to_wire())),
+        }
+    }
+
+    fn step_key(&self) -> Result<&StepKey, Refusal> {
+        match &self.speaker {
+            Speaker::Step(key) => Ok(key),
+            Speaker::Role(role) => Err(Refusal {
+                reason: Reason::RoleForbidden,
+                message: format!(
+                    "{role} was started by a person, not by an agent. Ask your user, or send mail."
+                ),
+            }),
+        }
+    }
+}
+
+fn run_answer(answer: Answer) -> Result<wire::RunAnswer, Refusal> {
+    match answer {
+        Answer::Run(answer) => Ok(*answer),
+        Answer::Turn(_) | Answer::Mail(_) | Answer::Swarm(_) => Err(Refusal {
+            reason: Reason::Unavailable,
+            message: "The broker answered another question. Ask again.".to_owned(),
+        }),
+    }
+}

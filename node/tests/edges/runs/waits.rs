@@ -1,0 +1,155 @@
+//! Waiting for a run: progress in fixed words, holds, tasks, and what can be read meanwhile.
+
+use serde_json::{Value, json};
+
+use super::{
+    client::{McpClient, User},
+    machine, run_id, text,
+};
+use crate::{
+    agents::{Agent, Manner, Transport},
+    process::soon,
+};
+
+/// Holds RT4.
+#[tokio::test]
+async fn progress_is_said_in_fixed_words_and_never_in_an_agents() {
+    let mut machine = machine().await;
+    let mut boss = McpClient::new(&machine, "boss", User::Away).await;
+    let task = "turn secret-words; tool secret-tool; wait_go; say secret-end";
+    let tasks = json!([
+        { "agent": "scout", "task": task },
+        { "agent": "planner", "task": task },
+        { "agent": "scout", "task": task },
+    ]);
+    let id = boss.begin("subagent", json!({ "tasks": tasks })).await;
+    boss.told("Parallel: 0/3 done, 3 running...").await;
+    for words in ["Parallel: 1/3 done, 2 running...", "Parallel: 2/3 done, 1 running..."] {
+        machine.fake.let_go(1);
+        boss.told(words).await;
+    }
+    machine.fake.let_go(1);
+    assert!(text(&boss.end(id).await).starts_with("Parallel: 3/3 succeeded\n"));
+    let chain = json!([
+        { "agent": "scout", "task": task },
+        { "agent": "planner", "task": task },
+    ]);
+    let id = boss.begin("subagent", json!({ "chain": chain })).await;
+    boss.told("Chain: Step 1/2 (scout) running...").await;
+    machine.fake.let_go(1);
+    boss.told("Chain: Step 2/2 (planner) running...").await;
+    machine.fake.let_go(1);
+    assert_eq!(text(&boss.end(id).await), "secret-end");
+    let id = boss.begin("subagent", json!({ "agent": "scout", "task": task })).await;
+    boss.told("(running...)").await;
+    machine.fake.let_go(1);
+    boss.end(id).await;
+    assert!(boss.progress.iter().all(|words| !words.contains("secret")), "{:?}", boss.progress);
+    machine.fake.gone().await;
+}
+
+#[tokio::test]
+async fn a_client_that_waits_no_longer_is_told_to_wait_again() {
+    let mut machine = machine().await;
+    let args = ["--role", "boss", "--hold", "1"];
+    let mut boss = McpClient::with(&machine, &args, User::Away).await;
+    let arguments = json!({ "agent": "scout", "task": "wait_go; say done" });
+    let told = boss.call("subagent", arguments).await;
+    let run = run_id(&told);
+    assert_ne!(told["isError"], true, "it goes on: {told}");
+    assert!(text(&told).contains(&run) && text(&told).contains("run_wait"), "{told}");
+    let again = boss.call("run_wait", json!({ "run": run })).await;
+    assert!(text(&again).contains("Still running"), "{again}");
+    machine.fake.let_go(1);
+    let waiting = async {
+        loop {
+            let told = boss.call("run_wait", json!({})).await;
+            if told["structuredContent"]["status"] != "running" {
+                return told;
+            }
+        }
+    };
+    assert_eq!(text(&soon(waiting).await), "done");
+    let arguments = json!({ "agent": "scout", "task": "wait_go; say done", "background": true });
+    let run = run_id(&boss.call("subagent", arguments).await);
+    let told = boss.call("run_wait", json!({ "run": run, "timeout_sec": 0 })).await;
+    assert_eq!(told["structuredContent"]["status"], "running", "a look: {told}");
+    machine.fake.let_go(1);
+    machine.runs().end(&run).await;
+    machine.fake.gone().await;
+}
+
+/// A run that is waited for by a task of MCP.
+#[tokio::test]
+async fn a_client_that_takes_tasks_is_woken_by_one() {
+    let mut machine = machine().await;
+    let mut boss = McpClient::new(&machine, "boss", User::Away).await;
+    let arguments = json!({ "agent": "scout", "task": "wait_go; say done", "background": true });
+    let run = run_id(&boss.call("subagent", arguments).await);
+    boss.vanish().await;
+    let manner = Manner { takes_tasks: true, ..Manner::default() };
+    let (mcp, data) = (machine.up.mcp, machine.up.data.clone());
+    let mut sleeper = Agent::with(Transport::Stateless, "boss", mcp, data, manner).await;
+    let task = soon(sleeper.begin("run_wait", json!({ "run": run }))).await.unwrap();
+    assert_eq!(task["resultType"], "task", "{task}");
+    machine.fake.let_go(1);
+    let told = soon(sleeper.awoken(task)).await.unwrap();
+    assert_eq!((text(&told), &told["structuredContent"]["status"]), ("done", &json!("succeeded")));
+    machine.fake.gone().await;
+}
+
+/// The broker dies while a call is held: it is answered all the same.
+#[tokio::test]
+async fn a_call_that_is_held_hears_that_its_run_was_lost() {
+    let mut machine = machine().await;
+    let mut boss = McpClient::new(&machine, "boss", User::Away).await;
+    let arguments = json!({ "agent": "scout", "task": "daemon; hang", "background": true });
+    let run = run_id(&boss.call("subagent", arguments).await);
+    machine.fake.begun(1).await;
+    machine.up.kill().await;
+    machine.fake.gone().await;
+    machine.up.start().await;
+    // The bridge says what it was asked to the node that is there.
+    let waiting = async {
+        loop {
+            let told = boss.call("run_wait", json!({ "run": run })).await;
+            if told["structuredContent"]["status"] == "lost" {
+                return told;
+            }
+            let code = &told["structuredContent"]["error"]["code"];
+            let is_away = *code == "unavailable" || *code == "outcome_unknown";
+            assert!(is_away || told["structuredContent"]["status"] == "running", "{told}");
+        }
+    };
+    let told = soon(waiting).await;
+    assert_eq!(told["isError"], true, "{told}");
+    assert!(text(&told).contains("is gone"), "{told}");
+}
+
+/// What an agent wrote so far is a resource, not progress.
+#[tokio::test]
+async fn the_output_so_far_can_be_read_and_subscribed_to() {
+    let mut machine = machine().await;
+    let mut boss = McpClient::new(&machine, "boss", User::Away).await;
+    let task = "turn first-words; wait_go; turn other-words; wait_go; say done";
+    let arguments = json!({ "agent": "scout", "task": task, "background": true });
+    let run = run_id(&boss.call("subagent", arguments).await);
+    let uri = format!("tasuki://run/{run}");
+    boss.request("resources/subscribe", json!({ "uri": uri })).await;
+    machine.fake.begun(1).await;
+    for words in ["first-words", "other-words", "done"] {
+        let reading = async {
+            loop {
+                let read = boss.request("resources/read", json!({ "uri": uri })).await;
+                let text: &Value = &read["contents"][0]["text"];
+                if text.as_str().is_some_and(|text| text.contains(words)) {
+                    return;
+                }
+            }
+        };
+        soon(reading).await;
+        machine.fake.let_go(1);
+    }
+    machine.runs().end(&run).await;
+    machine.fake.gone().await;
+}
