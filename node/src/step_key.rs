@@ -36,14 +36,10 @@ impl StepKey {
         self.step
     }
 
-    /// What a key is compared with; the comparison takes the same time whatever is wrong.
+    /// What a claim carries and a key is compared with; the comparison takes the same time whatever is
+    /// wrong.
     pub fn secret_hash(&self) -> SecretHash {
         SecretHash::of(&self.secret)
-    }
-
-    /// The BLAKE3 hash of the secret, as a claim carries it.
-    pub fn hash(&self) -> Vec<u8> {
-        blake3::hash(&self.secret).as_bytes().to_vec()
     }
 
     pub fn to_wire(&self) -> wire::StepKey {
@@ -98,7 +94,7 @@ mod tests {
         let key = StepKey::new(step).unwrap();
         let text = key.to_string();
         assert_eq!(text.parse(), Ok(key.clone()));
-        assert_eq!(key.hash(), blake3::hash(&key.to_wire().secret).as_bytes());
+        assert_eq!(key.secret_hash(), SecretHash::of(&key.to_wire().secret));
         let shown = format!("{key:?}");
         assert!(shown.contains("00af") && !shown.contains(&text[text.len() - 8..]), "{shown}");
         let longer = format!("{text}0");

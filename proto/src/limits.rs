@@ -280,6 +280,10 @@ pub const RUNS_MAX: usize = 10_000;
 /// Runs of one workspace that have not ended.
 pub const OPEN_RUNS_MAX: usize = 1024;
 
+/// Runs of one workspace that have not ended and one token asked for. Without tokens a node counts,
+/// or else a role or a person.
+pub const OPEN_RUNS_PER_TOKEN_MAX: usize = 256;
+
 /// How long a run is remembered after it ended.
 pub const RUN_KEPT_MS: u64 = 7 * 24 * 3600 * 1000;
 
@@ -313,6 +317,13 @@ pub const SYSTEM_PROMPT_BYTES_MAX: usize = 128 * 1024;
 /// The output of a step that the broker keeps. The rest stays at the node that ran it.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
+/// All that a step wrote, as its node counts it. A larger count is refused.
+pub const WRITTEN_BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
+
+/// Each number in what a step says that it used: tokens, turns, millionths of a dollar. Larger ones
+/// are not exact in the JSON of most programs.
+pub const STEP_USAGE_MAX: u64 = 9_007_199_254_740_992;
+
 /// Parts that an output comes in: each is a text of its own.
 pub const OUTPUT_PARTS_MAX: usize = 4;
 
@@ -322,8 +333,14 @@ pub const PARTIAL_BYTES_MAX: usize = 64 * 1024;
 /// What a step says about why it failed.
 pub const STEP_ERROR_BYTES_MAX: usize = 16 * 1024;
 
-/// Questions and reports of the sub-agents of one run.
-pub const RUN_MESSAGES_MAX: usize = 1000;
+/// Questions and reports of one step.
+pub const STEP_MESSAGES_MAX: usize = 64;
+
+/// Questions and reports of one step after which it may only ask: the rest is kept for questions.
+pub const STEP_REPORTS_MAX: usize = 56;
+
+/// One report of a step. A question may be as long as any text.
+pub const REPORT_BYTES_MAX: usize = 64 * 1024;
 
 /// Runners or labels of one node.
 pub const RUNNERS_MAX: usize = 64;

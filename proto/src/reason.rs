@@ -94,7 +94,7 @@ reasons! {
     InvitationSpent     "invitation_spent"   FailedPrecondition false false;
     /// No token has this id.
     UnknownToken        "unknown_token"      NotFound           false false;
-    /// The role has no thread of this name, or the task no message of this id.
+    /// The role has no thread of this name, or the task or run no message of this id.
     UnknownMessage      "unknown_message"    NotFound           false false;
     /// Several threads of the role have this name, or several questions are open.
     AmbiguousMessage    "ambiguous_message"  InvalidArgument    false false;
@@ -182,7 +182,7 @@ reasons! {
     InvalidStepToken    "invalid_step_token" PermissionDenied   false false;
     /// The run was asked for by somebody else.
     NotAsker            "not_asker"          PermissionDenied   false false;
-    /// The tree of runs has used up what it may use.
+    /// The tree of runs, or a step of it, has used up what it may use.
     BudgetSpent         "budget_spent"       FailedPrecondition false false;
     /// The sub-agent's last question has no reply yet.
     QuestionOpen        "question_open"      FailedPrecondition true  false;

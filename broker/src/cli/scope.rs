@@ -33,10 +33,15 @@ pub(super) struct ScopeArgs {
     #[arg(long, conflicts_with = "roles")]
     any_role: bool,
 
-    /// Right: read, host, send, claim, review, steer or admin; repeatable
-    /// [default: those that a node needs: read, host, send, claim, review]
-    #[arg(long = "right", value_name = "RIGHT")]
+    #[arg(long = "right", value_name = "RIGHT", help = rights_help())]
     rights: Vec<Right>,
+}
+
+fn rights_help() -> String {
+    let names =
+        |rights: &[Right]| rights.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
+    let (all, default) = (names(Right::ALL), names(Right::OF_A_NODE));
+    format!("Right, one of {all}; repeatable [default: those that a node needs: {default}]")
 }
 
 impl ScopeArgs {
@@ -135,6 +140,18 @@ mod tests {
             roles: roles.iter().map(|role| role.parse().unwrap()).collect(),
             any_role: false,
             rights: rights.to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_right() {
+        let command = ScopeArgs::augment_args(clap::Command::new("invite"));
+        let mut arguments = command.get_arguments();
+        let rights = arguments.find(|it| it.get_long() == Some("right")).unwrap();
+        let help = rights.get_help().unwrap().to_string();
+        let words: Vec<&str> = help.split(|it: char| !it.is_alphabetic()).collect();
+        for right in Right::ALL {
+            assert!(words.contains(&right.as_str()), "{right}: {help}");
         }
     }
 

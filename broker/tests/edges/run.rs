@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use ed25519_dalek::SigningKey;
 use prost::Message as _;
 use tasuki_proto::{
+    limits::REPORT_BYTES_MAX,
     private::{OwnerKey, Roster},
     token::{Right, Secret},
     wire::{
@@ -50,6 +51,7 @@ calls! {
     claim_step(ClaimStepRequest) -> ClaimStepResponse;
     end_step(EndStepRequest) -> EndStepResponse;
     ask_parent(AskParentRequest) -> RunMessageResponse;
+    report_to_parent(ReportToParentRequest) -> RunMessageResponse;
 }
 
 fn text(text: &str) -> Option<wire::RunText> {
@@ -172,6 +174,7 @@ impl Node {
             claim_token: token,
             status: StepStatus::Succeeded.into(),
             output: text(output).into_iter().collect(),
+            output_bytes: output.len() as u64,
             usage: Some(wire::RunUsage { cost_microusd: 5, turns: 1, ..Default::default() }),
             exit_code: Some(0),
             ..Default::default()
@@ -198,6 +201,17 @@ impl Node {
             partial: text(&format!("so far {cost_microusd}")),
         };
         Ok(soon("it reports", self.runs.report_step(request)).await?.into_inner().stop())
+    }
+
+    async fn runs_of(&mut self, role: &str, before: &str, limit: u32) -> wire::ListRunsResponse {
+        let request = wire::ListRunsRequest {
+            caller: self.caller(),
+            role: role.to_owned(),
+            before: before.to_owned(),
+            limit,
+            ..Default::default()
+        };
+        soon("runs", self.runs.list_runs(request)).await.unwrap().into_inner()
     }
 
     /// Waits for the end of a run, or for a message after this one.
@@ -416,6 +430,55 @@ async fn a_sub_agent_asks_whoever_started_it_and_who_watches_sees_it_work() {
     };
     assert_eq!(last.usage.unwrap().cost_microusd, 10, "RU5: with the run below it");
     assert!(soon("the stream ends", watch.message()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_report_is_short_and_nobody_waits_for_a_reply_to_it() {
+    let data = tempfile::tempdir().unwrap();
+    let (_broker, mut asker, mut runner) = office(data.path()).await;
+    asker.start(wire::RunMode::Single, "n2", &["one"]).await;
+    let (step, _) = runner.take().await;
+    let report = |bytes: usize| wire::ReportToParentRequest {
+        step: step_key(&step),
+        text: text(&"x".repeat(bytes)),
+        ..Default::default()
+    };
+    let refused = runner.report_to_parent(report(REPORT_BYTES_MAX + 1)).await.unwrap_err();
+    assert_eq!(reason(&refused), "too_large");
+    let number = runner.report_to_parent(report(REPORT_BYTES_MAX)).await.unwrap().message;
+    let waited = runner.wait(Ask::Message(number), step_key(&step), 60_000).await;
+    assert_eq!(reason(&waited.unwrap_err()), "unknown_message");
+    let ask = wire::AskParentRequest {
+        step: step_key(&step),
+        text: text(&"x".repeat(REPORT_BYTES_MAX + 1)),
+        ..Default::default()
+    };
+    runner.ask_parent(ask).await.unwrap();
+}
+
+#[tokio::test]
+async fn runs_are_listed_by_the_role_that_asked_for_them() {
+    let data = tempfile::tempdir().unwrap();
+    let (_broker, mut asker, mut other) = office(data.path()).await;
+    let mut own = Vec::new();
+    for _ in 0..3 {
+        other.start(wire::RunMode::Single, "gpu", &["one"]).await;
+        own.push(asker.start(wire::RunMode::Single, "gpu", &["one"]).await.run_id);
+    }
+    own.reverse();
+    let role = asker.role();
+    for (role, before, limit, expected, has_more) in [
+        (role.as_str(), "", 2, &own[..2], true),
+        (role.as_str(), own[1].as_str(), 2, &own[2..], false),
+        // Older ones are of others.
+        (role.as_str(), "", 3, &own[..], false),
+        ("nobody", "", 1, &own[3..], false),
+    ] {
+        let page = other.runs_of(role, before, limit).await;
+        let listed: Vec<String> = page.runs.into_iter().map(|run| run.run_id).collect();
+        assert_eq!((&listed[..], page.has_more), (expected, has_more), "{role} {limit}");
+    }
+    assert_eq!(other.runs_of("", "", 0).await.runs.len(), 6);
 }
 
 /// Holds Y5.

@@ -24,7 +24,6 @@ use crate::{
         keeper::{Ended, Order, own_program},
         kept::{Kept, Outputs, Surroundings},
         policy::{Policy, SINKS, SYSTEM},
-        tree,
     },
 };
 
@@ -111,7 +110,6 @@ impl Runner {
                 First::OverTime | First::Stopped => kept.end().await,
             };
             kept.gone().await;
-            end_strays();
             (judge(ended, first), took)
         };
         let (outcome, took) = {
@@ -162,13 +160,6 @@ fn judge(ended: Option<Ended>, first: First) -> Result<Outcome, Lost> {
         (First::Told(_), Ended { code: Some(code), .. }) => Ok(Outcome::Exit(code)),
         (First::Told(_), Ended { signal: Some(signal), .. }) => Ok(Outcome::Signal(signal)),
         (First::Told(_), Ended { code: None, signal: None, .. }) => Err(Lost::Unwatched),
-    }
-}
-
-/// Ends what came to this process because its keeper was killed.
-pub fn end_strays() {
-    if !tree::children().is_empty() {
-        tree::end_all();
     }
 }
 

@@ -20,7 +20,7 @@ use tasuki_proto::{
     wire,
 };
 use tokio::time::{Instant, sleep, timeout};
-use tonic::{Code, Response, Status};
+use tonic::{Code, Response, Status, Streaming};
 
 use super::{Failure, keys, text::line};
 use crate::{
@@ -65,6 +65,11 @@ impl Broker {
     /// The same for what is to be this machine's node's own.
     pub(crate) fn as_node(&self, node: &wire::Node) -> Self {
         Self { node: Some((node.node.clone(), node.epoch)), ..self.clone() }
+    }
+
+    /// Whether a node is in this workspace of this broker.
+    pub(crate) fn has(&self, node: &NodeFile) -> bool {
+        node.is_at(&self.url) && node.workspace == self.workspace.as_str()
     }
 
     pub(crate) fn caller(&self) -> wire::Caller {
@@ -179,6 +184,17 @@ impl Broker {
             answer => answer,
         };
         answer.map_err(|status| self.failure(&status))
+    }
+
+    /// Opens a stream.
+    pub(crate) async fn open<T, F>(&self, call: F) -> Result<Result<Streaming<T>, Status>, Failure>
+    where
+        F: AsyncFnOnce(Channel, wire::Caller) -> Result<Response<Streaming<T>>, Status>,
+    {
+        let call = call(self.client()?.channel(), self.caller());
+        let late = |_| Err(Status::deadline_exceeded("no answer came in time"));
+        let opened = timeout(ANSWER_WITHIN, call).await.unwrap_or_else(late);
+        Ok(opened.map(Response::into_inner))
     }
 
     /// Why a call was not answered, or was refused.

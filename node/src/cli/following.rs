@@ -5,15 +5,12 @@
 //! is connected can be missed, and then that is said.
 
 use tasuki_proto::{reason::Reason, wire};
-use tokio::time::{sleep, timeout};
-use tonic::{Response, Status, Streaming};
+use tokio::time::sleep;
+use tonic::{Status, Streaming};
 
-use super::{
-    Failure,
-    broker::{ANSWER_WITHIN, Broker},
-};
+use super::{Failure, broker::Broker};
 use crate::client::{
-    channel,
+    channel::{self, Channel},
     feed::oldest,
     retry::{Backoff, chance, is_lost},
 };
@@ -23,6 +20,11 @@ const PAUSE_MS_MIN: u64 = 250;
 
 /// The longest pause, in milliseconds: a person is looking.
 const PAUSE_MS_MAX: u64 = 5_000;
+
+/// Pauses before a broker that went away is asked again.
+pub(crate) const fn backoff() -> Backoff {
+    Backoff::between(PAUSE_MS_MIN, PAUSE_MS_MAX)
+}
 
 /// What is said beside the answer.
 pub(crate) type Notes<'a> = dyn FnMut(&str) + Send + 'a;
@@ -69,7 +71,7 @@ impl Following {
             began: from,
             items: None,
             is_joined: false,
-            backoff: Backoff::between(PAUSE_MS_MIN, PAUSE_MS_MAX),
+            backoff: backoff(),
         };
         match feed.open().await? {
             Ok(items) => feed.items = Some(items),
@@ -141,13 +143,11 @@ impl Following {
     }
 
     async fn open(&self) -> Result<Result<Streaming<wire::FeedItem>, Status>, Failure> {
-        let client = self.broker.client()?;
-        let caller = Some(self.broker.caller());
-        let request = wire::SubscribeRequest { caller, from_sequence: self.next };
-        let mut feed = channel::feed(client.channel());
-        let opened = timeout(ANSWER_WITHIN, feed.subscribe(request)).await;
-        let late = |_| Err(Status::deadline_exceeded("no answer came in time"));
-        Ok(opened.unwrap_or_else(late).map(Response::into_inner))
+        let subscribe = async |channel: Channel, caller: wire::Caller| {
+            let request = wire::SubscribeRequest { caller: Some(caller), from_sequence: self.next };
+            channel::feed(channel).subscribe(request).await
+        };
+        self.broker.open(subscribe).await
     }
 
     fn ended(&mut self, status: &Status, note: &mut Notes<'_>) -> End {

@@ -22,6 +22,7 @@ use crate::{
     mcp::{self, TaskKey},
     node::{Node, RoleSpec, Settings},
     paths::NodeFile,
+    runs::live::LiveSteps,
 };
 
 /// For commands and receipts of agents to reach the broker when the node stops: with the MCP
@@ -198,6 +199,11 @@ impl Hosting {
     /// The connection to the broker, for whoever waits until it stands.
     pub(super) fn watch_link(&self) -> watch::Receiver<LinkState> {
         self.node.watch_link()
+    }
+
+    /// What runs here.
+    pub(super) fn steps(&self) -> &LiveSteps {
+        &self.runs.host.steps
     }
 
     /// Resolves when the MCP side ends though nobody asked it to.

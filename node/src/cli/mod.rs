@@ -71,7 +71,11 @@ use tokio::runtime;
 
 use self::{
     help::{AGENTS, MACHINE, START, WORK},
-    swarm::{board, delivery, doc, hints::with_hint, issue, lock, settings, task, worker},
+    swarm::{
+        board, delivery, doc,
+        hints::{with_hint, with_run_hint},
+        issue, lock, settings, task, worker,
+    },
 };
 use crate::config::{Config, Environment, Key, Layer, Problem, Raw, Source};
 
@@ -444,8 +448,10 @@ async fn dispatch(
         Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::LockHook(command) => lock_hook::run(command, config, output).await,
         Command::MailHook(command) => mail_hook::run(command, config, output),
-        Command::Run(args) => Box::pin(run::run(*args, config, output)).await,
-        Command::Runs(command) => runs::run(command, config, output).await,
+        Command::Run(args) => {
+            Box::pin(run::run(*args, config, output)).await.map_err(with_run_hint)
+        }
+        Command::Runs(command) => runs::run(command, config, output).await.map_err(with_run_hint),
         Command::Runners(command) => runners::run(command, config, output).await,
         Command::Prompt(args) => prompt::run(&args, config, output),
         Command::Config(_) | Command::Trust(_) | Command::Completions(_) | Command::ManPages(_) => {

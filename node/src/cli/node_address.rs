@@ -15,7 +15,7 @@ use super::{Failure, hosting::sentence};
 use crate::{
     agent_tokens::{AgentTokens, Bearing},
     config::{AGENT_TOKEN_VARIABLE, FINGERPRINT_VARIABLE, NODE_VARIABLE},
-    mcp::dial::NodeAt,
+    mcp::{ask::Error, dial::NodeAt},
     paths::NodeFile,
 };
 
@@ -97,6 +97,19 @@ pub(super) fn local(file: NodeFile, data: &Path, bearing: &Bearing) -> NodeAt {
     NodeAt { url: file.mcp, fingerprint, token }
 }
 
+/// Why the node did not do what was asked of it.
+pub(super) fn failure(why: Error) -> Failure {
+    let text = sentence(&why);
+    match why {
+        Error::Address(_) => Failure::usage(text),
+        Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
+        Error::Unanswered { .. } => Failure::reason(Reason::OutcomeUnknown, text),
+        Error::Refused { reason: Some(reason), message } => Failure::reason(reason, message),
+        Error::Unsafe { .. } => Failure::untrusted(text),
+        Error::Refused { reason: None, .. } | Error::Unreadable { .. } => Failure::local(text),
+    }
+}
+
 /// The refusal when no node is running.
 pub(super) fn not_running(data: &Path) -> Failure {
     let data = data.display();
@@ -107,4 +120,24 @@ pub(super) fn not_running(data: &Path) -> Failure {
              --node URL."
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Exit;
+
+    #[test]
+    fn a_node_that_refuses_is_told_apart_from_one_that_is_gone() {
+        let url = || "http://127.0.0.1:1".to_owned();
+        let gone = Error::Refused {
+            reason: Some(Reason::Unauthenticated),
+            message: "its step has ended".to_owned(),
+        };
+        assert_eq!(failure(gone).exit(), Exit::Refused);
+        let why = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+        assert!(failure(Error::Unanswered { url: url(), why: why() }).is_retryable());
+        assert!(failure(Error::NoNode { url: url(), why: why() }).is_retryable());
+        assert!(!failure(Error::Unreadable { url: url() }).is_retryable());
+    }
 }

@@ -86,6 +86,11 @@ impl Output {
         drop(writeln!(self.err, "{}", line.dimmed()));
     }
 
+    /// The same of several lines.
+    pub(crate) fn note_lines(&mut self, lines: &str) {
+        drop(writeln!(self.err, "{}", text::block(lines)));
+    }
+
     /// Says why there is no answer.
     pub(crate) fn failure(&mut self, failure: &Failure) {
         if failure.is_quiet() {

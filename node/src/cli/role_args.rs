@@ -91,11 +91,7 @@ impl RoleClient {
     async fn check_role(&self, config: &Config) -> Result<(), Failure> {
         let Self { broker, role } = self;
         // The broker hears of a node's roles a moment after it began.
-        let is_here = |it: &NodeFile| {
-            it.is_at(&broker.url)
-                && it.workspace == broker.workspace().as_str()
-                && it.roles.contains(role)
-        };
+        let is_here = |it: &NodeFile| broker.has(it) && it.roles.contains(role);
         if NodeFile::read(&config.data.value).is_some_and(|it| is_here(&it)) {
             return Ok(());
         }

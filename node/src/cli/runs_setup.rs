@@ -4,13 +4,18 @@
 use std::{path::PathBuf, sync::Arc};
 
 use super::Failure;
+#[cfg(unix)]
+use crate::{
+    config::Role,
+    runs::worker::{StepEndpoint, Worker, WorkerSettings},
+    toolset::RUNS,
+};
 use crate::{
     config::{Config, RunSettings},
     node::Node,
     paths::NodeFile,
-    runner::runners::RunnerTable,
+    runner::{runners::RunnerTable, stream::Dialect},
     runs::{host::RunsHost, live::LiveSteps, own::OwnRunners},
-    toolset::RUNS,
 };
 
 /// Where a step keeps its files, in the data directory.
@@ -29,7 +34,7 @@ pub(super) enum BrokerPlace {
 pub(super) struct RunsSetup {
     pub(super) host: Arc<RunsHost>,
     #[cfg(unix)]
-    worker: Option<crate::runs::worker::Worker>,
+    worker: Option<Worker>,
 }
 
 impl RunsSetup {
@@ -40,25 +45,18 @@ impl RunsSetup {
         place: BrokerPlace,
     ) -> Result<Self, Failure> {
         let settings = settings(config);
-        let own = Arc::new(own_runners(config, &settings)?);
-        #[cfg(unix)]
-        let worker = takes_steps(config, place)
-            .then(|| start_worker(config, node, file, own.clone(), &settings));
-        #[cfg(unix)]
-        let steps = worker.as_ref().map_or_else(LiveSteps::default, |it| it.live_steps());
-        #[cfg(not(unix))]
-        let steps = LiveSteps::default();
+        let directory = config.data.value.join(RUNS_FOLDER);
         let host = RunsHost {
             link: node.link().clone(),
-            own,
+            own: Arc::new(own_runners(config, &settings)?),
             default_runner: default_runner(&settings),
-            steps,
-            directory: config.data.value.join(RUNS_FOLDER),
+            steps: LiveSteps::default(),
+            directory: std::path::absolute(&directory).unwrap_or(directory),
         };
         Ok(Self {
-            host: Arc::new(host),
             #[cfg(unix)]
-            worker,
+            worker: takes_steps(config, place).then(|| start_worker(&host, settings, file)),
+            host: Arc::new(host),
         })
     }
 
@@ -78,7 +76,7 @@ pub(super) fn settings(config: &Config) -> RunSettings {
 
 /// The runner of an agent that names none.
 pub(super) fn default_runner(settings: &RunSettings) -> String {
-    settings.runner.clone().unwrap_or_else(|| crate::runner::stream::Dialect::Pi.to_string())
+    settings.runner.clone().unwrap_or_else(|| Dialect::Pi.to_string())
 }
 
 /// The agents and runners of this machine.
@@ -92,8 +90,9 @@ pub(super) fn own_runners(config: &Config, settings: &RunSettings) -> Result<Own
     Ok(OwnRunners { table, project })
 }
 
+#[cfg(unix)]
 fn takes_steps(config: &Config, place: BrokerPlace) -> bool {
-    let is_given = |role: &crate::config::Role| role.toolsets.iter().any(|it| it.set == RUNS);
+    let is_given = |role: &Role| role.toolsets.iter().any(|it| it.set == RUNS);
     match place {
         BrokerPlace::Here => true,
         BrokerPlace::Elsewhere => config.runs.is_some() || config.roles.value.iter().any(is_given),
@@ -101,14 +100,7 @@ fn takes_steps(config: &Config, place: BrokerPlace) -> bool {
 }
 
 #[cfg(unix)]
-fn start_worker(
-    config: &Config,
-    node: &Node,
-    file: &NodeFile,
-    own: Arc<OwnRunners>,
-    settings: &RunSettings,
-) -> crate::runs::worker::Worker {
-    use crate::runs::worker::{StepEndpoint, Worker, WorkerSettings};
+fn start_worker(host: &RunsHost, runs: RunSettings, file: &NodeFile) -> Worker {
     // An agent CLI trusts no certificate that a node made itself.
     let mcp = match (&file.fingerprint, &file.vouched) {
         (None, _) => Some(&file.mcp),
@@ -119,15 +111,7 @@ fn start_worker(
         node_url: file.mcp.clone(),
         fingerprint: file.fingerprint.clone(),
     };
-    let settings = WorkerSettings {
-        own,
-        labels: settings.labels.clone(),
-        places: settings.places,
-        accepts_elsewhere: settings.accept_elsewhere,
-        limit: settings.timeout,
-        env: settings.env.clone(),
-        directory: config.data.value.join(RUNS_FOLDER),
-        endpoint: Some(endpoint),
-    };
-    Worker::start(node.link().clone(), settings)
+    let (own, directory) = (host.own.clone(), host.directory.clone());
+    let settings = WorkerSettings { own, runs, directory, endpoint };
+    Worker::start(host.link.clone(), settings, host.steps.clone())
 }

@@ -1,6 +1,8 @@
 //! When it is time to stop.
 
-/// Resolves when this process is asked to stop: SIGTERM or Ctrl-C.
+/// Resolves when this process is asked to stop: SIGTERM, Ctrl-C, or the end of its terminal.
+///
+/// That end counts once: the shell in the terminal tells of it (SIGHUP), and the system does, too.
 pub async fn stopped() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]
@@ -13,8 +15,69 @@ pub async fn stopped() {
         tokio::select! {
             _ = interrupt => {}
             _ = terminate.recv() => {}
+            () = hangup::heard() => {}
         }
     }
     #[cfg(not(unix))]
     drop(interrupt.await);
+}
+
+#[cfg(unix)]
+mod hangup {
+    use std::{
+        fs,
+        future::pending,
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    use tokio::signal::unix::{SignalKind, signal};
+
+    static WAS_HEARD: AtomicBool = AtomicBool::new(false);
+
+    /// Resolves when the terminal ends, unless that was heard before.
+    pub(super) async fn heard() {
+        // Whoever listens for a signal does not ignore it any more.
+        if WAS_HEARD.load(Ordering::Relaxed) || is_ignored() {
+            return pending().await;
+        }
+        let Ok(mut hangup) = signal(SignalKind::hangup()) else { return pending().await };
+        hangup.recv().await;
+        WAS_HEARD.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether this process was started to ignore it, as by `nohup`. Where nothing tells, the signal
+    /// is left as it is.
+    fn is_ignored() -> bool {
+        fs::read_to_string("/proc/self/status").ok().is_none_or(|status| is_among_ignored(&status))
+    }
+
+    /// The same from `/proc/PID/status`.
+    fn is_among_ignored(status: &str) -> bool {
+        /// SIGHUP is the first signal.
+        const BIT: u64 = 1;
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+        ignored.is_none_or(|ignored| ignored & BIT != 0)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn what_nohup_starts_ignores_the_end_of_its_terminal() {
+            let status =
+                |ignored| format!("Name:\ttasuki\nSigBlk:\t01\nSigIgn:\t{ignored}\nSigCgt:\t01\n");
+            for (ignored, expected) in [
+                ("0000000000000000", false),
+                ("0000000000001000", false),
+                ("0000000000000001", true),
+                ("0000000000001003", true),
+                ("what?", true),
+            ] {
+                assert_eq!(is_among_ignored(&status(ignored)), expected, "{ignored}");
+            }
+            assert!(is_among_ignored(""));
+        }
+    }
 }

@@ -9,15 +9,11 @@ use std::{
 };
 
 use serde_json::Value;
-use tasuki_proto::{
-    id::{InstanceId, InvalidId, RoleId},
-    reason::Reason,
-};
+use tasuki_proto::id::{InstanceId, InvalidId, RoleId};
 
 use super::{
     Failure, Output,
     connect::configured,
-    hosting,
     node_address::{self, NodeArgs, TokenSource},
     text::line,
 };
@@ -97,22 +93,12 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 }
 
 fn failure(why: Error) -> Failure {
-    let text = hosting::sentence(&why);
-    match why {
-        Error::Address(_) => Failure::usage(text),
-        Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
-        Error::Unanswered { .. } => Failure::reason(
-            Reason::OutcomeUnknown,
-            format!(
-                "{text} The role may or may not have been given: run `tasuki take-over` without \
-                 --as to see."
-            ),
-        ),
-        Error::Refused { reason: Some(reason), message } => Failure::reason(reason, message),
-        Error::Refused { reason: None, .. } | Error::Unreadable { .. } | Error::Unsafe { .. } => {
-            Failure::local(text)
-        }
+    let mut failure = node_address::failure(why);
+    if failure.is_maybe_applied() {
+        failure.message += " The role may or may not have been given: run `tasuki take-over` \
+                            without --as to see.";
     }
+    failure
 }
 
 /// The agents of a role, each with what is known of it.

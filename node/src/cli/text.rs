@@ -4,6 +4,8 @@
 //! letters or hide any: no control characters but newlines, no escape sequences, no bidirectional
 //! or invisible ones.
 
+use std::io::IsTerminal as _;
+
 use tasuki_proto::visible::shown;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -20,9 +22,13 @@ pub(crate) fn line(text: &str) -> String {
 
 /// The same, cut to so many cells of a terminal.
 pub(crate) fn short(text: &str, cells_max: usize) -> String {
-    let line = line(text);
+    cut(&line(text), cells_max)
+}
+
+/// A line that is safe already, cut in the same way; blanks in it stay.
+pub(crate) fn cut(line: &str, cells_max: usize) -> String {
     if line.width() <= cells_max {
-        return line;
+        return line.to_owned();
     }
     let mut left = cells_max.saturating_sub(1);
     let fits = |c: &char| {
@@ -31,8 +37,8 @@ pub(crate) fn short(text: &str, cells_max: usize) -> String {
         left = left.saturating_sub(cells);
         fits
     };
-    let cut: String = line.chars().take_while(fits).collect();
-    format!("{}…", cut.trim_end())
+    let kept: String = line.chars().take_while(fits).collect();
+    format!("{}…", kept.trim_end())
 }
 
 /// A text in one line, cut to so many cells where it goes to a terminal: programs and files get all
@@ -57,7 +63,8 @@ pub(crate) fn column(text: &str, cells: usize) -> String {
     padded(fitted(text, cells), cells)
 }
 
-fn padded(mut text: String, cells: usize) -> String {
+/// Filled up with blanks.
+pub(crate) fn padded(mut text: String, cells: usize) -> String {
     let blanks = cells.saturating_sub(text.width());
     text.extend(std::iter::repeat_n(' ', blanks));
     text
@@ -70,7 +77,12 @@ pub(crate) fn block(text: &str) -> String {
     shown(&bare).0.replace('\t', " ")
 }
 
-/// Columns and rows of the terminal that is printed to; `None`: it is no terminal.
+/// Whether a terminal is printed to, which may not know its own size.
+pub(crate) fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Columns and rows of the terminal that is printed to; `None`: it is no terminal, or has no size.
 pub(crate) fn terminal() -> Option<(usize, usize)> {
     let (columns, rows) = terminal_size::terminal_size_of(std::io::stdout())?;
     Some((columns.0.into(), rows.0.into()))
@@ -179,6 +191,8 @@ mod tests {
         assert_eq!(short("日本語", 6), "日本語");
         assert_eq!(short("日本語", 5), "日本…");
         assert_eq!(short("日本語", 4), "日…");
+        assert_eq!(cut("a  b  c", 7), "a  b  c");
+        assert_eq!(cut("a  b  c", 6), "a  b…");
     }
 
     #[test]

@@ -189,11 +189,8 @@ fn trust(directory: &Path, around: &Environment, output: &mut Output) -> Result<
 /// What a sub-agent is, and what it may do.
 fn sub_agent(it: &AgentFile) -> String {
     let agent = &it.entry.agent;
-    let tools = match &agent.tools {
-        Some(tools) => line(&format!("tools {}", tools.join(", "))),
-        None => "all tools".to_owned(),
-    };
-    format!("  {}: {} ({tools})\n", line(&it.name), agent.name)
+    let access = line(&agent_trust::access(agent));
+    format!("  {}: {} ({access})\n", line(&it.name), agent.name)
 }
 
 fn revoke(directory: &Path, around: &Environment, output: &mut Output) -> Result<(), Failure> {

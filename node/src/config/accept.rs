@@ -55,34 +55,42 @@ pub(super) fn parse(
     problems: &mut Vec<Problem>,
 ) -> Settings {
     let mut settings = Settings::default();
+    let set = |field: &str, item: &Spanned<DeValue<'_>>| set(&mut settings, field, item, home);
+    parse_table(ACCEPT, &FIELDS, item, at, problems, set);
+    settings
+}
+
+/// Reads a table that may say what is in `known`: `set` takes each of it.
+pub(super) fn parse_table(
+    name: &str,
+    known: &[&'static str],
+    item: &Spanned<DeValue<'_>>,
+    at: &dyn Fn(usize) -> Source,
+    problems: &mut Vec<Problem>,
+    mut set: impl FnMut(&str, &Spanned<DeValue<'_>>) -> Result<(), Wrong>,
+) {
     let mut say = |offset: usize, message: String| {
         problems.push(Problem { at: at(offset), message });
     };
     let Some(table) = item.get_ref().as_table() else {
-        say(item.span().start, format!("`{ACCEPT}` takes a table: write [{ACCEPT}] above it"));
-        return settings;
+        return say(item.span().start, format!("`{name}` takes a table: write [{name}] above it"));
     };
     let mut fields = BTreeMap::new();
     for (key, value) in table {
-        let name: &str = key.get_ref();
-        match FIELDS.into_iter().find(|field| *field == name) {
-            Some(field) => drop(fields.insert(field, (key.span().start, value))),
-            None => say(
-                key.span().start,
-                format!(
-                    "`{ACCEPT}` has no setting {}; there are {}",
-                    echo(name),
-                    FIELDS.join(", ")
-                ),
-            ),
+        let (start, said): (usize, &str) = (key.span().start, key.get_ref());
+        match known.iter().find(|field| **field == said) {
+            Some(field) => drop(fields.insert(*field, (start, value))),
+            None => {
+                let (said, known) = (echo(said), known.join(", "));
+                say(start, format!("`{name}` has no setting {said}; there are {known}"));
+            }
         }
     }
     for (field, (start, value)) in fields {
-        if let Err((offset, why)) = set(&mut settings, field, value, home) {
-            say(offset.unwrap_or(start), format!("`{ACCEPT}` has `{field}`, which {why}"));
+        if let Err((offset, why)) = set(field, value) {
+            say(offset.unwrap_or(start), format!("`{name}` has `{field}`, which {why}"));
         }
     }
-    settings
 }
 
 fn set(

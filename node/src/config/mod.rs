@@ -35,6 +35,7 @@ use tasuki_proto::{
 pub use file::OfBroker;
 pub use key::Key;
 pub use runs::RunSettings;
+pub(crate) use runs::step_timeout;
 pub use value::{HookFail, LogFormat, Role, duration_text};
 
 use crate::{

@@ -3,22 +3,17 @@
 //! It opens this machine to others, so it is the operator's to say, as `[accept]` is.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use tasuki_proto::{
-    echo::echo,
-    host::config::duration,
-    id::{InvalidId, NodeLabel},
-    limits::RUNNERS_MAX,
-};
+use tasuki_proto::{echo::echo, host::config::duration, id::NodeLabel, limits::RUNNERS_MAX};
 use toml::{Spanned, de::DeValue};
 
 use super::{
     Problem, Source, Sourced,
-    accept::{is_variable, items, path, yes_or_no},
+    accept::{is_variable, items, parse_table, path, yes_or_no},
     file::{Wrong, text},
     hooks::number,
     value::duration_text,
@@ -88,29 +83,8 @@ pub(super) fn parse(
     problems: &mut Vec<Problem>,
 ) -> RunSettings {
     let mut settings = RunSettings::default();
-    let mut say = |offset: usize, message: String| {
-        problems.push(Problem { at: at(offset), message });
-    };
-    let Some(table) = item.get_ref().as_table() else {
-        say(item.span().start, format!("`{RUNS}` takes a table: write [{RUNS}] above it"));
-        return settings;
-    };
-    let mut fields = BTreeMap::new();
-    for (key, value) in table {
-        let name: &str = key.get_ref();
-        match FIELDS.into_iter().find(|field| *field == name) {
-            Some(field) => drop(fields.insert(field, (key.span().start, value))),
-            None => say(
-                key.span().start,
-                format!("`{RUNS}` has no setting {}; there are {}", echo(name), FIELDS.join(", ")),
-            ),
-        }
-    }
-    for (field, (start, value)) in fields {
-        if let Err((offset, why)) = set(&mut settings, field, value, home) {
-            say(offset.unwrap_or(start), format!("`{RUNS}` has `{field}`, which {why}"));
-        }
-    }
+    let set = |field: &str, item: &Spanned<DeValue<'_>>| set(&mut settings, field, item, home);
+    parse_table(RUNS, &FIELDS, item, at, problems, set);
     settings
 }
 
@@ -127,7 +101,10 @@ fn set(
             let places = number(item, 0, u64::from(PLACES_MAX))?;
             settings.places = u32::try_from(places).unwrap_or(PLACES_MAX);
         }
-        "timeout" => settings.timeout = timeout(text(item)?)?,
+        "timeout" => {
+            let timeout = step_timeout(text(item)?);
+            settings.timeout = timeout.map_err(|why| -> Wrong { (None, why) })?;
+        }
         "env" => settings.env = variables(items(item)?)?,
         "directory" => settings.directory = Some(path(text(item)?, home)?),
         "runner" => settings.runner = Some(text(item)?.to_owned()),
@@ -142,24 +119,25 @@ fn labels(texts: &[String]) -> Result<Vec<String>, Wrong> {
     }
     let mut known = BTreeSet::new();
     for text in texts {
-        let wrong =
-            |why: InvalidId| -> Wrong { (None, format!("names {}, which {why}", echo(text))) };
-        let label = text.parse::<NodeLabel>().map_err(wrong)?;
+        let named = echo(text);
+        let label = text.parse::<NodeLabel>();
+        let label =
+            label.map_err(|why| -> Wrong { (None, format!("names {named}, which {why}")) })?;
         if !known.insert(label) {
-            return Err((None, format!("names {} twice", echo(text))));
+            return Err((None, format!("names {named} twice")));
         }
     }
     Ok(texts.to_vec())
 }
 
-fn timeout(text: &str) -> Result<Duration, Wrong> {
-    let wrong = |why: String| -> Wrong { (None, why) };
-    let timeout = duration(text).map_err(wrong)?;
+/// How long a step may run, as somebody writes it.
+pub(crate) fn step_timeout(text: &str) -> Result<Duration, String> {
+    let timeout = duration(text)?;
     if (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout) {
         return Ok(timeout);
     }
     let [is, least, most] = [timeout, TIMEOUT_MIN, TIMEOUT_MAX].map(duration_text);
-    Err((None, format!("is {is}; it takes {least} to {most}")))
+    Err(format!("is {is}; it takes {least} to {most}"))
 }
 
 fn variables(names: Vec<String>) -> Result<Vec<String>, Wrong> {

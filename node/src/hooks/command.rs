@@ -213,7 +213,8 @@ fn look_up(program: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("cannot be run: no folder of PATH has a program {program:?}"))
 }
 
-fn runnable(path: &Path) -> io::Result<()> {
+/// Whether it is a program; why not, if it is none.
+pub(crate) fn runnable(path: &Path) -> io::Result<()> {
     let metadata = std::fs::metadata(path)?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is no file"));

@@ -23,7 +23,7 @@ use crate::{
     client::{
         any::{AnyRequest, AnyResponse, send_as},
         channel::{self, ATTEMPT_MS_MAX, Channel},
-        retry::{Attempts, Failure, Next, UNREACHED_MS_MAX, chance, outcome_unknown},
+        retry::{Attempts, Backoff, Failure, Next, UNREACHED_MS_MAX, chance, outcome_unknown},
     },
     refusal::{Refusal, Seen},
 };
@@ -113,9 +113,40 @@ impl Link {
             .map_err(|_| outcome_unknown("the answer belongs to another call"))
     }
 
-    /// A key for a command that is to be sent until it is answered, however often that takes.
-    pub(crate) async fn new_key(&self) -> Result<keys::Key, Refusal> {
-        self.shared.keys.next().await
+    /// Has something done for this node itself, and sends it under one key until the broker judges
+    /// it, however long that takes: `again` says which refusals are no judgement.
+    pub(crate) async fn command_until_judged<R: Rpc>(
+        &self,
+        mut request: R,
+        again: impl Fn(Reason) -> bool,
+    ) -> Result<R::Response, Refusal> {
+        let mut backoff = Backoff::default();
+        let key = loop {
+            match self.shared.keys.next().await {
+                Ok(key) => break key,
+                Err(refusal) => tracing::debug!(%refusal, "a command has no key yet"),
+            }
+            time::sleep(backoff.pause(chance())).await;
+        };
+        request.set_key(Some(key.wire()));
+        backoff.reset();
+        loop {
+            self.connected().await;
+            let attempt = async {
+                let _permit = self.calls.acquire_without_role().await?;
+                let call = |channel, caller| send_as(&request, channel, caller);
+                self.send(Attempts::default(), call).await
+            };
+            let refusal = match attempt.await {
+                Err(refusal) if again(refusal.reason) => refusal,
+                answer => return answer,
+            };
+            tracing::debug!(%refusal, "a command is sent again");
+            tokio::select! {
+                () = time::sleep(backoff.pause(chance())) => {}
+                () = self.reconnected() => {}
+            }
+        }
     }
 
     /// A run as it is, then each change, until it has ended or the connection has.

@@ -298,6 +298,11 @@ impl Link {
         }
     }
 
+    /// Resolves the next time that this node is connected anew.
+    pub(crate) async fn reconnected(&self) {
+        self.shared.reconnected().await;
+    }
+
     /// The broker's records from `from` on; 0: those yet to come. They are asked for without a
     /// registration, so nothing of it speaks for an agent.
     pub(crate) async fn subscribe(&self, from: u64) -> Result<Items, Ended> {
@@ -533,14 +538,15 @@ impl Shared {
         self.wait_for_state(within, is_renewed, LinkState::refusal).await
     }
 
-    /// Resolves when the broker is back; never, if as far as known it was not away.
+    /// Resolves the next time that this node is connected anew.
     async fn reconnected(&self) {
         let mut state = self.state.subscribe();
-        if state.borrow_and_update().is_connected()
-            || state.wait_for(LinkState::is_connected).await.is_err()
-        {
-            std::future::pending().await
+        while state.changed().await.is_ok() {
+            if state.borrow_and_update().is_connected() {
+                return;
+            }
         }
+        std::future::pending().await
     }
 
     fn report_stale(&self, epoch: Epoch) {

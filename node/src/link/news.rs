@@ -9,7 +9,7 @@
 //!
 //! What the changes are is not here: whoever shows a loop asks the broker for it.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, str::FromStr, sync::Arc, time::Duration};
 
 use tasuki_proto::{
     id::{LoopId, RoleId},
@@ -18,8 +18,7 @@ use tasuki_proto::{
 };
 use tokio::sync::watch;
 
-/// Loops, roles and runs whose latest change is kept, each. Beyond it everything counts as changed, or
-/// of runs every one.
+/// Loops, roles and runs whose latest change is kept, each. Beyond it all of the kind count as changed.
 const KEPT_MAX: usize = 4_096;
 
 /// How far a follower's client was told. The default is before all.
@@ -29,34 +28,54 @@ pub struct Edition(u64);
 /// When the node began.
 const BORN: Edition = Edition(1);
 
+/// When each of one kind last changed.
+#[derive(Debug)]
+struct Latest<K> {
+    each: BTreeMap<K, Edition>,
+    /// Any of them may have changed then.
+    all: Edition,
+}
+
+impl<K> Default for Latest<K> {
+    fn default() -> Self {
+        Self { each: BTreeMap::new(), all: BORN }
+    }
+}
+
+impl<K: Ord> Latest<K> {
+    fn of(&self, key: &K) -> Edition {
+        self.each.get(key).copied().unwrap_or_default().max(self.all)
+    }
+
+    fn change(&mut self, key: K, edition: Edition) {
+        if self.each.len() == KEPT_MAX && !self.each.contains_key(&key) {
+            self.change_all(edition);
+        }
+        self.each.insert(key, edition);
+    }
+
+    fn change_all(&mut self, edition: Edition) {
+        self.each.clear();
+        self.all = edition;
+    }
+}
+
 /// When each thing last changed.
 #[derive(Debug)]
 pub struct Changes {
     newest: Edition,
     /// Whether the broker tells of changes as they happen.
     is_live: bool,
-    /// Anything may have changed then.
-    everything: Edition,
-    loops: BTreeMap<LoopId, Edition>,
+    loops: Latest<LoopId>,
     /// Which loops a role takes part in.
-    lists: BTreeMap<RoleId, Edition>,
-    every_list: Edition,
-    runs: BTreeMap<RunId, Edition>,
-    every_run: Edition,
+    lists: Latest<RoleId>,
+    runs: Latest<RunId>,
 }
 
 impl Default for Changes {
     fn default() -> Self {
-        Self {
-            newest: BORN,
-            is_live: false,
-            everything: BORN,
-            loops: BTreeMap::new(),
-            lists: BTreeMap::new(),
-            every_list: BORN,
-            runs: BTreeMap::new(),
-            every_run: BORN,
-        }
+        let (loops, lists, runs) = Default::default();
+        Self { newest: BORN, is_live: false, loops, lists, runs }
     }
 }
 
@@ -66,18 +85,16 @@ impl Changes {
     }
 
     pub fn of_loop(&self, loop_id: &LoopId) -> Edition {
-        self.loops.get(loop_id).copied().unwrap_or_default().max(self.everything)
+        self.loops.of(loop_id)
     }
 
     /// When the loops that `role` takes part in last became others.
     pub fn of_list(&self, role: &RoleId) -> Edition {
-        let own = self.lists.get(role).copied().unwrap_or_default();
-        own.max(self.every_list).max(self.everything)
+        self.lists.of(role)
     }
 
     pub fn of_run(&self, run: RunId) -> Edition {
-        let own = self.runs.get(&run).copied().unwrap_or_default();
-        own.max(self.every_run).max(self.everything)
+        self.runs.of(&run)
     }
 
     /// When the tools and prompts of a role last became others: they stay as they are for as long
@@ -113,7 +130,8 @@ impl Changes {
             Kind::ParticipantsSet(it) => {
                 self.loop_changed(&it.r#loop);
                 // Who left is not said.
-                self.every_list = self.next();
+                let edition = self.next();
+                self.lists.change_all(edition);
             }
             Kind::HandedOver(it) => self.loop_changed(&it.r#loop),
             Kind::TurnReclaimed(it) => self.loop_changed(&it.r#loop),
@@ -128,23 +146,23 @@ impl Changes {
     fn take_run(&mut self, kind: &run_event::Kind) {
         use run_event::Kind;
         match kind {
-            Kind::RunStarted(it) => self.run_named(&it.run_id),
-            Kind::StepStarted(it) => self.run_named(&it.run_id),
-            Kind::StepEnded(it) => self.run_named(&it.run_id),
-            Kind::RunStopped(it) => self.run_named(&it.run_id),
-            Kind::RunEnded(it) => self.run_named(&it.run_id),
-            Kind::ParentTold(it) => self.run_named(&it.run_id),
-            Kind::RunReplied(it) => self.run_named(&it.run_id),
-            Kind::RunsForgotten(it) => it.run_ids.iter().for_each(|run| self.run_named(run)),
+            Kind::RunStarted(it) => self.run_changed(&it.run_id),
+            Kind::StepStarted(it) => self.run_changed(&it.run_id),
+            Kind::StepEnded(it) => self.run_changed(&it.run_id),
+            Kind::RunStopped(it) => self.run_changed(&it.run_id),
+            Kind::RunEnded(it) => self.run_changed(&it.run_id),
+            Kind::ParentTold(it) => self.run_changed(&it.run_id),
+            Kind::RunReplied(it) => self.run_changed(&it.run_id),
+            Kind::RunsForgotten(it) => it.run_ids.iter().for_each(|run| self.run_changed(run)),
         }
     }
 
     /// Something happened that this node was not told.
     pub fn miss(&mut self) {
-        self.everything = self.next();
-        self.loops.clear();
-        self.lists.clear();
-        self.runs.clear();
+        let edition = self.next();
+        self.loops.change_all(edition);
+        self.lists.change_all(edition);
+        self.runs.change_all(edition);
     }
 
     const fn next(&mut self) -> Edition {
@@ -152,36 +170,23 @@ impl Changes {
         self.newest
     }
 
-    fn loop_changed(&mut self, loop_id: &str) {
-        let Ok(loop_id) = loop_id.parse() else { return self.miss() };
-        if self.loops.len() == KEPT_MAX && !self.loops.contains_key(&loop_id) {
-            return self.miss();
-        }
-        let edition = self.next();
-        self.loops.insert(loop_id, edition);
-    }
-
-    fn run_named(&mut self, run: &str) {
-        match run.parse() {
-            Ok(run) => self.run_changed(run),
-            Err(_) => self.miss(),
-        }
-    }
-
-    fn run_changed(&mut self, run: RunId) {
-        let edition = self.next();
-        if self.runs.len() == KEPT_MAX && !self.runs.contains_key(&run) {
-            self.runs.clear();
-            self.every_run = edition;
-        }
-        self.runs.insert(run, edition);
+    fn loop_changed(&mut self, name: &str) {
+        self.changed(name, |it| &mut it.loops);
     }
 
     fn list_changed(&mut self, role: &str) {
+        self.changed(role, |it| &mut it.lists);
+    }
+
+    fn run_changed(&mut self, run: &str) {
+        self.changed(run, |it| &mut it.runs);
+    }
+
+    fn changed<K: FromStr + Ord>(&mut self, name: &str, kind: fn(&mut Self) -> &mut Latest<K>) {
         let edition = self.next();
-        match role.parse() {
-            Ok(role) if self.lists.len() < KEPT_MAX => drop(self.lists.insert(role, edition)),
-            Ok(_) | Err(_) => self.every_list = edition,
+        match name.parse() {
+            Ok(key) => kind(self).change(key, edition),
+            Err(_) => self.miss(),
         }
     }
 }
@@ -223,7 +228,10 @@ impl News {
 
     /// A sub-agent of a run said something, which the feed does not tell.
     pub fn run_changed(&self, run: RunId) {
-        self.0.changes.send_modify(|changes| changes.run_changed(run));
+        self.0.changes.send_modify(|changes| {
+            let edition = changes.next();
+            changes.runs.change(run, edition);
+        });
     }
 
     /// The broker tells of changes from now on; `is_gapless` when none was missed since it last
@@ -363,7 +371,7 @@ mod tests {
         assert!(changes.of_loop(&loop_id("main")) <= before, "no loop has to do with it");
         for number in 0..2 * KEPT_MAX {
             changes.take(&ended(number));
-            assert!(changes.runs.len() <= KEPT_MAX);
+            assert!(changes.runs.each.len() <= KEPT_MAX);
         }
         for number in [0, 1, KEPT_MAX, 2 * KEPT_MAX - 1] {
             assert!(before < changes.of_run(run(number)), "{number}");
@@ -380,7 +388,8 @@ mod tests {
         for number in 0..2 * KEPT_MAX {
             let name = format!("l{number}");
             changes.take(&opened(&name, &[&format!("r{number}")]));
-            assert!(changes.loops.len() <= KEPT_MAX && changes.lists.len() <= KEPT_MAX);
+            assert!(changes.loops.each.len() <= KEPT_MAX);
+            assert!(changes.lists.each.len() <= KEPT_MAX);
         }
         for number in [0, 1, KEPT_MAX, 2 * KEPT_MAX - 1] {
             assert!(before < changes.of_loop(&loop_id(&format!("l{number}"))));

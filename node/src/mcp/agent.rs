@@ -29,7 +29,7 @@ use super::{
     prompts,
     request_context::{FRESH_MS, fresh, is_legacy, probe, takes_tasks},
     resources::{self, Subject},
-    run_resource::{self, shows_runs},
+    run_resource,
     tasks::Asker,
     tools::{self, Call},
     transport::{
@@ -180,7 +180,7 @@ impl Agent {
 
     /// Whether any role of this address starts sub-agents.
     fn has_runs(&self) -> bool {
-        shows_runs(&self.host, &self.scope)
+        run_resource::client(&self.host, &self.scope).is_some()
     }
 
     /// Where loops and runs are looked at, if this address shows any.
@@ -435,7 +435,7 @@ impl ServerHandler for Agent {
                     let role = self.scope.only(&self.host).map(|actions| actions.role());
                     resources::read(overview, role, &loop_id, uri).await
                 }
-                Subject::Run(run) => run_resource::read(&self.host, run, uri).await,
+                Subject::Run(run) => run_resource::read(&self.host, &self.scope, run, uri).await,
             }
         };
         caught("resources/read", read).await?.map(Into::into)

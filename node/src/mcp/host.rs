@@ -7,11 +7,13 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use rmcp::model::Implementation;
 use tasuki_proto::{
     echo::echo,
     id::{InvalidId, RoleId},
     reason::Reason,
+    run::StepId,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +22,6 @@ use super::{
     hold::Learning,
     in_flight_acks::InFlightAcks,
     instances::{Instances, Playing},
-    run_resource::WatchedRuns,
     tasks::Tasks,
     tools::{FencingTokens, LockGrants, label, label_as},
     transport::server::Settings,
@@ -32,7 +33,10 @@ use crate::{
     mirror::Mirror,
     repository::Repositories,
     role::{Actions, Overview, Refusal, player::Instance},
-    runs::{client::RunClient, host::RunsHost},
+    runs::{
+        client::{RunClient, Speaker},
+        host::RunsHost,
+    },
     toolset::{self, ToolVisibility, ToolsetChoice},
 };
 
@@ -43,11 +47,41 @@ const CALLS_MAX: usize = 4096;
 /// The same of sub-agents that run here, of all together: several waits of each that a node takes in.
 const STEP_CALLS_MAX: usize = 256;
 
+/// Of those, calls of one sub-agent.
+const STEP_CALLS_SHARE: usize = 16;
+
 /// What a sub-agent is shown: it starts others, and speaks to whoever started it.
 const STEP_TOOLSETS: [ToolsetChoice; 2] = [
     ToolsetChoice { set: toolset::RUNS, shown: ToolVisibility::Core },
     ToolsetChoice { set: toolset::RUN_STEP, shown: ToolVisibility::Core },
 ];
+
+/// The place of a call among those under way, until it is dropped.
+pub(super) type Places = Vec<OwnedSemaphorePermit>;
+
+/// Calls of sub-agents that are under way: of all, and of each of them.
+#[derive(Debug)]
+struct StepCalls {
+    all: Limiter,
+    shares: Mutex<BTreeMap<StepId, Limiter>>,
+}
+
+impl StepCalls {
+    fn new() -> Self {
+        let all = Limiter::new("calls of sub-agents", STEP_CALLS_MAX);
+        Self { all, shares: Mutex::default() }
+    }
+
+    fn try_acquire(&self, step: StepId) -> Result<Places, Refusal> {
+        let mut shares = self.shares.lock();
+        // Those of steps that have ended are among them.
+        shares.retain(|_, share| share.in_use() != 0);
+        let share = shares.entry(step);
+        let share =
+            share.or_insert_with(|| Limiter::new("calls of this sub-agent", STEP_CALLS_SHARE));
+        Ok(vec![share.try_acquire()?, self.all.try_acquire()?])
+    }
+}
 
 pub(super) struct Host {
     pub roles: BTreeMap<RoleId, Arc<dyn Actions>>,
@@ -81,8 +115,6 @@ pub(super) struct Host {
     pub hooks: Option<Hooks>,
     /// `None`: there are no runs of sub-agents here.
     pub runs: Option<Arc<RunsHost>>,
-    /// Those that clients are told of as they go on.
-    pub watched_runs: WatchedRuns,
     /// The tokens that agents were given with what they hold.
     pub claims: FencingTokens,
     /// Locks on their way to the agent of each role.
@@ -94,7 +126,7 @@ pub(super) struct Host {
     /// Tool calls in flight, of each role.
     calls: Shares,
     /// The same of sub-agents.
-    step_calls: Limiter,
+    step_calls: StepCalls,
     /// Answer waits.
     pub stopping: CancellationToken,
 }
@@ -141,7 +173,6 @@ impl Host {
             repositories: Repositories::default(),
             hooks,
             runs,
-            watched_runs: WatchedRuns::default(),
             mirror,
             resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
@@ -155,7 +186,7 @@ impl Host {
                 .collect(),
             roles,
             calls,
-            step_calls: Limiter::new("calls of sub-agents", STEP_CALLS_MAX),
+            step_calls: StepCalls::new(),
             stopping,
         }
     }
@@ -170,12 +201,17 @@ impl Host {
 
     /// Tool calls that have begun and are not over.
     pub(super) fn calls_in_flight(&self) -> usize {
-        self.calls.in_use() + self.step_calls.in_use()
+        self.calls.in_use() + self.step_calls.all.in_use()
     }
 
     /// Room for one call as `role`.
     pub(super) fn admit(&self, role: &RoleId) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
         self.calls.try_acquire(role)
+    }
+
+    /// The same for a sub-agent.
+    pub(super) fn admit_step(&self, step: StepId) -> Result<Places, Refusal> {
+        self.step_calls.try_acquire(step)
     }
 
     /// `who` acts or waits as a role, which is a sign of life of it.
@@ -237,14 +273,7 @@ pub(super) enum Scope {
     /// Every role of the node; the tool's own parameter says which.
     All,
     /// A sub-agent that runs here, and no role.
-    Step(Arc<StepCaller>),
-}
-
-/// A sub-agent that runs on this node, known by its key.
-#[derive(Debug)]
-pub(super) struct StepCaller {
-    /// Speaks as the step.
-    pub client: RunClient,
+    Step(Arc<RunClient>),
 }
 
 impl Scope {
@@ -253,14 +282,12 @@ impl Scope {
     }
 
     /// A call's place: a sub-agent's at once, a role's once it is known which one calls.
-    pub(super) fn admitted(
-        &self,
-        host: &Host,
-    ) -> Result<OnceLock<Option<OwnedSemaphorePermit>>, Refusal> {
-        match self {
-            Self::One(_) | Self::All => Ok(OnceLock::new()),
-            Self::Step(_) => Ok(OnceLock::from(Some(host.step_calls.try_acquire()?))),
-        }
+    pub(super) fn admitted(&self, host: &Host) -> Result<OnceLock<Places>, Refusal> {
+        let Self::Step(client) = self else { return Ok(OnceLock::new()) };
+        Ok(match client.speaker() {
+            Speaker::Step(key) => OnceLock::from(host.admit_step(key.step())?),
+            Speaker::Role(role) => OnceLock::from(Vec::from_iter(host.admit(role)?)),
+        })
     }
 
     /// The one role, if this address or this node has only one.
@@ -343,5 +370,26 @@ impl Scope {
                 })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sub_agent_that_floods_takes_nothing_from_the_others() {
+        let run = "run_1700000000000_00af".parse().unwrap();
+        let [one, two] = [1, 2].map(|number| StepId { run, number });
+        let calls = StepCalls::new();
+        let flood: Vec<_> =
+            (0..STEP_CALLS_SHARE).map(|_| calls.try_acquire(one).unwrap()).collect();
+        let refusal = calls.try_acquire(one).unwrap_err();
+        assert!(refusal.message.starts_with("16 calls of this sub-agent"), "{refusal}");
+        let other = calls.try_acquire(two).unwrap();
+        assert_eq!(calls.all.in_use(), STEP_CALLS_SHARE + 1);
+        drop((flood, other));
+        drop(calls.try_acquire(two).unwrap());
+        assert_eq!((calls.all.in_use(), calls.shares.lock().len()), (0, 1), "none is kept");
     }
 }

@@ -40,7 +40,7 @@ pub(super) use self::{
 use super::{
     host::{Host, Scope},
     resources::Subject,
-    run_resource::{WatchedRun, shows_runs},
+    run_resource::{client, watch_run},
 };
 use crate::role::news::{Edition, Follower, News};
 
@@ -97,7 +97,7 @@ impl Plane {
 struct Wishes {
     wanted: Mutex<Wanted>,
     /// The runs among them, of which the feed does not tell everything.
-    watched: Mutex<BTreeMap<RunId, Arc<WatchedRun>>>,
+    watched: Mutex<BTreeMap<RunId, DropGuard>>,
     changed: Notify,
 }
 
@@ -111,9 +111,9 @@ impl Wishes {
         let mut watched = self.watched.lock();
         let wanted: Vec<RunId> = self.wanted().subjects().filter_map(Subject::run).collect();
         watched.retain(|run, _| wanted.contains(run));
-        let Some(runs) = host.runs.as_ref().filter(|_| shows_runs(host, scope)) else { return };
+        let Some(client) = client(host, scope) else { return };
         for run in wanted {
-            let watch = || host.watched_runs.watch(run, runs, news, &host.stopping);
+            let watch = || watch_run(client.clone(), run, news.clone(), &host.stopping);
             watched.entry(run).or_insert_with(watch);
         }
     }

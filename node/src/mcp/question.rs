@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     in_flight_acks::InFlightAcks,
-    tools::{Waiter, ended_or_asked, mail_result, run_result, swarm_result, turn_result},
+    tools::{ended_or_asked, mail_result, run_result, swarm_result, turn_result},
     transport::write_ack::{Mark, WriteAck},
 };
 pub(super) use crate::wait::{Answer, Question as What};
@@ -98,8 +98,8 @@ impl Asking {
 
     pub(super) async fn ask(&self, hold: Duration) -> Result<Answer, Refusal> {
         match &self.about {
-            About::Run { run, .. } => {
-                let answer = ended_or_asked(Waiter::Role(&*self.actions), *run, hold).await?;
+            About::Run { run, client } => {
+                let answer = ended_or_asked(client, Some(&*self.actions), *run, hold).await?;
                 Ok(Answer::Run(Box::new(answer)))
             }
             About::Turn(_) | About::Mail { .. } | About::Swarm { .. } => {

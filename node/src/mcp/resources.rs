@@ -46,7 +46,7 @@ pub(super) enum Subject {
 impl Subject {
     pub(super) fn uri(&self) -> String {
         match self {
-            Self::Loop(loop_id) => uri(loop_id),
+            Self::Loop(loop_id) => format!("{PREFIX}{loop_id}"),
             Self::Run(run) => format!("{RUN_PREFIX}{run}"),
         }
     }
@@ -55,7 +55,7 @@ impl Subject {
     pub(super) fn at(uri: &str) -> Option<Self> {
         match uri.strip_prefix(RUN_PREFIX) {
             Some(run) => run.parse().ok().map(Self::Run),
-            None => loop_of(uri).map(Self::Loop),
+            None => uri.strip_prefix(PREFIX)?.parse().ok().map(Self::Loop),
         }
     }
 
@@ -96,15 +96,6 @@ impl Subject {
 /// Resources in one page of a list.
 const PAGE_MAX: usize = 100;
 
-fn uri(loop_id: &LoopId) -> String {
-    format!("{PREFIX}{loop_id}")
-}
-
-/// `None`: not the address of a loop.
-fn loop_of(uri: &str) -> Option<LoopId> {
-    uri.strip_prefix(PREFIX)?.parse().ok()
-}
-
 fn not_found(message: String, uri: &str) -> ErrorData {
     ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))
 }
@@ -133,7 +124,7 @@ pub(super) async fn list(
 }
 
 fn resource(loop_id: &LoopId) -> Resource {
-    Resource::new(uri(loop_id), format!("loop {loop_id}"))
+    Resource::new(format!("{PREFIX}{loop_id}"), format!("loop {loop_id}"))
         .with_title(format!("Loop {loop_id}"))
         .with_description("Current turn and last handover.")
         .with_mime_type(JSON)
@@ -304,8 +295,9 @@ mod tests {
 
     #[test]
     fn which_addresses_are_a_loops() {
-        let main: LoopId = "main".parse().expect("an id");
-        assert_eq!(loop_of(&uri(&main)), Some(main));
+        let main = Subject::Loop("main".parse().expect("an id"));
+        assert_eq!(main.uri(), "tasuki://loop/main");
+        assert_eq!(Subject::at(&main.uri()), Some(main));
         for other in [
             "",
             "tasuki://loop/",

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use axum::{
     Json,
-    response::{IntoResponse as _, Response},
+    response::{IntoResponse, Response},
 };
 use bytes::Bytes;
 use http::StatusCode;
@@ -27,7 +27,7 @@ use tasuki_proto::{
 
 use super::{
     agent::Agents,
-    host::{Host, Scope, StepCaller},
+    host::{Host, Scope},
     intent::{self, Intents},
     transport::{
         server::refuse,
@@ -38,7 +38,7 @@ use crate::{
     refusal::Refusal,
     runs::{
         client::{RunClient, Speaker},
-        convert,
+        convert::plain,
         host::RunsHost,
     },
     step_key::StepKey,
@@ -62,17 +62,16 @@ const HOLD: Duration = Duration::from_secs(8);
 pub(crate) struct Message {
     text: String,
     /// Names what is meant each time it is sent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    intent: Option<Value>,
+    intent: Value,
 }
 
 impl Message {
     /// One that was never sent.
     pub(crate) fn new(text: String) -> Result<Self, getrandom::Error> {
-        Ok(Self { text, intent: Some(Intents::new()?.next_intent()) })
+        Ok(Self { text, intent: Intents::new()?.next_intent() })
     }
 
-    fn check(self) -> Result<(String, Option<IdempotencyKey>), Refusal> {
+    fn check(self) -> Result<(String, IdempotencyKey), Refusal> {
         if self.text.trim().is_empty() {
             return Err(invalid("`text` is empty; nothing was sent"));
         }
@@ -86,8 +85,7 @@ impl Message {
             });
         }
         let no_key = || invalid("`intent` is none: it has `by`, an id, and `number`, from 1");
-        let key = self.intent.map(|it| intent::key(&it).ok_or_else(no_key)).transpose()?;
-        Ok((self.text, key))
+        Ok((self.text, intent::key(&self.intent).ok_or_else(no_key)?))
     }
 }
 
@@ -128,17 +126,15 @@ pub(crate) struct Reply {
 
 impl From<&wire::RunAnswer> for Reply {
     fn from(answer: &wire::RunAnswer) -> Self {
+        use run_answer::Standing as Wire;
         let reply = answer.messages.first().and_then(|question| question.reply.as_ref());
-        let standing = match answer.standing() {
-            run_answer::Standing::There if reply.is_some() => Standing::There,
-            run_answer::Standing::There => Standing::Over,
-            run_answer::Standing::Superseded => Standing::Superseded,
-            run_answer::Standing::StillWaiting | run_answer::Standing::Unspecified => {
-                Standing::StillWaiting
-            }
+        let (standing, reply) = match (answer.standing(), reply) {
+            (Wire::There, Some(reply)) => (Standing::There, Some(plain(Some(reply)).to_owned())),
+            (Wire::There, None) => (Standing::Over, None),
+            (Wire::Superseded, _) => (Standing::Superseded, None),
+            (Wire::StillWaiting | Wire::Unspecified, _) => (Standing::StillWaiting, None),
         };
-        let reply = reply.filter(|_| standing == Standing::There);
-        Self { standing, reply: reply.map(|it| convert::plain(Some(it)).to_owned()) }
+        Self { standing, reply }
     }
 }
 
@@ -173,39 +169,43 @@ impl StepService for LocalSteps {
     }
 
     fn mcp(&self, key: &StepKey) -> Agents {
-        let caller = StepCaller { client: self.client(key) };
-        Agents { host: Arc::clone(&self.host), scope: Scope::Step(Arc::new(caller)) }
+        Agents { host: Arc::clone(&self.host), scope: Scope::Step(Arc::new(self.client(key))) }
     }
 
     async fn call(&self, key: &StepKey, name: &str, body: Bytes) -> Response {
         let client = self.client(key);
-        let answer = match name {
-            ASK => ask(&client, &body).await.map(|told| Json(told).into_response()),
-            REPORT => report(&client, &body).await.map(|told| Json(told).into_response()),
-            REPLY => reply(&client, &body).await.map(|reply| Json(reply).into_response()),
-            _ => {
-                let message = "nothing is served at this address";
-                return refuse(StatusCode::NOT_FOUND, "not_found", message);
-            }
+        let answering = async {
+            let _places = self.host.admit_step(key.step())?;
+            Ok::<_, Refusal>(match name {
+                ASK | REPORT => tell(&client, name == ASK, &body).await?.into_response(),
+                REPLY => reply(&client, &body).await?.into_response(),
+                _ => {
+                    let message = "nothing is served at this address";
+                    refuse(StatusCode::NOT_FOUND, "not_found", message)
+                }
+            })
         };
-        answer.unwrap_or_else(|refusal| refused(&refusal))
+        answering.await.unwrap_or_else(|Refusal { reason, message }| {
+            let is_invalid = [Reason::InvalidArgument, Reason::TooLarge].contains(&reason);
+            let status = if is_invalid { StatusCode::BAD_REQUEST } else { StatusCode::CONFLICT };
+            refuse(status, reason.as_str(), message)
+        })
     }
 }
 
-async fn ask(client: &RunClient, body: &[u8]) -> Result<Told, Refusal> {
+async fn tell(client: &RunClient, is_question: bool, body: &[u8]) -> Result<Json<Told>, Refusal> {
     let (text, key) = read::<Message>(body)?.check()?;
-    Ok(Told { message: client.ask_parent(&text, key).await?.message })
+    let told = match is_question {
+        true => client.ask_parent(&text, Some(key)).await?,
+        false => client.report(&text, Some(key)).await?,
+    };
+    Ok(Json(Told { message: told.message }))
 }
 
-async fn report(client: &RunClient, body: &[u8]) -> Result<Told, Refusal> {
-    let (text, key) = read::<Message>(body)?.check()?;
-    Ok(Told { message: client.report(&text, key).await?.message })
-}
-
-async fn reply(client: &RunClient, body: &[u8]) -> Result<Reply, Refusal> {
+async fn reply(client: &RunClient, body: &[u8]) -> Result<Json<Reply>, Refusal> {
     let Question { message, hold_ms } = read(body)?;
     let hold = hold_ms.map_or(HOLD, |ms| Duration::from_millis(ms).min(HOLD));
-    Ok(Reply::from(&client.wait_reply(message, hold).await?))
+    Ok(Json(Reply::from(&client.wait_reply(message, hold).await?)))
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
@@ -218,20 +218,13 @@ fn invalid(message: &str) -> Refusal {
     Refusal { reason: Reason::InvalidArgument, message: message.to_owned() }
 }
 
-fn refused(refusal: &Refusal) -> Response {
-    let is_invalid = [Reason::InvalidArgument, Reason::TooLarge].contains(&refusal.reason);
-    let status = if is_invalid { StatusCode::BAD_REQUEST } else { StatusCode::CONFLICT };
-    refuse(status, refusal.reason.as_str(), refusal.message.as_str())
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tasuki_proto::wire::run_answer::Standing as Wire;
 
     use super::*;
 
-    fn check(body: &Value) -> Result<(String, Option<IdempotencyKey>), Refusal> {
+    fn check(body: &Value) -> Result<(String, IdempotencyKey), Refusal> {
         read::<Message>(&serde_json::to_vec(body).unwrap()).and_then(Message::check)
     }
 
@@ -243,49 +236,24 @@ mod tests {
         assert_eq!((text.as_str(), &check(&sent).unwrap().1), ("Which one?", &key));
         let other = Message::new("Which one?".to_owned()).unwrap();
         assert_ne!(other.check().unwrap().1, key);
-        assert_eq!(check(&json!({ "text": "x" })).unwrap(), ("x".to_owned(), None));
     }
 
     #[test]
     fn what_is_no_message_is_refused() {
-        let long = "x".repeat(TEXT_BYTES_MAX + 1);
+        let said =
+            |text: Value, by: &str| json!({ "text": text, "intent": { "by": by, "number": 1 } });
+        let long = |bytes: usize| said("x".repeat(bytes).into(), "a");
         for (body, reason) in [
-            (json!({ "text": " \n" }), Reason::InvalidArgument),
-            (json!({ "text": 7 }), Reason::InvalidArgument),
-            (json!({}), Reason::InvalidArgument),
-            (
-                json!({ "text": "x", "intent": { "by": "a b", "number": 1 } }),
-                Reason::InvalidArgument,
-            ),
-            (json!({ "text": long }), Reason::TooLarge),
+            (said(" \n".into(), "a"), Reason::InvalidArgument),
+            (said(7.into(), "a"), Reason::InvalidArgument),
+            (said("x".into(), "a b"), Reason::InvalidArgument),
+            (json!({ "text": "x" }), Reason::InvalidArgument),
+            (long(TEXT_BYTES_MAX + 1), Reason::TooLarge),
         ] {
             let refusal = check(&body).unwrap_err();
             assert_eq!(refusal.reason, reason, "{refusal}");
             assert!(refusal.message.len() < 1_000, "{refusal}");
         }
-        assert!(check(&json!({ "text": "x".repeat(TEXT_BYTES_MAX) })).is_ok());
-    }
-
-    #[test]
-    fn a_reply_is_there_or_will_never_be() {
-        let of = |standing: Wire, reply: Option<&str>, is_over| {
-            let question =
-                wire::RunMessage { reply: reply.map(convert::text), is_over, ..Default::default() };
-            let answer = wire::RunAnswer {
-                standing: standing.into(),
-                messages: vec![question],
-                ..Default::default()
-            };
-            serde_json::to_value(Reply::from(&answer)).unwrap()
-        };
-        for (told, expected) in [
-            (of(Wire::There, Some("yes"), false), json!({ "standing": "there", "reply": "yes" })),
-            (of(Wire::There, Some(""), false), json!({ "standing": "there", "reply": "" })),
-            (of(Wire::There, None, true), json!({ "standing": "over" })),
-            (of(Wire::StillWaiting, None, false), json!({ "standing": "still_waiting" })),
-            (of(Wire::Superseded, None, false), json!({ "standing": "superseded" })),
-        ] {
-            assert_eq!(told, expected);
-        }
+        assert!(check(&long(TEXT_BYTES_MAX)).is_ok());
     }
 }

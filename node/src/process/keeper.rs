@@ -48,6 +48,8 @@ pub struct Ended {
     /// `None`: by the signal.
     pub code: Option<i32>,
     pub signal: Option<i32>,
+    /// It was asked to end, or was killed, before it had ended by itself.
+    pub was_stopped: bool,
     /// Whether nothing of it is left.
     pub is_all_gone: bool,
 }
@@ -74,6 +76,14 @@ pub fn own_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe() }
 }
 
+/// How far the command is that is kept.
+#[derive(Default)]
+struct Standing {
+    /// Until it is reaped its number is its own.
+    is_over: bool,
+    was_stopped: bool,
+}
+
 /// Keeps one command. Answers when all of it is over.
 pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
     tree::adopt()?;
@@ -89,14 +99,14 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
     drop(command);
     let child = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
     let child = child.ok_or_else(|| io::Error::other("a process without a number"))?;
-    // While the command was not reaped its number is its own.
-    let is_over = Arc::new(Mutex::new(false));
+    let standing = Arc::new(Mutex::new(Standing::default()));
     let mut listening = caller.try_clone()?;
-    let is_over_there = Arc::clone(&is_over);
+    let standing_there = Arc::clone(&standing);
     thread::spawn(move || {
         let signal = |signal| {
-            let is_over = is_over_there.lock();
-            if !*is_over {
+            let mut standing = standing_there.lock();
+            if !standing.is_over {
+                standing.was_stopped = true;
                 tree::signal_group(child, signal);
             }
         };
@@ -106,12 +116,12 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
         signal(Signal::KILL);
     });
     tree::wait_for(child)?;
-    let status = {
-        let mut is_over = is_over.lock();
-        *is_over = true;
+    let (status, was_stopped) = {
+        let mut standing = standing.lock();
+        standing.is_over = true;
         // What stayed in its group goes at once, whatever it starts meanwhile.
         tree::signal_group(child, Signal::KILL);
-        waitpid(Some(child), WaitOptions::empty())?
+        (waitpid(Some(child), WaitOptions::empty())?, standing.was_stopped)
     };
     let is_all_gone = tree::end_all();
     let status = status.map(|(_, status)| status);
@@ -122,6 +132,7 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
         why_not: (!why_not.is_empty()).then_some(why_not),
         code: status.and_then(|it| it.exit_status()),
         signal: status.and_then(|it| it.terminating_signal()),
+        was_stopped,
         is_all_gone,
     };
     // Nobody may be left to be told.
@@ -160,15 +171,13 @@ fn enter(order: &str) -> Result<Stdio, Box<dyn std::error::Error>> {
 }
 
 fn close_around(policy: &Policy) -> Result<(), Box<dyn std::error::Error>> {
-    // A session of its own: no terminal, and a process group that is killed as a whole.
+    // A session of its own: no terminal, and a process group that is killed as a whole. With it and
+    // its limits this one is known for what it is, whoever becomes its parent.
     setsid()?;
-    let keeper = getppid();
-    #[cfg(target_os = "linux")]
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    if getppid() != keeper || keeper.is_none_or(Pid::is_init) {
+    sandbox::limit(policy)?;
+    if !end_with_keeper()? {
         return Err("whoever was to watch over it has gone".into());
     }
-    sandbox::limit(policy)?;
     match policy.kind {
         Kind::Landlock => {
             sandbox::check_descriptors()?;
@@ -177,4 +186,18 @@ fn close_around(policy: &Policy) -> Result<(), Box<dyn std::error::Error>> {
         Kind::None => {}
     }
     Ok(())
+}
+
+/// From here on this process ends with its keeper. `false`: that is gone already.
+#[cfg(target_os = "linux")]
+fn end_with_keeper() -> rustix::io::Result<bool> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Whoever made the socket; in the place of one that was killed is whoever started that.
+    let keeper = rustix::net::sockopt::socket_peercred(io::stdin())?.pid;
+    Ok(getppid() == Some(keeper))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with_keeper() -> rustix::io::Result<bool> {
+    Ok(!getppid().is_none_or(Pid::is_init))
 }

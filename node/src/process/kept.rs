@@ -2,6 +2,9 @@
 //!
 //! - The command is over when [`Kept::told`] says so, and nothing of it is left then.
 //! - When a [`Kept`] is dropped its socket closes, and the keeper ends everything.
+//! - What is left of a command whose keeper was killed comes to this process, and [`Kept::gone`]
+//!   ends it. A command of the same user that is in no sandbox can kill this process as well: then
+//!   nobody is left to do that.
 
 use std::{
     ffi::OsString,
@@ -16,6 +19,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{UnixStream, unix::pipe},
     process::{Child, Command},
+    task::spawn_blocking,
     time::timeout,
 };
 
@@ -106,15 +110,19 @@ impl Kept {
     /// How the command ended; `None`: the keeper is gone without a word. May be dropped and called
     /// again.
     pub async fn told(&mut self) -> Option<Ended> {
-        loop {
-            if let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
-                return serde_json::from_slice(&self.line[..end]).ok();
-            }
+        while !self.line.contains(&b'\n') {
             if TOLD_BYTES_MAX <= self.line.len() {
                 return None;
             }
             let Ok(1..) = self.own.read_buf(&mut self.line).await else { return None };
         }
+        self.ended()
+    }
+
+    /// What it has said.
+    fn ended(&self) -> Option<Ended> {
+        let end = self.line.iter().position(|byte| *byte == b'\n')?;
+        serde_json::from_slice(&self.line[..end]).ok()
     }
 
     /// Asks the command to end by itself (SIGTERM, to its process group).
@@ -129,10 +137,14 @@ impl Kept {
         timeout(Duration::from_millis(END_MS), self.told()).await.ok()?
     }
 
-    /// Waits for the keeper to be gone, and ends it if it does not.
+    /// Waits for the keeper to be gone, and ends it if it does not. What it did not end is ended.
     pub async fn gone(&mut self) {
-        if timeout(Duration::from_millis(END_MS), self.keeper.wait()).await.is_err() {
+        let limit = Duration::from_millis(END_MS);
+        if timeout(limit, self.keeper.wait()).await.is_err() {
             self.keeper.kill().await.ok();
+        }
+        if self.ended().is_none_or(|it| !it.is_all_gone) {
+            timeout(limit, spawn_blocking(tree::end_strays)).await.ok();
         }
     }
 }

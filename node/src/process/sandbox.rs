@@ -32,10 +32,14 @@ pub enum NoSandbox {
 }
 
 /// Limits on what one process may take up. They hold without a sandbox, too.
+///
+/// The one on files is always lower than that of whoever started this: by it the processes of a
+/// command are known when they have lost their keeper.
 pub fn limit(policy: &Policy) -> Result<(), NoSandbox> {
+    let lower = getrlimit(Resource::Fsize).maximum.map(|own| own.saturating_sub(1));
     let limits = [
         (Resource::Core, Some(0)),
-        (Resource::Fsize, Some(FILE_BYTES_MAX)),
+        (Resource::Fsize, Some(lower.map_or(FILE_BYTES_MAX, |it| it.min(FILE_BYTES_MAX)))),
         (Resource::Nofile, Some(OPEN_FILES_MAX)),
         (Resource::Nproc, Some(PROCESSES_MAX)),
         (Resource::Data, policy.memory_bytes),

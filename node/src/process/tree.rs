@@ -6,6 +6,7 @@
 
 use std::fs;
 
+use parking_lot::Mutex;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, kill_process_group, waitid,
     waitpid,
@@ -14,6 +15,9 @@ use rustix::process::{
 /// Rounds in which children are killed and what they left behind becomes children in turn: each
 /// takes away one generation.
 const ROUNDS_MAX: u32 = 10_000;
+
+/// How `/proc` calls the process that reads it.
+const OWN: &str = "self";
 
 /// Makes this process the parent of whatever loses its own below it.
 pub fn adopt() -> rustix::io::Result<()> {
@@ -24,17 +28,60 @@ pub fn adopt() -> rustix::io::Result<()> {
 
 /// The children of this process, those that ended and were not waited for included.
 pub fn children() -> Vec<Pid> {
-    let own = rustix::process::getpid();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|it| it.file_name().to_str()?.parse::<i32>().ok());
-    numbers.filter(|it| parent(*it) == Some(own)).filter_map(Pid::from_raw).collect()
+    children_where(|_, _| true)
 }
 
-fn parent(pid: i32) -> Option<Pid> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before it, in brackets, may have any letters.
-    let rest = &stat[stat.rfind(')')? + 1..];
-    Pid::from_raw(rest.split_whitespace().nth(1)?.parse().ok()?)
+/// Those of them that are of a command whose keeper was killed: nobody else is between this process
+/// and such a one. What this process started otherwise is in its session, and what that left behind
+/// may write files as long as this process may. Each process of a command is in another session and
+/// may write shorter files only, and takes back neither, unless it is root and raises its limits.
+fn strays() -> Vec<Pid> {
+    let (Some(own), Some(limit)) = (kin(OWN), file_limit(OWN)) else { return Vec::new() };
+    children_where(|process, kin| {
+        kin.session != own.session && file_limit(process).is_some_and(|it| it < limit)
+    })
+}
+
+fn children_where(is_meant: impl Fn(&str, Kin) -> bool) -> Vec<Pid> {
+    let own = rustix::process::getpid().as_raw_pid();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let children = entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let process = name.to_str()?;
+        let number = Pid::from_raw(process.parse().ok()?)?;
+        let kin = kin(process)?;
+        (kin.parent == own && is_meant(process, kin)).then_some(number)
+    });
+    children.collect()
+}
+
+/// Which processes a process belongs to. A session is 0 where its leader is in another namespace.
+#[derive(Clone, Copy)]
+struct Kin {
+    parent: i32,
+    session: i32,
+}
+
+fn kin(process: &str) -> Option<Kin> {
+    let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
+    // The name before it, in brackets, may have any bytes.
+    let rest = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
+    let fields = str::from_utf8(rest).ok()?.split_whitespace();
+    // The state comes first.
+    let mut fields = fields.skip(1).map(|it| it.parse::<i32>().ok());
+    let (parent, _group, session) = (fields.next()??, fields.next()??, fields.next()??);
+    Some(Kin { parent, session })
+}
+
+/// The longest file that a process can ever be allowed to write, in bytes.
+fn file_limit(process: &str) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{process}/limits")).ok()?;
+    let line = limits.lines().find_map(|it| it.strip_prefix("Max file size"))?;
+    // The soft limit comes first.
+    match line.split_whitespace().nth(1)? {
+        "unlimited" => Some(u64::MAX),
+        bytes => bytes.parse().ok(),
+    }
 }
 
 /// Waits until `child` has ended, without taking its number away from it: until it is reaped nobody
@@ -72,8 +119,21 @@ pub fn signal_group(child: Pid, signal: Signal) {
 
 /// Kills and reaps everything below this process. `false`: something is left.
 pub fn end_all() -> bool {
+    end(children)
+}
+
+/// Kills and reaps what came to this process because its keeper was killed. `false`: something is
+/// left.
+pub fn end_strays() -> bool {
+    /// What one call reaps, another one must not signal: its number may be somebody else's by then.
+    static ENDING: Mutex<()> = Mutex::new(());
+    let _alone = ENDING.lock();
+    end(strays)
+}
+
+fn end(find: impl Fn() -> Vec<Pid>) -> bool {
     for _ in 0..ROUNDS_MAX {
-        let children = children();
+        let children = find();
         if children.is_empty() {
             return true;
         }

@@ -4,7 +4,8 @@
 //! - **RN5** Both outputs are read as they come and kept apart; a child that prints without end costs
 //!   memory of a known size.
 //!
-//! A run that is to stop gets SIGTERM, and SIGKILL for whatever is left after [`GRACE`].
+//! A run that is to stop gets SIGTERM, and SIGKILL for whatever is left after [`GRACE`]. One that
+//! had ended before the signal reached it was not stopped.
 //!
 //! Not here: what the bytes mean (`stream`), what came of it (`outcome`).
 
@@ -37,6 +38,10 @@ use crate::process::{
 /// Usual time to end by itself, before the next harder means.
 pub const GRACE: Duration = Duration::from_secs(5);
 
+/// Usual time for an agent that has said its last word to end: some still tidy up, and where the
+/// network is slow or away that takes its time.
+pub const LINGER: Duration = Duration::from_secs(30);
+
 /// For what was printed to be read once everything has ended.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -64,8 +69,10 @@ pub struct Job<'a> {
     pub environment: &'a [(String, OsString)],
     pub policy: Policy,
     pub limit: Duration,
-    /// Between SIGTERM and SIGKILL, and between the last word of an agent and SIGTERM: [`GRACE`].
+    /// Between SIGTERM and SIGKILL: [`GRACE`].
     pub grace: Duration,
+    /// Between the last word of an agent and SIGTERM: [`LINGER`].
+    pub linger: Duration,
 }
 
 /// Runs it to its end, until its time is over, or until `stop` says why it is to stop.
@@ -91,7 +98,7 @@ pub async fn run(
             ended = kept.told() => break ended,
             () = outputs.read(&mut reader, on_progress), if outputs.is_open() => {
                 if reader.report().is_settled || outputs.stdout.is_none() {
-                    lingers.get_or_insert_with(|| Instant::now() + job.grace);
+                    lingers.get_or_insert_with(|| Instant::now() + job.linger);
                 }
                 continue;
             }
@@ -105,6 +112,8 @@ pub async fn run(
         kill = Some(Instant::now() + job.grace);
     };
     kept.gone().await;
+    // Its keeper knows which came first.
+    let stopped = stopped.filter(|_| ended.as_ref().is_none_or(|it| it.was_stopped));
     // Everybody who could write is gone, so this ends.
     let rest = async {
         while outputs.is_open() {
@@ -137,10 +146,7 @@ fn start(job: &Job<'_>) -> io::Result<(Kept, Streams)> {
 
 /// How it ended, as its keeper told it.
 fn exit(ended: Option<&Ended>, program: String) -> Exit {
-    let Some(ended) = ended else {
-        let why = "what watched over it is gone".to_owned();
-        return Exit::NotStarted { program, why };
-    };
+    let Some(ended) = ended else { return Exit::KeeperLost };
     if let Some(why) = &ended.why_not {
         return Exit::NotStarted { program, why: why.clone() };
     }

@@ -4,13 +4,17 @@
 //! single run and a chain (without 1.5.2's `Error: `, which says it twice), 1.5.2 for parallel runs
 //! (whole outputs up to a bound, with headings; a run whose model failed is not counted as a
 //! success). They differ where both are wrong: `{previous}` is replaced literally, and a long output
-//! is cut on a character, never dropped as one line.
+//! is cut on a character, never dropped as one line. Of several outputs none can be taken for two:
+//! headings are numbered, and a line of an output that reads like one begins with `\`.
 //!
 //! Progress is said in fixed words with counts and names of agents, never in a peer's.
 //!
 //! Not here: running anything; schemas and further parameters of the tool.
 
 use std::borrow::Cow;
+
+use anstream::adapter::strip_str;
+use tasuki_proto::visible::shown;
 
 use super::{
     outcome::{Failure, FailureKind},
@@ -41,6 +45,7 @@ const NO_OUTPUT: &str = "(no output)";
 
 /// One task for one agent.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Step {
     pub agent: String,
     pub task: String,
@@ -213,25 +218,60 @@ pub fn single_text(run: &FinishedRun<'_>) -> String {
     }
 }
 
+/// Stands between the sections of parallel runs.
+const RULE: &str = "---";
+
 /// What parallel runs give back, in the order of their tasks.
 pub fn parallel_text(runs: &[FinishedRun<'_>]) -> String {
-    let succeeded = runs.iter().filter(|run| run.failed.is_none()).count();
-    let sections: Vec<_> = runs.iter().map(section).collect();
-    let sections = sections.join("\n\n---\n\n");
-    format!("Parallel: {succeeded}/{} succeeded\n\n{sections}", runs.len())
+    let (total, succeeded) = (runs.len(), runs.iter().filter(|run| run.failed.is_none()).count());
+    let sections = (1..).zip(runs).map(|(number, run)| section(number, total, run));
+    let sections = sections.collect::<Vec<_>>().join(&format!("\n\n{RULE}\n\n"));
+    format!("Parallel: {succeeded}/{total} succeeded\n\n{sections}")
 }
 
-fn section(run: &FinishedRun<'_>) -> String {
+fn section(number: usize, total: usize, run: &FinishedRun<'_>) -> String {
     let agent = run.agent;
-    match run.failed {
-        None => format!("### [{agent}] completed\n\n{}", run.shown(SHOWN_BYTES_MAX)),
+    let (outcome, text) = match run.failed {
+        None => ("completed".to_owned(), run.shown(SHOWN_BYTES_MAX)),
         Some(failed) => {
             let word = failed.kind.map(|kind| kind.stop_word().unwrap_or(kind.as_str()));
             let word = word.map_or(String::new(), |word| format!(" ({word})"));
             let remainder = run.remainder(failed, SHOWN_BYTES_MAX);
-            format!("### [{agent}] failed{word}\n\nError: {}{remainder}", failed.text)
+            (format!("failed{word}"), format!("Error: {}{remainder}", failed.text).into())
+        }
+    };
+    format!("### {number}/{total} [{agent}] {outcome}\n\n{}", escape_headings(&text))
+}
+
+/// Ends of lines for some who show a text; others leave them out.
+const OTHER_LINE_ENDS: [char; 6] = ['\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+
+/// Puts `\` before each line that reads like the beginning or the end of a section.
+fn escape_headings(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        for (at, piece) in line.split_inclusive(OTHER_LINE_ENDS).enumerate() {
+            if reads_like_heading(piece) || (at == 0 && reads_like_heading(line)) {
+                escaped.push('\\');
+            }
+            escaped.push_str(piece);
         }
     }
+    escaped
+}
+
+/// Whether a line does, shown to a model or on a terminal: each takes something else out of it.
+fn reads_like_heading(line: &str) -> bool {
+    let reads = |line: &str| {
+        let line = shown(line).0;
+        let heading = line.trim().strip_prefix("###").map(str::trim_start);
+        let is_number = |char: char| char.is_ascii_digit() || char == '/';
+        heading.map_or_else(
+            || line.trim() == RULE,
+            |heading| heading.trim_start_matches(is_number).trim_start().starts_with('['),
+        )
+    };
+    reads(line) || (line.contains('\u{1b}') && reads(&strip_str(line).to_string()))
 }
 
 /// What a chain gives back, from the steps that ran: it ends at the first that fails.

@@ -1,10 +1,12 @@
 //! What came of a run: from what its stream said, how its process ended, the end of its standard
 //! error, and why it was stopped, if it was.
 //!
-//! Success is exit code 0, at least one message, and the last one ended by a normal stop (RN1). The
-//! first of these that holds names a failure: it was stopped by us; it could not be started; it was
-//! killed; its model failed; it was cut off; it ended with another code; it said nothing; its stream
-//! stopped in the middle. A run that ended well before our signal reached it is a success.
+//! Success is exit code 0, at least one message, the last one ended by a normal stop, and no line too
+//! long to be read that could be a newer one (RN1). The first of these that holds names a failure: it
+//! was stopped by us; it could not be started; it was killed; its model failed; it was cut off; it
+//! ended with another code; it said nothing; its stream stopped in the middle. What was stopped is no
+//! success, whatever it had said and with whatever code it then ended; a run that had ended before
+//! our signal reached it was not stopped.
 //!
 //! Not here: whether the output has the wished form (`output_invalid` is given by whoever checks
 //! that), and runs whose node is gone (`lost`, by whoever notices).
@@ -31,6 +33,8 @@ pub enum Exit {
         program: String,
         why: String,
     },
+    /// What watched over it was killed, and so it was, too.
+    KeeperLost,
 }
 
 /// Why we ended a run.
@@ -166,7 +170,8 @@ impl Outcome {
         self.failure.is_none()
     }
 
-    /// Judges a run. `stderr` is the end of its standard error.
+    /// Judges a run. `stderr` is the end of its standard error; `stopped` says why it was ended, if
+    /// it had not ended by itself.
     pub fn new(report: Report, exit: Exit, stderr: &str, stopped: Option<&Stopped>) -> Self {
         let failure = judge(&report, &exit, stderr, stopped);
         Self {
@@ -183,13 +188,15 @@ impl Outcome {
 }
 
 fn judge(report: &Report, exit: &Exit, stderr: &str, stopped: Option<&Stopped>) -> Option<Failure> {
-    let answered = report.stop == Some(Stop::Normal) && report.messages > 0;
+    if let Some(stopped) = stopped {
+        return Some(stop_failure(stopped, report));
+    }
+    let is_last = report.oversized_since_output == 0;
+    let answered = report.stop == Some(Stop::Normal) && report.messages > 0 && is_last;
     if answered && *exit == Exit::Code(0) {
         return None;
     }
-    let by_us = stopped.map(|stopped| stop_failure(stopped, report));
-    by_us
-        .or_else(|| start_failure(exit, report, stderr))
+    start_failure(exit, report, stderr)
         .or_else(|| killed(exit, answered))
         .or_else(|| stream_failure(report))
         .or_else(|| code_failure(exit, report, stderr, answered))
@@ -228,7 +235,7 @@ fn start_failure(exit: &Exit, report: &Report, stderr: &str) -> Option<Failure> 
         Exit::Code(SHELL_NOT_FOUND | SHELL_NOT_RUN) if report.events == 0 => {
             quote_stderr("The program is not installed, or cannot be run", stderr)
         }
-        Exit::Code(_) | Exit::Signal(_) => return None,
+        Exit::Code(_) | Exit::Signal(_) | Exit::KeeperLost => return None,
     };
     Some(Failure::new(FailureKind::NotInstalled, text))
 }
@@ -257,6 +264,10 @@ fn killed(exit: &Exit, answered: bool) -> Option<Failure> {
             None => format!("signal {number}"),
         },
         Exit::Code(code) => name(code.checked_sub(SIGNAL_CODE)?)?.to_owned(),
+        Exit::KeeperLost => {
+            let text = "What watched over it was killed.";
+            return Some(Failure::new(FailureKind::Killed, text));
+        }
         Exit::NotFound { .. } | Exit::NotStarted { .. } => return None,
     };
     let after = if answered { " after its answer" } else { "" };

@@ -42,6 +42,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 pub use self::mcp_server::McpServer;
+use self::mcp_server::{CLAUDE_TOOLS, OPENCODE_TOOLS};
 use super::{agent_file::checked_name, stream::Dialect};
 
 mod mcp_server;
@@ -82,6 +83,23 @@ pub struct Runner {
     pub dialect: Dialect,
     /// None: the built-in one.
     pub command: Option<Vec<String>>,
+}
+
+impl Runner {
+    /// What it is started with, the program first.
+    fn words(&self) -> Vec<String> {
+        self.command.clone().unwrap_or_else(|| vec![self.dialect.as_str().to_owned()])
+    }
+
+    pub fn program(&self) -> &str {
+        let words = self.command.as_deref().unwrap_or_default();
+        words.first().map_or_else(|| self.dialect.as_str(), String::as_str)
+    }
+
+    /// Whether its words are all there is: no built-in arguments follow.
+    fn is_template(&self) -> bool {
+        self.command.iter().flatten().any(|word| has_placeholder(word))
+    }
 }
 
 /// What is wrong with `[runner.NAME]`.
@@ -225,29 +243,19 @@ pub enum RequestError {
 pub fn command_line(runner: &Runner, request: &Request<'_>) -> Result<CommandLine, RequestError> {
     check(runner, request)?;
     let mut draft = CommandBuilder { runner, request, line: CommandLine::default() };
-    match &runner.command {
-        Some(words) if words.iter().any(|word| has_placeholder(word)) => draft.fill(words)?,
-        Some(words) => {
-            draft.line.argv.clone_from(words);
-            draft.builtin()?;
-        }
-        None => {
-            draft.line.argv.push(runner.dialect.as_str().to_owned());
-            draft.builtin()?;
-        }
+    draft.line.argv = runner.words();
+    if runner.is_template() {
+        draft.fill()?;
+    } else {
+        draft.builtin()?;
     }
     draft.checked()
 }
 
 /// The command that prints a runner's version, where that is known.
 pub fn version_command(runner: &Runner) -> Option<Vec<String>> {
-    let mut words = match &runner.command {
-        Some(words) if words.iter().any(|word| has_placeholder(word)) => return None,
-        Some(words) => words.clone(),
-        None => vec![runner.dialect.as_str().to_owned()],
-    };
-    words.push("--version".to_owned());
-    Some(words)
+    let words = runner.words().into_iter().chain(["--version".to_owned()]);
+    (!runner.is_template()).then(|| words.collect())
 }
 
 fn check(runner: &Runner, request: &Request<'_>) -> Result<(), RequestError> {
@@ -298,13 +306,13 @@ struct CommandBuilder<'a> {
     line: CommandLine,
 }
 
-impl CommandBuilder<'_> {
+impl<'a> CommandBuilder<'a> {
     fn arg(&mut self, words: &[&str]) {
         self.line.argv.extend(words.iter().map(|word| (*word).to_owned()));
     }
 
     /// The system prompt, if there is one.
-    fn system(&self) -> Option<&str> {
+    fn system(&self) -> Option<&'a str> {
         Some(self.request.system).filter(|system| !system.trim().is_empty())
     }
 
@@ -331,24 +339,28 @@ impl CommandBuilder<'_> {
     /// A file of this run. Returns its path.
     fn file(&mut self, name: &str, text: &str) -> Result<String, RequestError> {
         let path = self.request.dir.join(name);
-        let Some(shown) = path.to_str() else {
-            return Err(RequestError::Directory(self.request.dir.to_owned()));
-        };
-        let shown = shown.to_owned();
-        if !self.line.files.iter().any(|file| file.path == path) {
-            self.line.files.push(RunFile { path, text: text.to_owned() });
-        }
+        let unnamed = || RequestError::Directory(self.request.dir.to_owned());
+        let shown = path.to_str().ok_or_else(unnamed)?.to_owned();
+        self.line.files.push(RunFile { path, text: text.to_owned() });
         Ok(shown)
     }
 
     fn system_file(&mut self) -> Result<Option<String>, RequestError> {
-        match self.system().map(str::to_owned) {
-            Some(system) => self.file(SYSTEM_FILE, &system).map(Some),
-            None => Ok(None),
-        }
+        self.system().map(|system| self.file(SYSTEM_FILE, system)).transpose()
     }
 
     fn builtin(&mut self) -> Result<(), RequestError> {
+        self.arg(match self.runner.dialect {
+            Dialect::Pi => &["--mode", "json", "-p", "--no-session"],
+            Dialect::Claude => &["-p", "--output-format", "stream-json", "--verbose"],
+            Dialect::Codex => &["exec", "--json", "--skip-git-repo-check"],
+            Dialect::Gemini => &["--output-format", "stream-json", "--skip-trust"],
+            Dialect::Opencode => &["run", "--format", "json"],
+        });
+        if let Some(model) = self.request.model {
+            self.arg(&["--model", model]);
+        }
+        self.line.stdin = Some(self.prompt());
         match self.runner.dialect {
             Dialect::Pi => self.pi(),
             Dialect::Claude => self.claude(),
@@ -359,30 +371,18 @@ impl CommandBuilder<'_> {
     }
 
     fn pi(&mut self) -> Result<(), RequestError> {
-        self.arg(&["--mode", "json", "-p", "--no-session"]);
-        if let Some(model) = self.request.model {
-            self.arg(&["--model", model]);
-        }
         if let Some(tools) = self.tools() {
             self.arg(&["--tools", &tools]);
         }
         if let Some(path) = self.system_file()? {
             self.arg(&["--append-system-prompt", &path]);
         }
-        let prompt = self.prompt();
-        if prompt.len() > ARG_BYTES_MAX {
-            self.line.stdin = Some(prompt);
-        } else {
-            self.line.argv.push(prompt);
-        }
+        let prompt = self.line.stdin.take_if(|prompt| prompt.len() <= ARG_BYTES_MAX);
+        self.line.argv.extend(prompt);
         Ok(())
     }
 
     fn claude(&mut self) -> Result<(), RequestError> {
-        self.arg(&["-p", "--output-format", "stream-json", "--verbose"]);
-        if let Some(model) = self.request.model {
-            self.arg(&["--model", model]);
-        }
         if let Some(tools) = self.tools() {
             // With a space the flag would take the words that follow, too.
             self.line.argv.push(format!("--tools={tools}"));
@@ -393,25 +393,19 @@ impl CommandBuilder<'_> {
         }
         if let Some(server) = self.request.mcp {
             let path = self.file(SERVERS_FILE, &server.claude_file())?;
-            let tools = mcp_server::claude_tools();
             // With a space these flags, too, would take the words that follow.
-            let flags = [format!("--mcp-config={path}"), format!("--allowedTools={tools}")];
-            self.line.argv.extend(flags);
+            let tools = format!("--allowedTools={CLAUDE_TOOLS}");
+            self.line.argv.extend([format!("--mcp-config={path}"), tools]);
         }
         if let Some(path) = self.system_file()? {
             self.arg(&["--append-system-prompt-file", &path]);
         }
-        self.line.stdin = Some(self.prompt());
         Ok(())
     }
 
     fn codex(&mut self) -> Result<(), RequestError> {
         if self.request.tools.is_some() {
             return Err(RequestError::CannotLimitTools(self.runner.name.clone()));
-        }
-        self.arg(&["exec", "--json", "--skip-git-repo-check"]);
-        if let Some(model) = self.request.model {
-            self.arg(&["--model", model]);
         }
         if let Some(system) = self.system() {
             let value = toml::Value::String(system.to_owned());
@@ -423,15 +417,10 @@ impl CommandBuilder<'_> {
             }
         }
         self.arg(&["-"]);
-        self.line.stdin = Some(self.prompt());
         Ok(())
     }
 
     fn gemini(&mut self) -> Result<(), RequestError> {
-        self.arg(&["--output-format", "stream-json", "--skip-trust"]);
-        if let Some(model) = self.request.model {
-            self.arg(&["--model", model]);
-        }
         if let Some(tools) = self.request.tools {
             let path = self.file(POLICY_FILE, &gemini_policy(tools))?;
             self.arg(&["--policy", &path]);
@@ -441,10 +430,6 @@ impl CommandBuilder<'_> {
     }
 
     fn opencode(&mut self) -> Result<(), RequestError> {
-        self.arg(&["run", "--format", "json"]);
-        if let Some(model) = self.request.model {
-            self.arg(&["--model", model]);
-        }
         let path = self.system_file()?;
         let Request { tools, mcp, .. } = *self.request;
         let agent = (path.is_some() || tools.is_some())
@@ -456,12 +441,12 @@ impl CommandBuilder<'_> {
             let config = opencode_config(agent, mcp);
             self.line.env.push(("OPENCODE_CONFIG_CONTENT".to_owned(), config));
         }
-        self.line.stdin = Some(self.prompt());
         Ok(())
     }
 
     /// A configured command with placeholders.
-    fn fill(&mut self, words: &[String]) -> Result<(), RequestError> {
+    fn fill(&mut self) -> Result<(), RequestError> {
+        let words = std::mem::take(&mut self.line.argv);
         let has = |placeholder: &str| words.iter().any(|word| word.contains(placeholder));
         let runner = &self.runner.name;
         for (what, is_asked) in
@@ -476,7 +461,7 @@ impl CommandBuilder<'_> {
         let tools = self.tools();
         let model = self.request.model.map(str::to_owned);
         let mut argv: Vec<String> = Vec::new();
-        for word in words {
+        for word in &words {
             let is_flag_value = PLACEHOLDERS.contains(&word.as_str());
             let after_flags = argv.iter().any(|word| word == "--");
             let values = [Some(&prompt), system.as_ref(), model.as_ref(), tools.as_ref()];
@@ -552,7 +537,7 @@ fn opencode_agent(system: Option<&str>, tools: Option<&[String]>, has_server: bo
         map.insert("*".to_owned(), false.into());
         map.extend(tools.iter().map(|tool| (tool.clone(), true.into())));
         if has_server {
-            map.insert(mcp_server::opencode_tools(), true.into());
+            map.insert(OPENCODE_TOOLS.to_owned(), true.into());
         }
         agent["tools"] = map.into();
     }

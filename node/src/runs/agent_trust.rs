@@ -44,6 +44,18 @@ pub fn project_of(entry: &AgentEntry) -> Option<&Path> {
     entry.path.ancestors().nth(DEPTH)
 }
 
+/// What an agent may use, for whoever is asked about it: `tools read, grep; env API_KEY`.
+pub fn access(agent: &Agent) -> String {
+    let tools = match &agent.tools {
+        Some(tools) => format!("tools {}", tools.join(", ")),
+        None => "all tools".to_owned(),
+    };
+    match agent.env.as_slice() {
+        [] => tools,
+        env => format!("{tools}; env {}", env.join(", ")),
+    }
+}
+
 /// `None`: it is another agent by now.
 fn read(entry: AgentEntry) -> Option<AgentFile> {
     let below = entry.path.strip_prefix(project_of(&entry)?).ok()?;
@@ -97,19 +109,9 @@ mod tests {
         agent(&project, ".tasuki/agents/scout.md", "scout", "Look elsewhere.");
         agent(&project, ".tasuki/agents/other.md", "other", "New.");
         assert_eq!(trusted(&project), "planner");
-    }
-
-    #[test]
-    fn a_file_that_changed_after_it_was_found_is_not_trusted() {
-        let place = tempfile::tempdir().unwrap();
-        let project = place.path().join("project");
+        // One that was found before its file became what is trusted is another agent.
+        let before = found(&project).into_iter().find(|it| it.agent.name == "scout").unwrap();
         agent(&project, ".tasuki/agents/scout.md", "scout", "Look.");
-        let before = found(&project).remove(0);
-        agent(&project, ".tasuki/agents/scout.md", "scout", "Look elsewhere.");
-        let store = TrustStore::within(place.path());
-        let files = files_of(&project);
-        let contents = files.iter().map(|it| (it.name.as_str(), it.content.as_slice()));
-        store.trust(&project, contents).unwrap();
-        assert!(!is_trusted(&store, &before), "what is trusted is another agent");
+        assert!(trusted(&project).contains("scout") && !is_trusted(&store, &before));
     }
 }

@@ -1,6 +1,7 @@
 //! Runs as a role or a sub-agent of this node reaches them at the broker.
 //!
-//! A command that was begun is carried through even when its future is dropped.
+//! A command that was begun is carried through even when its future is dropped. What is refused, the
+//! broker refused, or it cannot be reached.
 
 use std::time::Duration;
 
@@ -44,9 +45,6 @@ impl RunClient {
     }
 
     /// Starts a run; who asks is filled in. `key` names the intent each time its sender says it.
-    ///
-    /// # Errors
-    /// The broker's refusal, or that it cannot be reached.
     pub async fn start(
         &self,
         request: wire::StartRunRequest,
@@ -54,13 +52,10 @@ impl RunClient {
     ) -> Result<wire::StartRunResponse, Refusal> {
         let (role, parent) = self.asker();
         let request = wire::StartRunRequest { role, person: String::new(), parent, ..request };
-        self.link.command_without_role(request, key).await
+        self.link.command_without_role(request, key).await.map_err(without_runs)
     }
 
     /// Ends a run and all below it.
-    ///
-    /// # Errors
-    /// As [`RunClient::start`].
     pub async fn cancel(&self, run: RunId) -> Result<wire::RunResponse, Refusal> {
         let (role, parent) = self.asker();
         let run_id = run.to_string();
@@ -69,9 +64,6 @@ impl RunClient {
     }
 
     /// Answers a sub-agent's question.
-    ///
-    /// # Errors
-    /// As [`RunClient::start`].
     pub async fn reply(
         &self,
         run: RunId,
@@ -86,10 +78,7 @@ impl RunClient {
         self.link.command_without_role(request, key).await
     }
 
-    /// Asks whoever started this sub-agent.
-    ///
-    /// # Errors
-    /// As [`RunClient::start`]; a role has no parent.
+    /// Asks whoever started this sub-agent. A role has no parent.
     pub async fn ask_parent(
         &self,
         text: &str,
@@ -101,9 +90,6 @@ impl RunClient {
     }
 
     /// Tells whoever started this sub-agent something.
-    ///
-    /// # Errors
-    /// As [`RunClient::ask_parent`].
     pub async fn report(
         &self,
         text: &str,
@@ -114,15 +100,11 @@ impl RunClient {
         self.link.command_without_role(request, key).await
     }
 
-    /// # Errors
-    /// As [`RunClient::start`].
     pub async fn get(&self, run: RunId) -> Result<wire::RunResponse, Refusal> {
         let request = wire::GetRunRequest { run_id: run.to_string(), ..Default::default() };
         self.link.query(request).await
     }
 
-    /// # Errors
-    /// As [`RunClient::start`].
     pub async fn list(
         &self,
         request: wire::ListRunsRequest,
@@ -131,18 +113,12 @@ impl RunClient {
     }
 
     /// A step with all its words.
-    ///
-    /// # Errors
-    /// As [`RunClient::start`].
     pub async fn step(&self, step: StepId) -> Result<wire::GetStepResponse, Refusal> {
         let (run_id, step) = (step.run.to_string(), step.number);
         self.link.query(wire::GetStepRequest { run_id, step, ..Default::default() }).await
     }
 
     /// What sub-agents asked and told, newer than `after`.
-    ///
-    /// # Errors
-    /// As [`RunClient::start`].
     pub async fn messages(
         &self,
         run: RunId,
@@ -154,41 +130,31 @@ impl RunClient {
     }
 
     /// What the nodes run that wait for steps.
-    ///
-    /// # Errors
-    /// As [`RunClient::start`].
     pub async fn runners(&self) -> Result<wire::ListRunnersResponse, Refusal> {
         self.link.query(wire::ListRunnersRequest::default()).await
     }
 
     /// Waits for the end of a run, or a message newer than `after`.
-    ///
-    /// # Errors
-    /// As [`RunClient::start`].
     pub async fn wait(
         &self,
         run: RunId,
         after: u32,
         hold: Duration,
     ) -> Result<wire::RunAnswer, Refusal> {
-        match &self.speaker {
+        let question = |by| Question::Run(RunAwaited::Run { run, after, by });
+        let answer = match &self.speaker {
             Speaker::Role(role) => {
-                let question = Question::Run(RunAwaited::Run { run, after, by: None });
                 let permit = self.link.admit_wait(role, hold).await?;
-                run_answer(self.link.wait(role, question, hold, permit).await?)
+                self.link.wait(role, question(None), hold, permit).await?
             }
             Speaker::Step(key) => {
-                let by = Some(key.clone());
-                let question = Question::Run(RunAwaited::Run { run, after, by });
-                run_answer(self.link.wait_without_role(question, hold).await?)
+                self.link.wait_without_role(question(Some(key.clone())), hold).await?
             }
-        }
+        };
+        run_answer(answer)
     }
 
     /// Waits for the reply to this sub-agent's question.
-    ///
-    /// # Errors
-    /// As [`RunClient::ask_parent`].
     pub async fn wait_reply(
         &self,
         message: u32,
@@ -201,9 +167,6 @@ impl RunClient {
 
     /// The run as it is, then each change, until it has ended or the connection has: then it is to
     /// be watched again.
-    ///
-    /// # Errors
-    /// As [`RunClient::start`].
     pub async fn watch(&self, run: RunId) -> Result<Streaming<wire::WatchRunResponse>, Refusal> {
         self.link.watch_run(run.to_string()).await
     }
@@ -228,12 +191,39 @@ impl RunClient {
     }
 }
 
-fn run_answer(answer: Answer) -> Result<wire::RunAnswer, Refusal> {
+/// What the broker says of mail there is true of runs, and not what they ask for.
+fn without_runs(refusal: Refusal) -> Refusal {
+    if refusal.reason != Reason::PrivateWorkspace {
+        return refusal;
+    }
+    let message = "This workspace is private, and private workspaces have no runs: the broker could \
+                   read their tasks and outputs. Nothing was started. Use another workspace, or do \
+                   the work yourself.";
+    Refusal { message: message.to_owned(), ..refusal }
+}
+
+/// The answer to a question about runs.
+pub(crate) fn run_answer(answer: Answer) -> Result<wire::RunAnswer, Refusal> {
     match answer {
         Answer::Run(answer) => Ok(*answer),
         Answer::Turn(_) | Answer::Mail(_) | Answer::Swarm(_) => Err(Refusal {
             reason: Reason::Unavailable,
             message: "The broker answered another question. Ask again.".to_owned(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_private_workspace_is_said_to_have_no_runs() {
+        let refused = |reason| Refusal { reason, message: "mail here is private".to_owned() };
+        let told = without_runs(refused(Reason::PrivateWorkspace));
+        assert_eq!(told.reason, Reason::PrivateWorkspace);
+        assert!(told.message.contains("have no runs"), "{told}");
+        let other = refused(Reason::Overloaded);
+        assert_eq!(without_runs(other.clone()), other);
     }
 }

@@ -1,22 +1,27 @@
 //! What the agent CLIs tell, as the broker keeps it, and back.
 
-use tasuki_proto::wire::{self, RunText, StepFailure, StepStatus};
+use tasuki_proto::{
+    limits::STEP_USAGE_MAX,
+    wire::{self, RunText, StepFailure, StepStatus},
+};
 
 use crate::runner::{outcome::FailureKind, stream::Usage};
 
 /// Billionths of a dollar in a millionth.
 const NANOS_PER_MICRO: u64 = 1_000;
 
-/// Money is rounded up: a budget is not passed by rounding.
+/// Money is rounded up: a budget is not passed by rounding. What a CLI tells may be any number, and
+/// the broker does not take them all.
 pub fn usage_to_wire(usage: &Usage) -> wire::RunUsage {
+    let told = |number: u64| number.min(STEP_USAGE_MAX);
     wire::RunUsage {
-        input_tokens: usage.input,
-        output_tokens: usage.output,
-        cache_read_tokens: usage.cache_read,
-        cache_write_tokens: usage.cache_write,
-        cost_microusd: usage.cost_nanos.unwrap_or(0).div_ceil(NANOS_PER_MICRO),
-        turns: usage.turns,
-        context_tokens: usage.context_tokens,
+        input_tokens: told(usage.input),
+        output_tokens: told(usage.output),
+        cache_read_tokens: told(usage.cache_read),
+        cache_write_tokens: told(usage.cache_write),
+        cost_microusd: told(usage.cost_nanos.unwrap_or(0).div_ceil(NANOS_PER_MICRO)),
+        turns: told(usage.turns),
+        context_tokens: told(usage.context_tokens),
     }
 }
 
@@ -77,22 +82,30 @@ mod tests {
     #[test]
     fn every_failure_comes_back_as_it_went() {
         for kind in FailureKind::ALL {
-            let failure = failure_to_wire(kind);
-            let status = if kind == FailureKind::Cancelled {
-                StepStatus::Canceled
-            } else if kind == FailureKind::Lost {
-                StepStatus::Lost
-            } else {
-                StepStatus::Failed
-            };
-            assert_eq!(status == StepStatus::Failed, failure != StepFailure::Unspecified);
-            let step = wire::RunStep {
-                status: status.into(),
-                failure: failure.into(),
-                ..Default::default()
-            };
+            let (failure, mut step) = (failure_to_wire(kind), wire::RunStep::default());
+            step.set_failure(failure);
+            let is_status = failure == StepFailure::Unspecified;
+            step.set_status(match (is_status, kind == FailureKind::Cancelled) {
+                (true, true) => StepStatus::Canceled,
+                (true, false) => StepStatus::Lost,
+                (false, _) => StepStatus::Failed,
+            });
             assert_eq!(failure_of(&step), Some(kind));
         }
+    }
+
+    #[test]
+    fn the_broker_is_told_no_number_that_it_refuses() {
+        let usage = Usage {
+            input: u64::MAX,
+            output: STEP_USAGE_MAX + 1,
+            cache_read: STEP_USAGE_MAX,
+            cost_nanos: Some(u64::MAX),
+            ..Usage::default()
+        };
+        let told = usage_to_wire(&usage);
+        assert_eq!([told.input_tokens, told.output_tokens], [STEP_USAGE_MAX; 2]);
+        assert_eq!([told.cache_read_tokens, told.cost_microusd], [STEP_USAGE_MAX; 2]);
     }
 
     #[test]

@@ -1,9 +1,6 @@
 //! The steps that run on this node, and the key of each: what a sub-agent's token is checked against.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use tasuki_proto::run::StepId;
 use tokio::sync::watch;
@@ -29,17 +26,20 @@ impl LiveSteps {
         drop(steps.wait_for(|steps| !steps.contains_key(&step)).await);
     }
 
+    /// Resolves once no step runs here.
+    pub async fn idle(&self) {
+        let mut steps = self.0.subscribe();
+        // As above.
+        drop(steps.wait_for(BTreeMap::is_empty).await);
+    }
+
     /// A step begins to run; it runs until what is returned is dropped.
     pub fn begin(&self, key: StepKey) -> LiveStep {
         let step = key.step();
-        let is_new = self.0.send_if_modified(|steps| match steps.entry(step) {
-            Entry::Vacant(place) => {
-                place.insert(key);
-                true
-            }
-            Entry::Occupied(_) => false,
+        self.0.send_modify(|steps| {
+            assert!(!steps.contains_key(&step), "WK2: step {step} runs here already");
+            steps.insert(step, key);
         });
-        assert!(is_new, "WK2: step {step} runs here already");
         LiveStep { steps: self.clone(), step }
     }
 
@@ -84,7 +84,9 @@ mod tests {
         assert!(!live.find(&other) && !live.find(&StepKey::new(step(2)).expect("chance")));
         assert!(live.ended(step(1)).now_or_never().is_none());
         assert!(live.ended(step(2)).now_or_never().is_some());
+        assert!(live.idle().now_or_never().is_none());
         drop(running);
+        assert!(live.idle().now_or_never().is_some());
         assert!(!live.find(&key) && live.ended(step(1)).now_or_never().is_some());
     }
 

@@ -15,9 +15,12 @@ use std::{
 
 use directories::BaseDirs;
 
-use crate::runner::{
-    discovery::{Agents, Scope, project_dirs, user_dirs},
-    runners::{Runner, RunnerTable},
+use crate::{
+    hooks::command::runnable,
+    runner::{
+        discovery::{Agents, Scope, project_dirs, user_dirs},
+        runners::{Runner, RunnerTable},
+    },
 };
 
 /// Where pi has its files, if it was told to have them elsewhere.
@@ -61,41 +64,19 @@ impl OwnRunners {
     }
 
     fn installed_on(&self, path: Option<&OsStr>) -> BTreeSet<String> {
-        let is_there = |runner: &&Runner| self.has_program(program(runner), path);
+        let is_there = |runner: &&Runner| self.has_program(runner.program(), path);
         self.table.iter().filter(is_there).map(|runner| runner.name.clone()).collect()
     }
 
     fn has_program(&self, program: &str, path: Option<&OsStr>) -> bool {
         if program.contains(std::path::is_separator) {
-            return is_program(&self.project.join(program));
+            return runnable(&self.project.join(program)).is_ok();
         }
-        let Some(path) = path else { return false };
         // What a relative entry means depends on where one stands.
-        let mut directories = env::split_paths(path).filter(|directory| directory.is_absolute());
-        directories.any(|directory| is_program(&directory.join(program)))
+        let directories = path.map(env::split_paths).into_iter().flatten();
+        let mut absolute = directories.filter(|directory| directory.is_absolute());
+        absolute.any(|directory| runnable(&directory.join(program)).is_ok())
     }
-}
-
-/// The first word of the command that a runner is started with.
-fn program(runner: &Runner) -> &str {
-    let words = runner.command.as_deref().unwrap_or_default();
-    words.first().map_or_else(|| runner.dialect.as_str(), String::as_str)
-}
-
-#[cfg(unix)]
-fn is_program(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    /// By its owner, its group or anybody.
-    const EXECUTABLE: u32 = 0o111;
-    let is_executable =
-        |meta: fs::Metadata| meta.is_file() && meta.permissions().mode() & EXECUTABLE != 0;
-    fs::metadata(file).is_ok_and(is_executable)
-}
-
-#[cfg(not(unix))]
-fn is_program(file: &Path) -> bool {
-    file.is_file()
 }
 
 #[cfg(all(test, unix))]
@@ -138,14 +119,6 @@ mod tests {
             let table = RunnerTable::new(&configs).expect("runners");
             OwnRunners { table, project: self.path("project") }
         }
-
-        fn names(&self, pi_dir: Option<&str>, scope: Scope, from: &str) -> Vec<String> {
-            let pi_dir = pi_dir.map(|dir| self.path(dir));
-            let home = self.path("home");
-            let own = self.own(&[]);
-            let agents = own.agents_of(Some(&home), pi_dir.as_deref(), scope, Path::new(from));
-            agents.agents.into_keys().collect()
-        }
     }
 
     #[test]
@@ -155,26 +128,25 @@ mod tests {
         machine.agent("elsewhere/agents/miner.md", "miner");
         machine.agent("project/.tasuki/agents/lead.md", "lead");
         machine.agent("project/web/.tasuki/agents/painter.md", "painter");
-        for (pi_dir, scope, from, names) in [
-            (None, Scope::User, "", vec!["scout"]),
-            (Some("elsewhere"), Scope::User, "", vec!["miner"]),
-            (None, Scope::Both, "", vec!["lead", "scout"]),
-            (None, Scope::Project, "web", vec!["painter"]),
-            (None, Scope::Project, "web/..", vec!["lead"]),
+        let found = |home: Option<&str>, pi_dir: Option<&str>, scope, from: &str| {
+            let (home, pi_dir) =
+                (home.map(|it| machine.path(it)), pi_dir.map(|it| machine.path(it)));
+            let own = machine.own(&[]);
+            own.agents_of(home.as_deref(), pi_dir.as_deref(), scope, Path::new(from)).available()
+        };
+        for (home, pi_dir, scope, from, available) in [
+            (Some("home"), None, Scope::User, "", "scout (user)"),
+            (Some("home"), Some("elsewhere"), Scope::User, "", "miner (user)"),
+            (Some("home"), None, Scope::Both, "", "lead (project), scout (user)"),
+            (Some("home"), None, Scope::Project, "web", "painter (project)"),
+            (Some("home"), None, Scope::Project, "web/..", "lead (project)"),
+            (None, None, Scope::Both, "", "lead (project)"),
         ] {
-            assert_eq!(machine.names(pi_dir, scope, from), names, "{pi_dir:?} {scope:?} {from}");
+            assert_eq!(found(home, pi_dir, scope, from), available, "{scope:?} {from}");
         }
         // They are looked up anew.
         fs::remove_file(machine.path("project/.tasuki/agents/lead.md")).expect("it was there");
-        assert_eq!(machine.names(None, Scope::Both, ""), ["scout"]);
-    }
-
-    #[test]
-    fn without_a_home_there_are_agents_of_the_project_alone() {
-        let machine = Machine::new();
-        machine.agent("project/.pi/agents/lead.md", "lead");
-        let agents = machine.own(&[]).agents_of(None, None, Scope::Both, Path::new(""));
-        assert_eq!(agents.available(), "lead (project)");
+        assert_eq!(found(Some("home"), None, Scope::Both, ""), "scout (user)");
     }
 
     #[test]
@@ -194,11 +166,9 @@ mod tests {
             ("below", "bin/pi"),
         ]);
         let path = env::join_paths([machine.path("bin"), "tools".into(), machine.path("more")]);
-        let path = path.expect("a PATH");
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let (all, without): (BTreeSet<String>, BTreeSet<String>) =
-            (names(&["absolute", "codex", "pi", "relative"]), names(&["absolute", "relative"]));
-        assert_eq!(own.installed_on(Some(&path)), all);
-        assert_eq!(own.installed_on(None), without);
+        let on =
+            |path: Option<&OsStr>| own.installed_on(path).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(on(path.ok().as_deref()), "absolute codex pi relative");
+        assert_eq!(on(None), "absolute relative");
     }
 }

@@ -16,16 +16,16 @@ use std::{
 use serde_json::Value;
 use tasuki_proto::{
     echo::echo,
-    id::{InvalidId, NodeLabel, RunnerName},
+    id::{NodeLabel, RunnerName},
     limits::{SYSTEM_PROMPT_BYTES_MAX, TEXT_BYTES_MAX},
     visible::is_visible,
     wire::{self, RunMode},
 };
 
 use super::{
-    convert::text,
+    convert,
     own::OwnRunners,
-    schema::{SchemaError, check_schema, instruction},
+    schema::{check_schema, instruction},
     spec::Spec,
 };
 use crate::runner::{
@@ -75,47 +75,13 @@ impl Plan {
     pub fn project_agents(&self) -> impl Iterator<Item = &AgentEntry> {
         self.agents.iter().filter(|entry| entry.source == Source::Project)
     }
-
-    pub fn runners(&self) -> BTreeSet<&str> {
-        self.request.steps.iter().map(|step| step.runner.as_str()).collect()
-    }
 }
 
-/// Why nothing can be asked for; says it to the caller.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    #[error("{0}")]
-    UnknownAgent(String),
-    #[error("Agent `{agent}` names no runner, and there is no default; name one.")]
-    NoRunner { agent: String },
-    #[error("The runner {runner} of agent `{agent}` is no name: it {why}.")]
-    Runner { agent: String, runner: String, why: InvalidId },
-    #[error("`on` is {on}, which is no name of a node or a label: it {why}.")]
-    Place { on: String, why: InvalidId },
-    #[error(
-        "The model {model} of agent `{agent}` is no name: use 1 to {MODEL_BYTES_MAX} printable \
-         bytes that do not begin with `-`."
-    )]
-    Model { agent: String, model: String },
-    #[error("The task for agent `{agent}` is empty.")]
-    EmptyTask { agent: String },
-    #[error("The {what} of agent `{agent}` has {bytes} bytes; the limit is {bytes_max}.")]
-    TooLong { what: &'static str, agent: String, bytes: usize, bytes_max: usize },
-    #[error("The {what} of agent `{agent}` contains a NUL character.")]
-    Nul { what: &'static str, agent: String },
-    #[error("`cwd` of agent `{agent}` is {cwd}, which leaves the project; name a directory in it.")]
-    Cwd { agent: String, cwd: String },
-    #[error("`output_schema` {0}.")]
-    OutputSchema(#[from] SchemaError),
-}
-
-/// Makes steps of what is wanted.
-///
-/// # Errors
-/// When something of it is not there, or cannot be passed on.
-pub fn plan(wanted: &Wanted<'_>, agents: &Agents) -> Result<Plan, PlanError> {
+/// Makes steps of what is wanted. An error is a sentence: what of it is not there, or cannot be passed
+/// on.
+pub fn plan(wanted: &Wanted<'_>, agents: &Agents) -> Result<Plan, String> {
     if let Some(schema) = wanted.output_schema {
-        check_schema(schema)?;
+        check_schema(schema).map_err(|why| format!("`output_schema` {why}."))?;
     }
     check_place(wanted.on)?;
     let (mode, steps) = match wanted.mode {
@@ -126,10 +92,9 @@ pub fn plan(wanted: &Wanted<'_>, agents: &Agents) -> Result<Plan, PlanError> {
     let mut used = BTreeMap::new();
     let mut planned = Vec::new();
     for (at, step) in steps.iter().enumerate() {
-        let Some(entry) = agents.agents.get(&step.agent) else {
-            let available = agents.agents.keys().map(String::as_str);
-            return Err(PlanError::UnknownAgent(unknown_agent(&step.agent, available)));
-        };
+        let available = || agents.agents.keys().map(String::as_str);
+        let entry = agents.agents.get(&step.agent);
+        let entry = entry.ok_or_else(|| unknown_agent(&step.agent, available()))?;
         let is_final = mode != RunMode::Chain || at + 1 == steps.len();
         let schema = wanted.output_schema.filter(|_| is_final);
         planned.push(plan_step(wanted, step, entry, schema)?);
@@ -150,18 +115,37 @@ fn plan_step(
     step: &Step,
     entry: &AgentEntry,
     schema: Option<&Value>,
-) -> Result<wire::NewStep, PlanError> {
+) -> Result<wire::NewStep, String> {
     let agent = &entry.agent;
-    let checked = |what, text: String, bytes_max| check_text(&agent.name, what, text, bytes_max);
+    let name = agent.name.as_str();
     if step.task.trim().is_empty() {
-        return Err(PlanError::EmptyTask { agent: agent.name.clone() });
+        return Err(format!("The task for agent `{name}` is empty."));
     }
-    let task = checked("task", step.task.clone(), TEXT_BYTES_MAX)?;
-    let prompt = with_instruction(&agent.system_prompt, schema);
-    let system = checked("system prompt", prompt, SYSTEM_PROMPT_BYTES_MAX)?;
+    let checked = |what: &str, text: &str, bytes_max: usize| {
+        let bytes = text.len();
+        if bytes > bytes_max {
+            return Err(format!(
+                "The {what} of agent `{name}` has {bytes} bytes; the limit is {bytes_max}."
+            ));
+        }
+        match text.contains('\0') {
+            true => Err(format!("The {what} of agent `{name}` contains a NUL character.")),
+            false => Ok(convert::text(text)),
+        }
+    };
+    let task = checked("task", &step.task, TEXT_BYTES_MAX)?;
+    let system = with_instruction(&agent.system_prompt, schema);
+    let system = checked("system prompt", &system, SYSTEM_PROMPT_BYTES_MAX)?;
     let cwd = step.cwd.as_ref().or(agent.cwd.as_ref());
     if let Some(cwd) = cwd {
-        check_cwd(&agent.name, cwd)?;
+        checked("`cwd`", cwd, usize::MAX)?;
+        if leaves(cwd) {
+            let cwd = echo(cwd);
+            return Err(format!(
+                "`cwd` of agent `{name}` is {cwd}, which leaves the project; name a directory in \
+                 it."
+            ));
+        }
     }
     let spec = Spec {
         tools: agent.tools.clone(),
@@ -169,113 +153,88 @@ fn plan_step(
         env: (!agent.env.is_empty()).then(|| agent.env.clone()),
         sandbox: agent.sandbox,
         output_schema: schema.cloned(),
-        source: entry.source,
     };
-    let spec = checked("settings", spec.to_text(), SYSTEM_PROMPT_BYTES_MAX)?;
     let timeout = wanted.timeout.or(agent.timeout).unwrap_or_default();
     Ok(wire::NewStep {
-        agent: agent.name.clone(),
+        agent: name.to_owned(),
         runner: find_runner(wanted, entry)?,
         model: find_model(wanted, entry)?,
         on: wanted.on.to_owned(),
         timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
-        task: Some(text(task)),
-        system: (!system.is_empty()).then(|| text(system)),
-        spec: Some(text(spec)),
+        task: Some(task),
+        system: Some(system).filter(|system| !system.text.is_empty()),
+        spec: Some(checked("settings", &spec.to_text(), SYSTEM_PROMPT_BYTES_MAX)?),
     })
 }
 
-fn find_runner(wanted: &Wanted<'_>, entry: &AgentEntry) -> Result<String, PlanError> {
-    let agent = || entry.agent.name.clone();
+fn find_runner(wanted: &Wanted<'_>, entry: &AgentEntry) -> Result<String, String> {
+    let agent = &entry.agent.name;
     let runner = wanted.runner.or_else(|| entry.runner()).unwrap_or(wanted.default_runner);
     if runner.is_empty() {
-        return Err(PlanError::NoRunner { agent: agent() });
+        return Err(format!("Agent `{agent}` names no runner, and there is no default; name one."));
     }
-    match canonical(runner).parse::<RunnerName>() {
-        Ok(runner) => Ok(runner.to_string()),
-        Err(why) => {
-            Err(PlanError::Runner { agent: agent(), runner: echo(runner).to_string(), why })
-        }
-    }
+    let named = canonical(runner).parse::<RunnerName>();
+    named.map(|it| it.to_string()).map_err(|why| {
+        format!("The runner {} of agent `{agent}` is no name: it {why}.", echo(runner))
+    })
 }
 
 /// Empty: the runner's own choice.
-fn find_model(wanted: &Wanted<'_>, entry: &AgentEntry) -> Result<String, PlanError> {
+fn find_model(wanted: &Wanted<'_>, entry: &AgentEntry) -> Result<String, String> {
     let Some(model) = wanted.model.or(entry.agent.model.as_deref()) else {
         return Ok(String::new());
     };
     let is_name = (1..=MODEL_BYTES_MAX).contains(&model.len())
         && !model.starts_with('-')
         && model.chars().all(is_visible);
-    if is_name {
-        Ok(model.to_owned())
-    } else {
-        let (agent, model) = (entry.agent.name.clone(), echo(model).to_string());
-        Err(PlanError::Model { agent, model })
-    }
+    is_name.then(|| model.to_owned()).ok_or_else(|| {
+        format!(
+            "The model {} of agent `{}` is no name: use 1 to {MODEL_BYTES_MAX} printable bytes that \
+             do not begin with `-`.",
+            echo(model),
+            entry.agent.name
+        )
+    })
 }
 
-fn check_place(on: &str) -> Result<(), PlanError> {
+fn check_place(on: &str) -> Result<(), String> {
     match on.parse::<NodeLabel>() {
-        Err(why) if !on.is_empty() => Err(PlanError::Place { on: echo(on).to_string(), why }),
+        Err(why) if !on.is_empty() => {
+            Err(format!("`on` is {}, which is no name of a node or a label: it {why}.", echo(on)))
+        }
         Ok(_) | Err(_) => Ok(()),
     }
 }
 
-fn check_text(
-    agent: &str,
-    what: &'static str,
-    text: String,
-    bytes_max: usize,
-) -> Result<String, PlanError> {
-    let agent = || agent.to_owned();
-    if text.len() > bytes_max {
-        Err(PlanError::TooLong { what, agent: agent(), bytes: text.len(), bytes_max })
-    } else if text.contains('\0') {
-        Err(PlanError::Nul { what, agent: agent() })
-    } else {
-        Ok(text)
-    }
-}
-
-/// Refuses what plainly leads out of a project, whichever that is.
-fn check_cwd(agent: &str, cwd: &str) -> Result<(), PlanError> {
-    if cwd.contains('\0') {
-        return Err(PlanError::Nul { what: "`cwd`", agent: agent.to_owned() });
-    }
+/// Whether a path plainly leads out of a project, whichever that is.
+fn leaves(cwd: &str) -> bool {
     let mut depth = 0_usize;
     for component in Path::new(cwd).components() {
-        depth = match component {
-            Component::Normal(_) => Some(depth + 1),
-            Component::CurDir => Some(depth),
-            Component::ParentDir => depth.checked_sub(1),
+        match component {
+            Component::Normal(_) => depth += 1,
+            Component::CurDir => {}
+            Component::ParentDir if depth == 0 => return true,
+            Component::ParentDir => depth -= 1,
             // The node that runs the step knows where its project is.
-            Component::Prefix(_) | Component::RootDir => return Ok(()),
+            Component::Prefix(_) | Component::RootDir => return false,
         }
-        .ok_or_else(|| PlanError::Cwd { agent: agent.to_owned(), cwd: echo(cwd).to_string() })?;
     }
-    Ok(())
+    false
 }
 
 /// A system prompt that also says what form the output is to have.
 fn with_instruction(system: &str, schema: Option<&Value>) -> String {
-    match schema.map(instruction) {
-        None => system.to_owned(),
-        Some(instruction) if system.is_empty() => instruction,
-        Some(instruction) => format!("{system}\n\n{instruction}"),
-    }
+    let parts = [Some(system.to_owned()), schema.map(instruction)].into_iter().flatten();
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Why nobody can run it at present, with what to do; `None` if every step has somebody.
 pub fn nobody_runs(plan: &Plan, offers: &[wire::RunnerOffer], own: &OwnRunners) -> Option<String> {
     let installed = own.installed();
-    plan.request.steps.iter().find_map(|step| {
-        if step.on.is_empty() {
-            let is_installed = installed.contains(&step.runner);
-            (!is_installed).then(|| nobody_here(step, offers, own))
-        } else {
-            nobody_there(step, offers)
-        }
+    plan.request.steps.iter().find_map(|step| match step.on.is_empty() {
+        true if installed.contains(&step.runner) => None,
+        true => Some(nobody_here(step, offers, own)),
+        false => nobody_there(step, offers),
     })
 }
 

@@ -5,10 +5,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::runner::discovery::Source;
-
 /// How an agent is to run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Spec {
     /// The only tools that it may use; `None`: all that its runner gives.
@@ -24,21 +22,6 @@ pub struct Spec {
     /// The JSON Schema that its output has to meet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// Whose agent it is.
-    pub source: Source,
-}
-
-impl Default for Spec {
-    fn default() -> Self {
-        Self {
-            tools: None,
-            cwd: None,
-            env: None,
-            sandbox: false,
-            output_schema: None,
-            source: Source::User,
-        }
-    }
 }
 
 impl Spec {
@@ -46,10 +29,8 @@ impl Spec {
         serde_json::to_string(self).expect("a spec is JSON")
     }
 
-    /// Reads what another node wrote; nothing is a spec that asks for nothing.
-    ///
-    /// # Errors
-    /// With a sentence, for what is no spec, or one of a newer version.
+    /// Reads what another node wrote; nothing is a spec that asks for nothing. An error is a sentence:
+    /// it is no spec, or one of a newer version.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Ok(Self::default());
@@ -73,7 +54,6 @@ mod tests {
             env: Some(Vec::new()),
             sandbox: true,
             output_schema: Some(json!({"type": "object"})),
-            source: Source::Project,
         };
         assert_eq!(Spec::parse(&spec.to_text()), Ok(spec));
         assert_eq!(Spec::parse(&Spec::default().to_text()), Ok(Spec::default()));

@@ -9,7 +9,6 @@
 
 use std::borrow::Cow;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use tasuki_proto::wire::{
     self, RunMode, RunStatus, StepFailure,
@@ -32,6 +31,10 @@ const MICROS: u64 = 1_000_000;
 /// Of a step whose node was not heard of any more.
 const LOST: &str = "The node that ran it is gone; it was not run again.";
 
+/// Of a step whose words the broker did not take.
+const WITHOUT_WORDS: &str =
+    "The node could not deliver what it wrote: the workspace takes no plain texts.";
+
 /// A run, and the words of its steps as far as they are known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunView {
@@ -39,78 +42,8 @@ pub struct RunView {
     pub steps: Vec<wire::GetStepResponse>,
 }
 
-/// What a program is told of a run. The output is the first field.
-#[derive(Debug, Serialize)]
-pub struct RunReport<'a> {
-    output: String,
-    run_id: &'a str,
-    run_mode: String,
-    status: String,
-    steps: Vec<StepReport<'a>>,
-    /// Of the run and all below it.
-    usage: UsageReport,
-}
-
-#[derive(Debug, Serialize)]
-struct StepReport<'a> {
-    step: u32,
-    agent: &'a str,
-    status: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failure: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Cow<'a, str>>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    stop_reason: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exit_code: Option<i32>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    model: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    node: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duration_ms: Option<u64>,
-    output_bytes: u64,
-    usage: UsageReport,
-}
-
-#[derive(Debug, Serialize)]
-struct UsageReport {
-    input_tokens: u64,
-    output_tokens: u64,
-    cache_read_tokens: u64,
-    cache_write_tokens: u64,
-    context_tokens: u64,
-    turns: u64,
-    cost_usd: f64,
-}
-
-impl From<wire::RunUsage> for UsageReport {
-    fn from(usage: wire::RunUsage) -> Self {
-        Self {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cache_read_tokens: usage.cache_read_tokens,
-            cache_write_tokens: usage.cache_write_tokens,
-            context_tokens: usage.context_tokens,
-            turns: usage.turns,
-            cost_usd: dollars(usage.cost_microusd).parse().unwrap_or_default(),
-        }
-    }
-}
-
-/// Why a step did not succeed.
-struct Failure<'a> {
-    kind: Option<FailureKind>,
-    text: Cow<'a, str>,
-}
-
-/// A step that is over, or will never begin.
-struct FinishedStep<'a> {
-    agent: &'a str,
-    output: Output,
-    failure: Option<Failure<'a>>,
-}
+/// Why a step did not succeed: of which kind it is, where it has one, and a sentence.
+type Failure<'a> = (Option<FailureKind>, Cow<'a, str>);
 
 impl RunView {
     /// The result of a run that is over; of another how far it is.
@@ -118,8 +51,23 @@ impl RunView {
         if self.run.status() == RunStatus::Running {
             return self.progress();
         }
-        let steps = self.finished();
-        let runs: Vec<_> = steps.iter().map(|step| step.shown(&self.run.run_id)).collect();
+        let steps = self.run.steps.iter();
+        let told = match self.run.mode() {
+            // Up to the first that failed.
+            RunMode::Chain => {
+                steps.clone().take_while(|step| step.status() == Succeeded).count() + 1
+            }
+            RunMode::Single | RunMode::Parallel | RunMode::Unspecified => steps.len(),
+        };
+        let steps = steps.take(told).map(|step| (step, self.output(step), self.failure(step)));
+        let steps: Vec<_> = steps.collect();
+        let runs = steps.iter().map(|(step, output, failure)| FinishedRun {
+            agent: &step.agent,
+            output,
+            failed: failure.as_ref().map(|(kind, text)| RunFailure { kind: *kind, text }),
+            run: &self.run.run_id,
+        });
+        let runs: Vec<_> = runs.collect();
         match (self.run.mode(), runs.as_slice()) {
             (RunMode::Single, [run]) => single_text(run),
             (RunMode::Chain, runs) => chain_text(runs),
@@ -163,64 +111,46 @@ impl RunView {
         }
     }
 
-    /// All of it, for a program that reads the fields in their order.
-    pub fn report(&self) -> RunReport<'_> {
-        RunReport {
-            output: self.text(),
-            run_id: &self.run.run_id,
-            run_mode: name(self.run.mode().as_str_name(), "RUN_MODE_"),
-            status: name(self.run.status().as_str_name(), "RUN_STATUS_"),
-            steps: self.run.steps.iter().map(|step| self.report_step(step)).collect(),
-            usage: self.run.usage.unwrap_or_default().into(),
-        }
-    }
-
-    /// The same as a value, whose fields have no order of their own.
+    /// All of it, for a program.
     pub fn value(&self) -> Value {
-        serde_json::to_value(self.report())
-            .unwrap_or_else(|error| json!({"unreadable": error.to_string()}))
+        json!({
+            "output": self.text(),
+            "run_id": self.run.run_id,
+            "run_mode": name(self.run.mode().as_str_name(), "RUN_MODE_"),
+            "status": name(self.run.status().as_str_name(), "RUN_STATUS_"),
+            "steps": self.run.steps.iter().map(|step| self.step_value(step)).collect::<Vec<_>>(),
+            // Of the run and all below it.
+            "usage": usage_value(self.run.usage),
+        })
     }
 
-    fn report_step<'a>(&'a self, step: &'a wire::RunStep) -> StepReport<'a> {
-        let failure = step.failure();
-        let is_named = failure != StepFailure::Unspecified;
-        StepReport {
-            step: step.step,
-            agent: &step.agent,
-            status: name(step.status().as_str_name(), "STEP_STATUS_"),
-            failure: is_named.then(|| name(failure.as_str_name(), "STEP_FAILURE_")),
-            error: self.failure(step).map(|failure| failure.text),
-            stop_reason: &step.stop_reason,
-            exit_code: step.exit_code,
-            model: &step.model,
-            node: &step.node,
-            duration_ms: self.duration_ms(step),
-            output_bytes: step.output_bytes,
-            usage: step.usage.unwrap_or_default().into(),
+    fn step_value(&self, step: &wire::RunStep) -> Value {
+        let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let failure = name(step.failure().as_str_name(), "STEP_FAILURE_");
+        let mut value = json!({
+            "step": step.step,
+            "agent": step.agent,
+            "status": name(step.status().as_str_name(), "STEP_STATUS_"),
+            "failure": (step.failure() != StepFailure::Unspecified).then_some(failure),
+            "error": self.failure(step).map(|(_, text)| text),
+            "stop_reason": said(&step.stop_reason),
+            "exit_code": step.exit_code,
+            "model": said(&step.model),
+            "node": said(&step.node),
+            "duration_ms": self.duration_ms(step),
+            "output_bytes": step.output_bytes,
+            "usage": usage_value(step.usage),
+        });
+        if let Value::Object(fields) = &mut value {
+            fields.retain(|_, field| !field.is_null());
         }
+        value
     }
 
-    /// Its steps that have something to tell: of a chain those up to the first that failed.
-    fn finished(&self) -> Vec<FinishedStep<'_>> {
-        let steps = &self.run.steps;
-        let told = match self.run.mode() {
-            RunMode::Chain => {
-                steps.iter().take_while(|step| step.status() == Succeeded).count() + 1
-            }
-            RunMode::Single | RunMode::Parallel | RunMode::Unspecified => steps.len(),
-        };
-        steps.iter().take(told).map(|step| self.finish(step)).collect()
-    }
-
-    fn finish<'a>(&'a self, step: &'a wire::RunStep) -> FinishedStep<'a> {
+    fn output(&self, step: &wire::RunStep) -> Output {
         let parts = self.words(step).map(|words| words.output.as_slice()).unwrap_or_default();
         let text: String = parts.iter().map(|part| plain(Some(part))).collect();
-        let bytes = step.output_bytes.max(text.len() as u64);
-        FinishedStep {
-            agent: &step.agent,
-            output: Output { text, bytes },
-            failure: self.failure(step),
-        }
+        Output { bytes: step.output_bytes.max(text.len() as u64), text }
     }
 
     fn words(&self, step: &wire::RunStep) -> Option<&wire::GetStepResponse> {
@@ -232,73 +162,63 @@ impl RunView {
 
     /// `None`: it succeeded, or goes on.
     fn failure(&self, step: &wire::RunStep) -> Option<Failure<'_>> {
-        let kind = failure_of(step);
-        let is_open = self.run.status() == RunStatus::Running;
-        match step.status() {
-            Succeeded => None,
-            Lost => Some(Failure { kind, text: LOST.into() }),
-            Canceled if step.started_ms != 0 => Some(Failure { kind, text: "Canceled.".into() }),
-            Canceled if self.run.status() == RunStatus::OutOfBudget => {
+        let said = self.words(step).map_or("", |words| plain(words.error.as_ref())).trim();
+        let (kind, status) = (failure_of(step), self.run.status());
+        Some(match step.status() {
+            Succeeded => return None,
+            Waiting | Ready | Running | Unspecified if status == RunStatus::Running => return None,
+            Waiting | Ready | Running | Unspecified => (kind, "How it ended is not known.".into()),
+            Lost => (kind, LOST.into()),
+            Canceled if step.started_ms != 0 => (kind, "Canceled.".into()),
+            Canceled if status == RunStatus::OutOfBudget => {
                 let text = format!("Not started: the budget is used up{}.", self.spent());
-                Some(Failure { kind: Some(FailureKind::Budget), text: text.into() })
+                (Some(FailureKind::Budget), text.into())
             }
-            Canceled => Some(Failure { kind, text: "Canceled before it began.".into() }),
-            Failed => {
-                let said = self.words(step).map_or("", |words| plain(words.error.as_ref()));
-                let text = match (said.trim(), kind) {
-                    ("", Some(FailureKind::Budget)) => {
-                        format!("Stopped: the budget is used up{}.", self.spent()).into()
-                    }
-                    ("", Some(_) | None) => "No reason is known.".into(),
-                    (said, _) => said.into(),
-                };
-                Some(Failure { kind, text })
+            Canceled => (kind, "Canceled before it began.".into()),
+            Failed if !said.is_empty() => (kind, said.into()),
+            Failed if kind == Some(FailureKind::Budget) => {
+                (kind, format!("Stopped: the budget is used up{}.", self.spent()).into())
             }
-            Waiting | Ready | Running | Unspecified if is_open => None,
-            Waiting | Ready | Running | Unspecified => {
-                let text = "How it ended is not known.".into();
-                Some(Failure { kind, text })
+            // A node says why it refuses, if it can.
+            Failed if step.failure() == StepFailure::Refused && self.words(step).is_some() => {
+                (kind, WITHOUT_WORDS.into())
             }
-        }
+            Failed => (kind, "No reason is known.".into()),
+        })
     }
 
     /// The run's own limits that are reached, for a sentence: a limit of a run above it is not
     /// known here.
     fn spent(&self) -> String {
-        let budget = self.run.budget.unwrap_or_default();
         let usage = self.run.usage.unwrap_or_default();
-        let is_reached = |used: u64, limit: u64| limit != 0 && limit <= used;
-        let mut limits = Vec::new();
-        if is_reached(usage.cost_microusd, budget.max_cost_microusd) {
-            limits.push(format!("max_cost {} USD", dollars(budget.max_cost_microusd)));
-        }
-        if is_reached(usage.turns, budget.max_turns) {
-            limits.push(format!("max_turns {}", budget.max_turns));
-        }
+        let wire::RunBudget { max_cost_microusd: cost, max_turns: turns, .. } =
+            self.run.budget.unwrap_or_default();
+        let is_reached = |limit: u64, used: u64| limit != 0 && limit <= used;
+        let cost = is_reached(cost, usage.cost_microusd)
+            .then(|| format!("max_cost {} USD", dollars(cost)));
+        let turns = is_reached(turns, usage.turns).then(|| format!("max_turns {turns}"));
+        let limits: Vec<String> = cost.into_iter().chain(turns).collect();
         if limits.is_empty() { String::new() } else { format!(" ({})", limits.join(", ")) }
     }
 
     /// How long it ran; so far, if it still does.
     fn duration_ms(&self, step: &wire::RunStep) -> Option<u64> {
-        let end = match step.ended_ms {
-            0 => self.words(step)?.now_ms,
-            ended => ended,
-        };
-        let is_known = step.started_ms != 0 && step.started_ms <= end;
-        is_known.then(|| end.saturating_sub(step.started_ms))
+        let end = if step.ended_ms == 0 { self.words(step)?.now_ms } else { step.ended_ms };
+        end.checked_sub(step.started_ms).filter(|_| step.started_ms != 0)
     }
 }
 
-impl FinishedStep<'_> {
-    fn shown<'a>(&'a self, run: &'a str) -> FinishedRun<'a> {
-        let failed = self.failure.as_ref();
-        FinishedRun {
-            agent: self.agent,
-            output: &self.output,
-            failed: failed.map(|failure| RunFailure { kind: failure.kind, text: &failure.text }),
-            run,
-        }
-    }
+fn usage_value(usage: Option<wire::RunUsage>) -> Value {
+    let usage = usage.unwrap_or_default();
+    json!({
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "context_tokens": usage.context_tokens,
+        "turns": usage.turns,
+        "cost_usd": dollars(usage.cost_microusd).parse::<f64>().unwrap_or_default(),
+    })
 }
 
 fn is_over(step: &wire::RunStep) -> bool {

@@ -3,7 +3,9 @@
 use std::{
     fs,
     io::Read as _,
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
@@ -12,7 +14,7 @@ use tasuki_node::{
     process::policy::{Kind, Policy},
     runner::{
         child::{Job, run},
-        outcome::{FailureKind, Outcome, Stopped},
+        outcome::{Exit, FailureKind, Outcome, Stopped},
         runners::CommandLine,
         stream::{Dialect, Progress},
     },
@@ -32,6 +34,7 @@ struct Agent {
     place: tempfile::TempDir,
     line: CommandLine,
     limit: Duration,
+    grace: Duration,
 }
 
 impl Agent {
@@ -39,16 +42,16 @@ impl Agent {
     fn script(text: &str) -> Self {
         let place = tempfile::tempdir().unwrap();
         let alive = place.path().join("alive");
-        mknodat(CWD, &alive, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        make_pipe(&alive);
         let script = format!("exec 9>'{}'\n{text}", alive.display());
         let argv = ["sh", "-c", &script].map(str::to_owned).to_vec();
-        Self { place, line: CommandLine { argv, ..CommandLine::default() }, limit: LONG }
+        let line = CommandLine { argv, ..CommandLine::default() };
+        Self { place, line, limit: LONG, grace: GRACE }
     }
 
     /// One that plays a captured stream before the rest of the script.
     fn plays(stream: &str, rest: &str) -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent-streams").join(stream);
-        Self::script(&format!("cat '{}'\n{rest}", path.display()))
+        Self::script(&format!("{}\n{rest}", play(stream)))
     }
 
     async fn run(&self) -> Outcome {
@@ -71,7 +74,8 @@ impl Agent {
             environment: &environment,
             policy: open(),
             limit: self.limit,
-            grace: GRACE,
+            grace: self.grace,
+            linger: GRACE,
         };
         run(&job, asked, on_progress).await
     }
@@ -85,6 +89,16 @@ impl Agent {
             fs::File::open(alive).unwrap().read_to_string(&mut said).unwrap();
         })
     }
+}
+
+fn make_pipe(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+}
+
+/// A shell command that plays a captured stream.
+fn play(stream: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent-streams").join(stream);
+    format!("cat '{}'", path.display())
 }
 
 fn open() -> Policy {
@@ -150,6 +164,9 @@ async fn nothing_is_left_of_an_agent_that_ended() {
     for script in [
         "sleep 1000 & exit 0",
         "setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) & exit 0",
+        // Its name is no text.
+        "x=$(printf 'x\\377)'); ln -s \"$(command -v sh)\" \"$x\"; \
+         setsid \"./$x\" -c ': >up; while :; do sleep 1000; done' & until [ -e up ]; do :; done",
     ] {
         let agent = Agent::script(script);
         let gone = agent.watch();
@@ -170,6 +187,81 @@ async fn nothing_is_left_of_an_agent_that_is_cancelled() {
         let mut on_progress = |_: Progress<'_>| drop(ask.send_replace(Some(Stopped::Cancelled)));
         let outcome = agent.run_until(asked, &mut on_progress).await;
         assert_eq!(failed(&outcome), FailureKind::Cancelled, "{rest}");
+        gone.await.unwrap();
+    }
+}
+
+/// RN4: also where nobody is left who was to see to it.
+#[tokio::test]
+async fn nothing_is_left_of_an_agent_that_killed_its_keeper() {
+    for script in [
+        "sleep 1000 & kill -9 $PPID; sleep 1000",
+        "setsid sh -c \"trap '' TERM; sleep 1000 & sleep 1000\" & (setsid sleep 1000 &); \
+         kill $PPID; sleep 1000",
+    ] {
+        let agent = Agent::plays("pi-1.5.2/success-tool.jsonl", script);
+        let gone = agent.watch();
+        let outcome = agent.run().await;
+        assert_eq!(failed(&outcome), FailureKind::Killed, "{script}");
+        assert_eq!(outcome.failure.unwrap().text, "What watched over it was killed.");
+        gone.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_killed_its_keeper_takes_nobody_else_with_it() {
+    let start = |command: &mut Command| command.spawn().unwrap();
+    let hook = start(Command::new("sleep").arg("1000").process_group(0));
+    let daemon = start(Command::new("setsid").args(["sleep", "1000"]));
+    let waiting = Agent::script(&format!("read -r _ <go; {}", play("pi-1.5.2/success-tool.jsonl")));
+    let go = waiting.place.path().join("go");
+    make_pipe(&go);
+    let killing = Agent::script("kill -9 $PPID; sleep 1000");
+    let gone = [waiting.watch(), killing.watch()];
+    let (waited, killed) = tokio::join!(waiting.run(), async {
+        let killed = killing.run().await;
+        tokio::task::spawn_blocking(move || fs::write(go, "\n")).await.unwrap().unwrap();
+        killed
+    });
+    assert_eq!(failed(&killed), FailureKind::Killed);
+    assert!(waited.is_success(), "{waited:?}");
+    for mut child in [hook, daemon] {
+        assert_eq!(child.try_wait().unwrap(), None);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    for gone in gone {
+        gone.await.unwrap();
+    }
+}
+
+/// RN1: a program that ends well when it is told to was told to all the same.
+#[tokio::test]
+async fn an_agent_that_was_stopped_has_not_succeeded_whatever_it_said_and_ended_with() {
+    let script = format!(
+        "trap 'exit 0' TERM\n{}\nwhile :; do sleep 1000; done",
+        play("pi-1.5.2/success-tool.jsonl")
+    );
+    let budget = Stopped::Budget { limit: "max_turns 1".to_owned() };
+    for (stopped, kind) in [
+        (Some(Stopped::Cancelled), FailureKind::Cancelled),
+        (Some(Stopped::TimedOut { secs: 1 }), FailureKind::TimedOut),
+        (Some(budget), FailureKind::Budget),
+        // It lingers.
+        (None, FailureKind::Killed),
+    ] {
+        let mut agent = Agent::script(&script);
+        agent.grace = LONG;
+        let gone = agent.watch();
+        let (ask, asked) = watch::channel(None);
+        let mut on_progress = |progress: Progress<'_>| {
+            if progress == Progress::Settled {
+                drop(ask.send_replace(stopped.clone()));
+            }
+        };
+        let outcome = agent.run_until(asked, &mut on_progress).await;
+        assert_eq!((failed(&outcome), outcome.exit), (kind, Exit::Code(0)));
+        assert!(!outcome.output.text.is_empty(), "what it said is kept");
         gone.await.unwrap();
     }
 }

@@ -151,7 +151,7 @@ impl Agent {
     }
 
     /// The result of a request that is about something called `name`.
-    async fn ask(&mut self, name: &str, mut request: Value) -> Result<Value, Broken> {
+    pub(crate) async fn ask(&mut self, name: &str, mut request: Value) -> Result<Value, Broken> {
         self.ids += 1;
         let id = self.ids;
         request["id"] = id.into();

@@ -10,7 +10,7 @@ mod watch;
 
 use prost::Message as _;
 use tasuki_proto::{
-    limits::PARTIAL_BYTES_MAX,
+    limits::{PARTIAL_BYTES_MAX, REPORT_BYTES_MAX, TEXT_BYTES_MAX},
     run::{RunId, StepId},
     token::Right,
     wire,
@@ -27,7 +27,7 @@ use super::{Answer, Endpoint, Later, WorkspaceSession, at_once, default_response
 use crate::{
     rules::{
         self, Rejection,
-        run::{Command, MessageKind, Mode, OutputWords, Reply, Report, StepWords, Words},
+        run::{Asker, Command, MessageKind, Mode, OutputWords, Reply, Report, StepWords, Words},
     },
     workspace::View,
 };
@@ -81,7 +81,7 @@ impl Endpoint for wire::ReplyToRunRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let by = parse::speaker(&self.role, &self.person, self.parent.as_ref())?;
         let run = parse::run("run_id", &self.run_id)?;
-        let (number, text) = (self.message, parse::words("text", self.text)?);
+        let (number, text) = (self.message, parse::words("text", self.text, TEXT_BYTES_MAX)?);
         let reply = Command::Reply { by, run, number, text };
         session.execute(reply, move |view, _| response(view, run)).await
     }
@@ -135,7 +135,7 @@ impl Endpoint for wire::ReportStepRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let step = parse::step_id(&self.run_id, self.step)?;
         let report = Report {
-            usage: parse::usage(self.usage),
+            usage: parse::usage(self.usage)?,
             last_tool: super::parse::label("last_tool", &self.last_tool)?,
             partial: parse::text("partial", self.partial, PARTIAL_BYTES_MAX)?,
             ..Report::default()
@@ -189,7 +189,11 @@ async fn tell(
     text: Option<wire::RunText>,
 ) -> Result<wire::RunMessageResponse, Status> {
     let by = parse::bearer("step", &step.unwrap_or_default())?;
-    let text = parse::words("text", text)?;
+    let limit = match kind {
+        MessageKind::Question => TEXT_BYTES_MAX,
+        MessageKind::Report => REPORT_BYTES_MAX,
+    };
+    let text = parse::words("text", text, limit)?;
     let render = |_: &View<'_>, reply| {
         let rules::Reply::Run(Reply::Told { number: message }) = reply else {
             unreachable!("a message is taken or refused")
@@ -215,6 +219,7 @@ impl Endpoint for wire::ListRunsRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let before = parse::maybe_run("before", &self.before)?;
         let below = parse::maybe_run("below", &self.below)?;
+        let asker = super::parse::optional("role", &self.role)?.map(Asker::Role);
         let limit = super::parse::limit(self.limit, PAGE, PAGE_MAX);
         let list = move |view: &View<'_>| {
             let runs = &view.workspace.runs;
@@ -227,6 +232,7 @@ impl Endpoint for wire::ListRunsRequest {
             let mut found = newest.filter(|run| {
                 (!self.only_open || run.is_open())
                     && tree.as_ref().is_none_or(|tree| tree.contains(&run.id))
+                    && asker.as_ref().is_none_or(|asker| run.asker == *asker)
             });
             let (mut page, mut bytes) = (wire::ListRunsResponse::default(), 0);
             for run in found.by_ref() {

@@ -1,14 +1,14 @@
 //! What callers say of runs, as values that are already valid.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use prost::Message;
 use tasuki_proto::{
     id::NodeId,
     limits::{
         OUTPUT_BYTES_MAX, OUTPUT_PARTS_MAX, RUN_CONCURRENCY, RUN_DEPTH_MAX, RUN_STEPS_MAX,
-        RUN_TREE_STEPS_MAX, RUNNERS_MAX, SEALED_BYTES_MAX, STEP_ERROR_BYTES_MAX,
-        SYSTEM_PROMPT_BYTES_MAX, TEXT_BYTES_MAX,
+        RUN_TREE_STEPS_MAX, RUNNERS_MAX, SEALED_BYTES_MAX, STEP_ERROR_BYTES_MAX, STEP_USAGE_MAX,
+        SYSTEM_PROMPT_BYTES_MAX, TEXT_BYTES_MAX, WRITTEN_BYTES_MAX,
     },
     run::{RunId, StepId},
     token::{SECRET_BYTES, SecretHash},
@@ -51,8 +51,8 @@ pub(super) fn text(field: &str, it: Option<wire::RunText>, limit: usize) -> Resu
 }
 
 /// A text that says something.
-pub(super) fn words(field: &str, it: Option<wire::RunText>) -> Result<Text, Status> {
-    match text(field, it, TEXT_BYTES_MAX)? {
+pub(super) fn words(field: &str, it: Option<wire::RunText>, limit: usize) -> Result<Text, Status> {
+    match text(field, it, limit)? {
         Text::Plain(text) if text.trim().is_empty() => Err(invalid(field, &"is empty")),
         text @ (Text::Plain(_) | Text::Sealed { .. }) => Ok(text),
     }
@@ -139,7 +139,7 @@ fn new_step(it: wire::NewStep) -> Result<(StepSpec, StepWords), Status> {
         timeout_ms: it.timeout_ms,
     };
     let words = StepWords {
-        task: words("task", it.task)?,
+        task: words("task", it.task, TEXT_BYTES_MAX)?,
         system: text("system", it.system, SYSTEM_PROMPT_BYTES_MAX)?,
         spec: text("spec", it.spec, SYSTEM_PROMPT_BYTES_MAX)?,
     };
@@ -158,17 +158,26 @@ fn budget(it: wire::RunBudget) -> Result<WantedBudget, Status> {
     })
 }
 
-pub(super) fn usage(it: Option<wire::RunUsage>) -> Usage {
+pub(super) fn usage(it: Option<wire::RunUsage>) -> Result<Usage, Status> {
     let it = it.unwrap_or_default();
-    Usage {
-        input_tokens: it.input_tokens,
-        output_tokens: it.output_tokens,
-        cache_read_tokens: it.cache_read_tokens,
-        cache_write_tokens: it.cache_write_tokens,
-        cost_microusd: it.cost_microusd,
-        turns: it.turns,
-        context_tokens: it.context_tokens,
+    let used = |field: &str, count: u64| number(field, count, 0..=STEP_USAGE_MAX);
+    Ok(Usage {
+        input_tokens: used("usage.input_tokens", it.input_tokens)?,
+        output_tokens: used("usage.output_tokens", it.output_tokens)?,
+        cache_read_tokens: used("usage.cache_read_tokens", it.cache_read_tokens)?,
+        cache_write_tokens: used("usage.cache_write_tokens", it.cache_write_tokens)?,
+        cost_microusd: used("usage.cost_microusd", it.cost_microusd)?,
+        turns: used("usage.turns", it.turns)?,
+        context_tokens: used("usage.context_tokens", it.context_tokens)?,
+    })
+}
+
+fn number(field: &str, number: u64, possible: RangeInclusive<u64>) -> Result<u64, Status> {
+    if possible.contains(&number) {
+        return Ok(number);
     }
+    let (min, max) = possible.into_inner();
+    Err(invalid(field, &format!("is {number}; {min} to {max} are possible")))
 }
 
 pub(super) fn end(it: wire::EndStepRequest) -> Result<End, Status> {
@@ -187,9 +196,19 @@ pub(super) fn end(it: wire::EndStepRequest) -> Result<End, Status> {
     };
     let why = "is succeeded, canceled, or failed with a failure, which the others do not have";
     let outcome = outcome.ok_or_else(|| invalid("status", &why))?;
+    let odd = it.exit_code.filter(|code| outcome == Outcome::Succeeded && *code != 0);
+    if let Some(code) = odd {
+        let why = format!("is {code}; a step that succeeded has 0, or none");
+        return Err(invalid("exit_code", &why));
+    }
     check_count("output", it.output.len(), 0..=OUTPUT_PARTS_MAX)?;
-    let plain = it.output.iter().map(|part| part.text.len()).sum();
+    let plain: usize = it.output.iter().map(|part| part.text.len()).sum();
     check_size("output", plain, OUTPUT_BYTES_MAX)?;
+    // How much was sealed only its node knows.
+    let is_sealed = it.output.iter().any(|part| part.sealed.is_some());
+    let kept = if is_sealed { it.output_kept } else { plain as u64 };
+    let output_kept = number("output_kept", kept, 0..=OUTPUT_BYTES_MAX as u64)?;
+    let output_bytes = number("output_bytes", it.output_bytes, output_kept..=WRITTEN_BYTES_MAX)?;
     let parts = it.output.into_iter().map(|part| text("output", Some(part), TEXT_BYTES_MAX));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
     let error = text("error", it.error, STEP_ERROR_BYTES_MAX)?;
@@ -198,12 +217,12 @@ pub(super) fn end(it: wire::EndStepRequest) -> Result<End, Status> {
         model: label("model", &it.model)?,
         stop_reason: label("stop_reason", &it.stop_reason)?,
         exit_code: it.exit_code,
-        output_bytes: it.output_bytes,
-        output_kept: it.output_kept,
+        output_bytes,
+        output_kept,
         has_words: words != OutputWords::default(),
     };
     let (step, token) = (step_id(&it.run_id, it.step)?, it.claim_token.into());
-    Ok(End { step, token, outcome, usage: usage(it.usage), result, words })
+    Ok(End { step, token, outcome, usage: usage(it.usage)?, result, words })
 }
 
 fn failure(it: wire::StepFailure) -> Option<Failure> {
@@ -246,4 +265,87 @@ pub(super) fn offer(node: NodeId, it: &wire::RunnerOffer) -> Result<Offer, Statu
 /// `None` for an empty field.
 pub(super) fn maybe_run(field: &str, text: &str) -> Result<Option<RunId>, Status> {
     optional(field, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::Code;
+
+    use super::*;
+
+    /// A step that ended well and wrote "done".
+    fn done() -> wire::EndStepRequest {
+        wire::EndStepRequest {
+            run_id: "run_1700000000000_00af".to_owned(),
+            step: 1,
+            status: wire::StepStatus::Succeeded.into(),
+            output: vec![wire::RunText { text: "done".to_owned(), sealed: None }],
+            output_bytes: 4,
+            exit_code: Some(0),
+            ..Default::default()
+        }
+    }
+
+    fn sealed(output_bytes: u64, output_kept: u64) -> wire::EndStepRequest {
+        let sealed = wire::Sealed { envelope: vec![1; 100], same: Vec::new() };
+        let output = vec![wire::RunText { text: String::new(), sealed: Some(sealed) }];
+        wire::EndStepRequest { output, output_bytes, output_kept, ..done() }
+    }
+
+    fn using(usage: wire::RunUsage) -> wire::EndStepRequest {
+        wire::EndStepRequest { usage: Some(usage), ..done() }
+    }
+
+    #[test]
+    fn the_broker_counts_what_it_keeps_of_a_plain_output() {
+        for output_kept in [0, 4, u64::MAX] {
+            let said = wire::EndStepRequest { output_kept, ..done() };
+            assert_eq!(end(said).unwrap().result.output_kept, 4);
+        }
+        assert_eq!(end(sealed(9, 7)).unwrap().result.output_kept, 7);
+    }
+
+    #[test]
+    fn an_end_that_contradicts_itself_is_refused() {
+        let failed = wire::StepStatus::Failed.into();
+        let good = [
+            done(),
+            wire::EndStepRequest { exit_code: None, ..done() },
+            wire::EndStepRequest { output_bytes: WRITTEN_BYTES_MAX, ..done() },
+            wire::EndStepRequest {
+                status: failed,
+                failure: wire::StepFailure::ExitCode.into(),
+                exit_code: Some(1),
+                ..done()
+            },
+            using(wire::RunUsage { cost_microusd: STEP_USAGE_MAX, ..Default::default() }),
+        ];
+        for request in good {
+            assert!(end(request.clone()).is_ok(), "{request:?}");
+        }
+        let many = STEP_USAGE_MAX + 1;
+        let bad = [
+            ("status", wire::EndStepRequest { status: failed, ..done() }),
+            (
+                "status",
+                wire::EndStepRequest { failure: wire::StepFailure::Killed.into(), ..done() },
+            ),
+            ("exit_code", wire::EndStepRequest { exit_code: Some(1), ..done() }),
+            ("exit_code", wire::EndStepRequest { exit_code: Some(-1), ..done() }),
+            ("output_bytes", wire::EndStepRequest { output_bytes: 3, ..done() }),
+            ("output_bytes", wire::EndStepRequest { output_bytes: u64::MAX, ..done() }),
+            ("output_bytes", sealed(6, 7)),
+            ("output_kept", sealed(u64::MAX, u64::MAX)),
+            ("usage.turns", using(wire::RunUsage { turns: many, ..Default::default() })),
+            (
+                "usage.cost_microusd",
+                using(wire::RunUsage { cost_microusd: many, ..Default::default() }),
+            ),
+        ];
+        for (field, request) in bad {
+            let refused = end(request).unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument);
+            assert!(refused.message().starts_with(&format!("{field} ")), "{refused}");
+        }
+    }
 }

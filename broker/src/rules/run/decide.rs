@@ -3,8 +3,8 @@
 use tasuki_proto::{
     id::{FencingToken, NodeLabel, Timestamp},
     limits::{
-        OPEN_RUNS_MAX, RUN_DEPTH, RUN_MESSAGES_MAX, RUN_TREE_STEPS, RUNNING_STEPS_MAX, RUNS_MAX,
-        STEP_LEASE_MS,
+        OPEN_RUNS_MAX, OPEN_RUNS_PER_TOKEN_MAX, RUN_DEPTH, RUN_TREE_STEPS, RUNNING_STEPS_MAX,
+        RUNS_MAX, STEP_LEASE_MS, STEP_MESSAGES_MAX, STEP_REPORTS_MAX,
     },
     run::{RunId, StepId},
     swarm::Stamp,
@@ -14,7 +14,7 @@ use tasuki_proto::{
 use super::{
     Asker, Bearer, Budget, Claim, Command, End, Event, MessageKind, MessageState, Origin, Outcome,
     Rejection, Reply, Run, Runs, Speaker, Start, Started, StepStarted, StepState, StopReason, Text,
-    Words, draft::Draft,
+    Words, draft::Draft, state::Source,
 };
 use crate::rules::{Asked, Body, Caller, Decision, Reply as AnyReply};
 
@@ -80,13 +80,14 @@ impl Runs {
                 return Err(Rejection::Invalid(why.to_owned()));
             }
         }
-        let mut events = self.room()?;
+        let asker = it.by.asker();
+        let mut events = self.room(&Source::new(&origin, &asker))?;
         let run = RunId(Stamp { ms: now.as_millis(), tail: self.next_tail });
         let (specs, words): (Vec<_>, Vec<_>) = it.steps.iter().cloned().unzip();
         let started = Started {
             run,
             mode: it.mode,
-            asker: it.by.asker(),
+            asker,
             origin,
             steps: specs,
             concurrency: it.concurrency,
@@ -114,10 +115,13 @@ impl Runs {
         }
     }
 
-    /// What makes room for one more run.
-    fn room(&self) -> Result<Vec<Event>, Rejection> {
+    /// What makes room for one more run of this source.
+    fn room(&self, source: &Source) -> Result<Vec<Event>, Rejection> {
         if OPEN_RUNS_MAX <= self.open.values().sum() {
             return Err(Rejection::TooManyRuns);
+        }
+        if self.open_by_source.get(source).is_some_and(|open| OPEN_RUNS_PER_TOKEN_MAX <= *open) {
+            return Err(Rejection::TooManyRunsOfOne { whose: source.to_string() });
         }
         if self.by_id.len() < RUNS_MAX {
             return Ok(Vec::new());
@@ -152,12 +156,10 @@ impl Runs {
     ) -> Result<Decision, Rejection> {
         let run = self.get(id)?;
         self.check_asker(run, by)?;
-        let message = (number as usize).checked_sub(1).and_then(|at| run.messages.get(at));
-        let message = message.filter(|it| it.kind == MessageKind::Question);
         let unknown = Rejection::UnknownMessage { run: id, number };
         let content = text.content();
         let refused = |why| Err(Rejection::AlreadyReplied { run: id, number, why });
-        match message.ok_or(unknown)?.state {
+        match run.question(number).ok_or(unknown)?.state {
             MessageState::Open => {}
             MessageState::Replied(before) if before == content => {
                 return Ok(Decision::repeat(Reply::Told { number }));
@@ -238,17 +240,24 @@ impl Runs {
         self.check_bearer(by)?;
         let (step, content) = (by.step, text.content());
         let run = self.get(step.run)?;
-        let mut own = (1..).zip(&run.messages).filter(|(_, it)| it.step == step.number);
         if kind == MessageKind::Question
-            && let Some((number, open)) = own.find(|(_, it)| it.is_open_question())
+            && let Some((number, open)) =
+                run.messages_of(step.number).find(|(_, it)| it.is_open_question())
         {
             return match open.content == content {
                 true => Ok(Decision::repeat(Reply::Told { number })),
                 false => Err(Rejection::QuestionOpen { step, number }),
             };
         }
-        if RUN_MESSAGES_MAX <= run.messages.len() {
-            return Err(Rejection::TooManyMessages { run: run.id });
+        let sent = run.messages_of(step.number).count();
+        match kind {
+            MessageKind::Question if STEP_MESSAGES_MAX <= sent => {
+                return Err(Rejection::TooManyQuestions { step });
+            }
+            MessageKind::Report if STEP_REPORTS_MAX <= sent => {
+                return Err(Rejection::TooManyReports { step });
+            }
+            MessageKind::Question | MessageKind::Report => {}
         }
         let number = u32::try_from(run.messages.len() + 1).expect("a small number");
         let told = Event::ParentTold { step, number, kind, content };
@@ -312,6 +321,16 @@ impl Budget {
             None => None,
         };
         spent.map_or(Ok(()), |limit| Err(Rejection::BudgetSpent { limit }))
+    }
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Token(token) => write!(f, "token {token}"),
+            Self::Node(node) => write!(f, "node {node}"),
+            Self::Asker(asker) => write!(f, "{asker}"),
+        }
     }
 }
 

@@ -41,6 +41,7 @@ use tasuki_proto::{
     run::{RunId, StepId},
 };
 
+use self::state::Source;
 pub use self::{
     budget::{Budget, Usage, WantedBudget},
     command::{Bearer, Command, End, Speaker, Start},
@@ -87,6 +88,8 @@ pub struct Runs {
     graced: BTreeSet<StepId>,
     /// Derived: runs that have not ended, of each tree that has such.
     open: BTreeMap<RunId, usize>,
+    /// Derived: runs that have not ended, of each source that has such.
+    open_by_source: BTreeMap<Source, usize>,
     /// Derived: the first runs of trees that have ended, and when.
     over: BTreeSet<(Timestamp, RunId)>,
 }
@@ -238,6 +241,9 @@ impl Runs {
     /// Adds what is derived of a run.
     fn index(&mut self, id: RunId) {
         let Some(run) = self.by_id.get(&id) else { return };
+        if run.is_open() {
+            *self.open_by_source.entry(run.source()).or_default() += 1;
+        }
         self.ready.extend(run.ready());
         for (step, claim) in run.numbered().filter_map(|(id, it)| Some((id, it.claim()?))) {
             self.deadlines.insert((claim.lease.lapses, step));
@@ -250,6 +256,14 @@ impl Runs {
     /// Takes it away again.
     fn unindex(&mut self, id: RunId) {
         let Some(run) = self.by_id.get(&id) else { return };
+        if run.is_open() {
+            let source = run.source();
+            let open = self.open_by_source.get_mut(&source).expect("a source with an open run");
+            *open -= 1;
+            if *open == 0 {
+                self.open_by_source.remove(&source);
+            }
+        }
         for (step, it) in run.numbered() {
             self.ready.remove(&step);
             self.graced.remove(&step);

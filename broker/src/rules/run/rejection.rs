@@ -2,7 +2,10 @@
 
 use tasuki_proto::{
     id::FencingToken,
-    limits::{OPEN_RUNS_MAX, RUN_MESSAGES_MAX, RUNNING_STEPS_MAX, RUNS_MAX},
+    limits::{
+        OPEN_RUNS_MAX, OPEN_RUNS_PER_TOKEN_MAX, RUNNING_STEPS_MAX, RUNS_MAX, STEP_MESSAGES_MAX,
+        STEP_REPORTS_MAX,
+    },
     reason::Reason,
     run::{RunId, StepId},
 };
@@ -46,13 +49,26 @@ pub enum Rejection {
     QuestionOpen { step: StepId, number: u32 },
     #[error("question {number} of run {run} {why}")]
     AlreadyReplied { run: RunId, number: u32, why: &'static str },
-    #[error("run {run} has {RUN_MESSAGES_MAX} questions and reports, which is the limit")]
-    TooManyMessages { run: RunId },
+    #[error(
+        "step {step} has sent {STEP_MESSAGES_MAX} questions and reports, which is the limit; this \
+         question was not sent. Go on without a reply"
+    )]
+    TooManyQuestions { step: StepId },
+    #[error(
+        "step {step} has sent {STEP_REPORTS_MAX} questions and reports, and from then on may only \
+         ask; this report was not sent. Put it into the step's output"
+    )]
+    TooManyReports { step: StepId },
     #[error(
         "{OPEN_RUNS_MAX} runs of this workspace have not ended, or {RUNS_MAX} are kept, which is \
          the limit; cancel some, or try again later"
     )]
     TooManyRuns,
+    #[error(
+        "{whose} has {OPEN_RUNS_PER_TOKEN_MAX} runs in this workspace that have not ended, which \
+         is the limit for one; nothing was started. Cancel some, or try again later"
+    )]
+    TooManyRunsOfOne { whose: String },
     #[error("{RUNNING_STEPS_MAX} steps run in this workspace, which is the limit; try again later")]
     TooManySteps,
 }
@@ -70,11 +86,15 @@ impl Rejection {
             Self::LeaseLost { .. } => Reason::LeaseLost,
             Self::InvalidStepToken { .. } => Reason::InvalidStepToken,
             Self::NotAsker { .. } => Reason::NotAsker,
-            Self::BudgetSpent { .. } | Self::Stopping { .. } => Reason::BudgetSpent,
+            // Waiting gives a step no more messages.
+            Self::BudgetSpent { .. }
+            | Self::Stopping { .. }
+            | Self::TooManyQuestions { .. }
+            | Self::TooManyReports { .. } => Reason::BudgetSpent,
             Self::NotElsewhere { .. } => Reason::RightForbidden,
             Self::QuestionOpen { .. } => Reason::QuestionOpen,
             Self::AlreadyReplied { .. } => Reason::AlreadyReplied,
-            Self::TooManyMessages { .. } | Self::TooManyRuns | Self::TooManySteps => {
+            Self::TooManyRuns | Self::TooManyRunsOfOne { .. } | Self::TooManySteps => {
                 Reason::Overloaded
             }
         }

@@ -66,7 +66,7 @@ pub enum Mode {
 }
 
 /// Who asked for a run.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(flat)]
 pub enum Asker {
     #[n(0)]
@@ -94,6 +94,24 @@ impl Origin {
             directory.nodes.get(node).is_some_and(|node| node.token.as_ref() == Some(token))
         };
         self.node.as_ref() == Some(node) || self.token.as_ref().is_some_and(is_of_token)
+    }
+}
+
+/// Whom an open run is counted for: its token, else its node, else whoever asked.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Source {
+    Token(TokenId),
+    Node(NodeId),
+    Asker(Asker),
+}
+
+impl Source {
+    pub(super) fn new(origin: &Origin, asker: &Asker) -> Self {
+        match (&origin.token, &origin.node) {
+            (Some(token), _) => Self::Token(token.clone()),
+            (None, Some(node)) => Self::Node(node.clone()),
+            (None, None) => Self::Asker(asker.clone()),
+        }
     }
 }
 
@@ -310,6 +328,10 @@ impl Run {
         self.ended.is_none()
     }
 
+    pub(super) fn source(&self) -> Source {
+        Source::new(&self.origin, &self.asker)
+    }
+
     pub fn step(&self, number: u32) -> Option<&Step> {
         self.steps.get((number as usize).checked_sub(1)?)
     }
@@ -322,6 +344,17 @@ impl Run {
     pub fn numbered(&self) -> impl Iterator<Item = (StepId, &Step)> {
         let named = (1..).zip(&self.steps);
         named.map(|(number, step)| (StepId { run: self.id, number }, step))
+    }
+
+    /// The question of this number. A report has a number, too, and never a reply.
+    pub(super) fn question(&self, number: u32) -> Option<&Message> {
+        let message = self.messages.get((number as usize).checked_sub(1)?)?;
+        (message.kind == MessageKind::Question).then_some(message)
+    }
+
+    /// What one of its steps asked and told, with the numbers.
+    pub(super) fn messages_of(&self, step: u32) -> impl Iterator<Item = (u32, &Message)> {
+        (1..).zip(&self.messages).filter(move |(_, it)| it.step == step)
     }
 
     /// Steps that a node may claim.

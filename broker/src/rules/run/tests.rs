@@ -9,6 +9,7 @@ mod trees;
 
 use tasuki_proto::{
     id::{NodeId, Timestamp},
+    limits::OPEN_RUNS_PER_TOKEN_MAX,
     run::{RunId, StepId},
     token::SecretHash,
 };
@@ -200,6 +201,15 @@ impl Story {
                 let kind = if verb == "asks" { MessageKind::Question } else { MessageKind::Report };
                 let (by, text) = (self.bearer(step), Text::Plain(text.to_owned()));
                 Command::Tell { by, kind, text }.into()
+            }
+            [step, "awaits", number] => {
+                let (by, number) = (self.bearer(step), number.parse().unwrap());
+                let (runs, directory) = (&self.workspace.runs, &self.workspace.directory);
+                return match runs.answer(directory, &Question::Reply { by, number }, |_| true) {
+                    Ok(answer) if answer.is_there() => "there".to_owned(),
+                    Ok(_) => "not yet".to_owned(),
+                    Err(why) => format!("no: {}", why.reason()),
+                };
             }
             [who, "replies", run, number, text] => {
                 let (by, run) = (self.speaker(who), self.run(run));
@@ -477,4 +487,33 @@ fn runs_that_ended_are_forgotten_after_a_week() {
         604800002 A@n1 cancels 1 => no: unknown_run
         604800002 n1 waits 1 => 2/1",
     );
+}
+
+#[test]
+fn one_token_leaves_room_for_others() {
+    let mut story = Story::new();
+    for (asked, expected) in [
+        ("A@n1 starts single 1 on n3", "run 1"),
+        ("A@n1 starts single 1 on n2 elsewhere", "run 2"),
+        ("n3 claims 1/1", "token 1 until 60000"),
+        ("n2 claims 2/1", "token 2 until 60000"),
+    ] {
+        assert_eq!(story.step(asked), expected, "{asked}");
+    }
+    for number in 3..=OPEN_RUNS_PER_TOKEN_MAX {
+        assert_eq!(story.step("A@n1 starts single 1"), format!("run {number}"));
+    }
+    for (asked, expected) in [
+        ("A@n1 starts single 1", "no: overloaded"),
+        // The node n3 has the same token.
+        ("1/1 starts single 1", "no: overloaded"),
+        ("2/1 starts single 1", "run 257"),
+        ("ann starts single 1 on n1 elsewhere", "run 258"),
+        ("A@n1 cancels 3", "done, 3 stopped: Canceled, 3 is Canceled"),
+        ("B@n1 starts single 1", "run 259"),
+        ("B@n1 starts single 1", "no: overloaded"),
+    ] {
+        assert_eq!(story.step(asked), expected, "{asked}");
+    }
+    story.check();
 }

@@ -122,10 +122,9 @@ impl Runs {
             Question::Reply { by, number } => {
                 // What it asked is over with it, and it is told so.
                 let (run, _) = self.step(by.step)?;
-                let message = (*number as usize).checked_sub(1).and_then(|at| run.messages.get(at));
-                let message = message.filter(|it| it.step == by.step.number);
+                let asked = run.question(*number).filter(|it| it.step == by.step.number);
                 let unknown = Rejection::UnknownMessage { run: run.id, number: *number };
-                let is_there = message.ok_or(unknown)?.state != MessageState::Open;
+                let is_there = asked.ok_or(unknown)?.state != MessageState::Open;
                 if !is_there {
                     self.check_bearer(by)?;
                 }

@@ -62,12 +62,22 @@ pub(in crate::cli) fn open(name: &str, path: &Path) -> Result<File, Failure> {
 
 /// All that is to be read there, if it is no more than a text may be.
 pub(in crate::cli) fn bounded(name: &str, place: &str, from: impl Read) -> Result<String, Failure> {
+    bounded_to(TEXT_BYTES_MAX, name, place, from)
+}
+
+/// The same of what holds several texts, and may be this long.
+pub(in crate::cli) fn bounded_to(
+    bytes_max: usize,
+    name: &str,
+    place: &str,
+    from: impl Read,
+) -> Result<String, Failure> {
     let mut bytes = Vec::new();
-    from.take(TEXT_BYTES_MAX as u64 + 1)
+    from.take(bytes_max as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|why| Failure::usage(format!("{name}: {place} cannot be read: {why}.")))?;
-    if TEXT_BYTES_MAX < bytes.len() {
-        return Err(too_large(name));
+    if bytes_max < bytes.len() {
+        return Err(too_large(name, bytes_max));
     }
     let text = String::from_utf8(bytes).map_err(|why| {
         let at = why.utf8_error().valid_up_to();
@@ -78,12 +88,12 @@ pub(in crate::cli) fn bounded(name: &str, place: &str, from: impl Read) -> Resul
 }
 
 fn checked(name: &str, text: String) -> Result<String, Failure> {
-    if TEXT_BYTES_MAX < text.len() { Err(too_large(name)) } else { Ok(text) }
+    if TEXT_BYTES_MAX < text.len() { Err(too_large(name, TEXT_BYTES_MAX)) } else { Ok(text) }
 }
 
-fn too_large(name: &str) -> Failure {
+fn too_large(name: &str, bytes_max: usize) -> Failure {
     let message = format!(
-        "{name} is over the limit of {TEXT_BYTES_MAX} bytes; nothing was sent. Put the long part \
+        "{name} is over the limit of {bytes_max} bytes; nothing was sent. Put the long part \
          in a file and name it in the text."
     );
     Failure::reason(Reason::TooLarge, message)

@@ -8,25 +8,48 @@ use std::{
     time::Duration,
 };
 
-use tasuki_broker::server;
-use tasuki_proto::reason::Reason;
-use tokio::{sync::watch, time::timeout};
+use futures::future::OptionFuture;
+use tasuki_broker::{
+    journal::JournalError,
+    server::{self, StartError},
+};
+use tasuki_proto::wire::{self, RunMode, StepStatus};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
-use super::{Failure, place::Missing};
+use super::{Failure, Output, start::Missing};
 use crate::{
     cli::{
         access,
         broker::Broker,
-        hosting::{self, Hosting},
+        hosting::{self, Hosting, sentence},
+        runs::{client::RunsClient, list::each},
         runs_setup::BrokerPlace,
         up,
     },
+    clock,
     config::Config,
+    identity::Identity,
     link::{LinkState, Phase},
+    paths::NodeFile,
 };
 
 /// For the node to be connected: a broker elsewhere may be slow to reach.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
+
+/// For the node of whoever has the data directory to be there: it may be starting.
+const FOUND_WITHIN: Duration = Duration::from_secs(5);
+
+/// Between two looks for it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// For other commands to read how their runs ended, in milliseconds.
+const READ_WITHIN_MS: u64 = 500;
+
+/// Runs of a moment, the newest.
+const NEWEST: u64 = 50;
 
 /// What runs in this process.
 pub(super) struct Embedded {
@@ -37,8 +60,13 @@ pub(super) struct Embedded {
 }
 
 impl Embedded {
-    /// Starts what is missing, and waits until the node is connected.
-    pub(super) async fn start(config: &Config, missing: Missing) -> Result<Self, Failure> {
+    /// Starts what is missing, and waits until the node is connected. `None`: another process has
+    /// started both meanwhile.
+    pub(super) async fn start(
+        config: &Config,
+        missing: Missing,
+        output: &mut Output,
+    ) -> Result<Option<Self>, Failure> {
         hosting::refuse_untrusted(config)?;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut config = config.clone();
@@ -50,15 +78,14 @@ impl Embedded {
                 None
             }
             Missing::BrokerAndNode => {
-                let started = server::Broker::start(up::broker_settings(&config)?).await;
-                Some(started.map_err(|why| Failure::local(hosting::sentence(&why)))?)
+                let Some(broker) = Box::pin(start_broker(&config)).await? else { return Ok(None) };
+                config.broker.value = Some(broker.local_url().to_owned());
+                Box::pin(cancel_left(&config, output)).await;
+                Some(broker)
             }
         };
-        if let Some(broker) = &broker {
-            config.broker.value = Some(broker.local_url().to_owned());
-        }
         match Box::pin(start_node(&config, broker.is_some())).await {
-            Ok(hosting) => Ok(Self { config, broker, hosting }),
+            Ok(hosting) => Ok(Some(Self { config, broker, hosting })),
             Err(failure) => {
                 stop_broker(broker.as_ref()).await.ok();
                 Err(failure)
@@ -71,18 +98,28 @@ impl Embedded {
         &self.config
     }
 
+    /// Resolves once nothing runs here, nothing that was asked for here is to be started, and what
+    /// came of it was read.
+    pub(super) async fn idle(&self) {
+        loop {
+            self.hosting.steps().idle().await;
+            // Those of a broker elsewhere go on there.
+            if self.broker.is_none() {
+                return;
+            }
+            match Box::pin(has_others(&self.config)).await {
+                Ok(true) => sleep(LOOK_EVERY).await,
+                Ok(false) | Err(_) => return,
+            }
+        }
+    }
+
     /// Resolves when something of it ends though nobody asked it to.
     pub(super) async fn failed(&mut self) -> Failure {
-        let Self { broker, hosting, .. } = self;
-        let storage = async {
-            match broker {
-                Some(broker) => broker.failed().await,
-                None => std::future::pending().await,
-            }
-        };
+        let storage = OptionFuture::from(self.broker.as_ref().map(server::Broker::failed));
         tokio::select! {
-            why = storage => Failure::local(format!("The storage failed: {why}.")),
-            failure = hosting.ended() => failure,
+            Some(why) = storage => Failure::local(format!("The storage failed: {why}.")),
+            failure = self.hosting.ended() => failure,
         }
     }
 
@@ -90,6 +127,92 @@ impl Embedded {
         self.hosting.shut_down(&self.config).await;
         stop_broker(self.broker.as_ref()).await
     }
+}
+
+/// Starts the broker. `None`: another process has one and a node there; it may just have begun, or
+/// be ending.
+async fn start_broker(config: &Config) -> Result<Option<server::Broker>, Failure> {
+    let until = clock::now().after(FOUND_WITHIN);
+    loop {
+        let held = match server::Broker::start(up::broker_settings(config)?).await {
+            Ok(broker) => return Ok(Some(broker)),
+            Err(StartError::Journal(held @ JournalError::InUse(_))) => held,
+            Err(why) => return Err(Failure::local(sentence(&why))),
+        };
+        if NodeFile::read(&config.data.value).is_some() {
+            return Ok(None);
+        }
+        if until <= clock::now() {
+            return Err(Failure::local(format!(
+                "{held}, beside which no node runs, such as a `tasuki-broker serve`. Name it with \
+                 --broker URL, or another data directory with --data DIR."
+            )));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Cancels what this node asked for and would start now. Nobody can be waiting for it: no broker ran.
+async fn cancel_left(config: &Config, output: &mut Output) {
+    let open = own_open_runs(config).await.unwrap_or_else(|why| {
+        tracing::debug!(%why, "what is left of earlier commands is not known");
+        Vec::new()
+    });
+    let broker = Broker::new(config);
+    for run in open.into_iter().filter(would_start) {
+        let speaker = (run.role, run.person, None);
+        let canceled = RunsClient { broker: broker.clone(), speaker }.cancel(&run.run_id).await;
+        output.note(&match canceled {
+            Ok(_) => format!("{} of an earlier command was left, and is canceled.", run.run_id),
+            Err(why) => format!("{} of an earlier command goes on: {}", run.run_id, why.message),
+        });
+    }
+}
+
+/// Whether steps of it begin once its node is there. What ran when the node was gone is lost, and a
+/// chain ends with that.
+fn would_start(run: &wire::Run) -> bool {
+    let is_parallel = run.mode() == RunMode::Parallel;
+    run.steps.iter().any(|step| match step.status() {
+        StepStatus::Ready => true,
+        StepStatus::Waiting => is_parallel,
+        StepStatus::Unspecified
+        | StepStatus::Running
+        | StepStatus::Succeeded
+        | StepStatus::Failed
+        | StepStatus::Canceled
+        | StepStatus::Lost => false,
+    })
+}
+
+/// What this node asked for that has not ended. What is below another run ends with it.
+async fn own_open_runs(config: &Config) -> Result<Vec<wire::Run>, Failure> {
+    let known = Identity::known(&config.data.value).ok().flatten();
+    let Some(own) = known.map(|own| own.to_string()) else { return Ok(Vec::new()) };
+    let mut open = Vec::new();
+    let request = wire::ListRunsRequest { only_open: true, ..Default::default() };
+    each(&Broker::new(config), request, u64::MAX, |run, _| {
+        open.extend((run.node == own && run.parent.is_none()).then(|| run.clone()));
+        Ok(())
+    })
+    .await?;
+    Ok(open)
+}
+
+/// Whether other commands wait for runs, or may still read how they ended: the own run is the only
+/// one that ended just now.
+async fn has_others(config: &Config) -> Result<bool, Failure> {
+    if !own_open_runs(config).await?.is_empty() {
+        return Ok(true);
+    }
+    let mut ended = 0;
+    each(&Broker::new(config), wire::ListRunsRequest::default(), NEWEST, |run, now_ms| {
+        let is_new = now_ms.saturating_sub(run.ended_ms) < READ_WITHIN_MS;
+        ended += u32::from(is_new && run.parent.is_none());
+        Ok(())
+    })
+    .await?;
+    Ok(1 < ended)
 }
 
 async fn start_node(config: &Config, has_broker: bool) -> Result<Hosting, Failure> {
@@ -109,38 +232,25 @@ async fn start_node(config: &Config, has_broker: bool) -> Result<Hosting, Failur
     }
 }
 
-/// Resolves once the broker has this node.
+/// Resolves once the broker has this node, or will not have it.
 async fn connected(mut link: watch::Receiver<LinkState>, broker: &Broker) -> Result<(), Failure> {
-    let settled = async {
-        loop {
-            match &link.borrow_and_update().phase {
-                Phase::Connected => return Ok(()),
-                Phase::Refused(refusal) => {
-                    return Err(Failure::reason(refusal.reason, refused(&refusal.message)));
-                }
-                Phase::Connecting | Phase::Down(_) => {}
-            }
-            if link.changed().await.is_err() {
-                let text = "The node ended before it was connected.";
-                return Err(Failure::reason(Reason::Unavailable, text));
-            }
-        }
-    };
-    timeout(CONNECTED_WITHIN, settled).await.unwrap_or_else(|_| Err(broker.unreachable()))
-}
-
-/// Why a node is not taken, with what else there is.
-fn refused(message: &str) -> String {
-    format!(
-        "The broker refuses this machine's node: {}. Name another node with --on; `tasuki runs \
-         runners` shows them.",
-        message.trim_end_matches('.')
-    )
+    let is_settled = |it: &LinkState| matches!(it.phase, Phase::Connected | Phase::Refused(_));
+    let settled = timeout(CONNECTED_WITHIN, link.wait_for(is_settled)).await;
+    let settled = settled.ok().and_then(Result::ok).ok_or_else(|| broker.unreachable())?;
+    let Phase::Refused(refusal) = &settled.phase else { return Ok(()) };
+    let why = refusal.message.trim_end_matches('.');
+    Err(Failure::reason(
+        refusal.reason,
+        format!(
+            "The broker refuses this machine's node: {why}. Name another node with --on; `tasuki \
+             runs runners` shows them."
+        ),
+    ))
 }
 
 async fn stop_broker(broker: Option<&server::Broker>) -> Result<(), Failure> {
     match broker {
-        Some(broker) => broker.stop().await.map_err(|why| Failure::local(hosting::sentence(&why))),
+        Some(broker) => broker.stop().await.map_err(|why| Failure::local(sentence(&why))),
         None => Ok(()),
     }
 }

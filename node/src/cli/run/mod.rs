@@ -1,37 +1,45 @@
 //! `tasuki run`: agents that a person starts, and what came of them.
 //!
 //! Everything that can be refused is refused before anything starts: agents, runners and limits are
-//! looked up here (`request`), then who runs them is (`place`, `start`). Where nothing runs, broker
-//! and node run in this process for as long as it takes (`embedded`).
+//! looked up here (`request`), then who runs them is (`start`). Where nothing runs, broker and node
+//! run in this process for as long as it takes (`embedded`).
 //!
 //! Not here: following a run (`cli/runs/follow`).
 
 mod embedded;
-mod place;
 mod request;
 mod start;
 
+use std::time::Duration;
+
 use serde_json::json;
-use tasuki_proto::wire::{self, RunMode};
+use tasuki_proto::{
+    reason::Reason,
+    wire::{self, RunMode, RunStatus, StepStatus},
+};
+use tokio::time::timeout;
 
 use self::{
     embedded::Embedded,
-    place::Place,
     request::{Asked, HELP, LimitArgs, TaskArgs},
 };
 use super::{
     Exit, Failure, Output,
     broker::Broker,
+    hosting::data_flag,
     runs::{
-        client::{Speaker, SpeakerArgs},
-        display::BrokerClock,
-        follow::{Interrupts, OnInterrupt, end_event, exit_of, follow},
-        output::{print_output, print_text},
-        with_hint,
+        client::SpeakerArgs,
+        display::Display,
+        follow::{Interrupts, end_event, exit_of, follow},
+        output::{print, print_output},
     },
     text::line,
 };
-use crate::{config::Config, runner::modes::SHOWN_BYTES_MAX, runs::view::RunView};
+use crate::{
+    config::Config,
+    runner::modes::SHOWN_BYTES_MAX,
+    runs::{convert::plain, view::RunView},
+};
 
 /// Run an agent, several at once, or a chain of them.
 ///
@@ -57,19 +65,16 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     for why in [&config.runners_distrust, &config.runs_distrust].into_iter().flatten() {
         output.note(&why.to_string());
     }
-    let asked = request::read(&args.tasks, &args.limits, config, output)?;
+    let is_sub_agent = args.speaker.is_sub_agent();
+    let asked = request::read(&args.tasks, &args.limits, is_sub_agent, config, output)?;
     // Not before: a read of standard input cannot be cut short otherwise.
     let interrupts = Interrupts::listen();
-    let is_own = args.limits.on.is_empty();
-    let place = tokio::select! {
-        place = place::find(config, is_own) => place?,
-        () = interrupts.first() => return Err(Failure::told(Exit::Nothing)),
+    let missing = tokio::select! {
+        missing = start::missing(config, args.limits.on.is_empty()) => missing?,
+        () = interrupts.until(1) => return Err(Failure::told(Exit::Nothing)),
     };
-    let missing = match place {
-        Place::There => {
-            return Box::pin(carry_out(&args, &asked, config, &interrupts, output)).await;
-        }
-        Place::Here(missing) => missing,
+    let Some(missing) = missing else {
+        return Box::pin(carry_out(&args, &asked, config, None, &interrupts, output)).await;
     };
     if args.background {
         return Err(Failure::usage(
@@ -77,153 +82,147 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
              command. Start `tasuki up` first, or `tasuki node` on a machine that joined a broker.",
         ));
     }
-    if matches!(args.speaker.client(config)?.speaker, Speaker::SubAgent(_)) {
+    if is_sub_agent {
         return Err(Failure::usage(
             "Nothing runs on this data directory, and a sub-agent starts runs at its own node. Name \
              that node's data directory with --data DIR.",
         ));
     }
     let started = tokio::select! {
-        started = Box::pin(Embedded::start(config, missing)) => started,
-        () = interrupts.first() => return Err(Failure::told(Exit::Nothing)),
+        started = Box::pin(Embedded::start(config, missing, output)) => started,
+        () = interrupts.until(1) => return Err(Failure::told(Exit::Nothing)),
     };
-    let mut embedded = started?;
+    let Some(mut embedded) = started? else {
+        start::missing(config, args.limits.on.is_empty()).await?;
+        return Box::pin(carry_out(&args, &asked, config, None, &interrupts, output)).await;
+    };
     let own = embedded.config().clone();
-    let result = tokio::select! {
-        result = Box::pin(carry_out(&args, &asked, &own, &interrupts, output)) => result,
-        failure = embedded.failed() => Err(failure),
+    let carried = Box::pin(carry_out(&args, &asked, &own, Some(config), &interrupts, output));
+    let (result, is_well) = tokio::select! {
+        result = carried => (result, true),
+        failure = embedded.failed() => (Err(failure), false),
     };
+    if is_well
+        && interrupts.count() < 2
+        && timeout(LAST_STEP, Box::pin(embedded.idle())).await.is_err()
+    {
+        output.note("Agents of other commands run here and are waited for. Ctrl-C ends them.");
+        tokio::select! {
+            () = Box::pin(embedded.idle()) => {},
+            () = interrupts.until(interrupts.count() + 1) => {},
+        }
+    }
     tokio::select! {
         closed = Box::pin(embedded.shut_down()) => result.and(closed),
-        () = interrupts.second() => result,
+        () = interrupts.until(2) => result,
     }
 }
 
-/// Starts the run and follows it until it is over.
+/// Starts the run and follows it until it is over. `after`: by which its user finds it again, where
+/// broker and node end with this command.
 async fn carry_out(
     args: &Args,
     asked: &Asked,
     config: &Config,
+    after: Option<&Config>,
     interrupts: &Interrupts,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let runs = args.speaker.client(config)?;
     let request = tokio::select! {
         request = start::prepare(asked, config, &runs) => request?,
-        () = interrupts.first() => return Err(Failure::told(Exit::Nothing)),
+        () = interrupts.until(1) => return Err(Failure::told(Exit::Nothing)),
     };
     // From here on it may have been started: it is waited for whether it was.
     let started = tokio::select! {
-        started = start::start(request, config, &runs) => started.map_err(with_hint)?,
-        () = interrupts.second() => return Err(Failure::told(Exit::Nothing)),
+        started = start::start(request, config, &runs) => started?,
+        () = interrupts.until(2) => return Err(Failure::reason(
+            Reason::OutcomeUnknown,
+            "The broker did not confirm that the run was started. `tasuki runs list` shows whether \
+             it was.",
+        )),
     };
-    let run = started.run.clone().unwrap_or_default();
+    let run_id = started.run.as_ref().map(|run| run.run_id.clone()).unwrap_or_default();
     if args.background {
-        return output.answer(|| json!(started), || format!("{}\n", line(&run.run_id)));
+        return output.answer(|| json!(started), || format!("{}\n", line(&run_id)));
     }
     if !output.is_json() {
-        output.note(&format!("Started {}.", line(&run.run_id)));
+        output.note(&format!("Started {}.", line(&run_id)));
     }
-    let clock = BrokerClock::new(started.now_ms);
-    let on_interrupt = OnInterrupt::Cancel(&runs);
-    let followed = follow(&runs.broker, &run, clock, interrupts, on_interrupt, output);
+    let display = Display::new(run_id, started.now_ms, output);
+    let followed = follow(&runs.broker, display, interrupts, Some(&runs), output);
     let view = Box::pin(followed).await?;
-    conclude(&view, config, output)
+    conclude(&view, config, after, 0 < interrupts.count(), output)
 }
+
+/// For a step that has told its end to be gone.
+const LAST_STEP: Duration = Duration::from_secs(1);
+
+/// What is shown of an output that cannot be asked for at once.
+const LEFT_BYTES_MAX: usize = 8 * 1024;
 
 /// Prints what came of a run.
-fn conclude(view: &RunView, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let exit = exit_of(&view.run);
+fn conclude(
+    view: &RunView,
+    config: &Config,
+    after: Option<&Config>,
+    is_canceled: bool,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let run_id = line(&view.run.run_id);
+    let mut exit = exit_of(view);
+    // By somebody else: nobody who reads this knows why.
+    if exit == Exit::Nothing && !is_canceled {
+        exit = Exit::Failed;
+    }
+    let data = after.map(data_flag);
+    let first = data.as_ref().map_or_else(String::new, |data| format!("`tasuki up{data}`, then "));
+    let data = data.unwrap_or_default();
     if output.is_json() {
         output.answer(|| end_event(view), String::new)?;
-        return if exit == Exit::Ok { Ok(()) } else { Err(Failure::told(exit)) };
-    }
-    if view.run.mode() == RunMode::Parallel {
-        print_text(&view.text(), output)?;
-        point_to_output(view, output);
-        return if exit == Exit::Ok { Ok(()) } else { Err(Failure::told(exit)) };
-    }
-    if exit == Exit::Ok {
-        // Of a chain the last step's.
-        return match view.steps.last() {
-            Some(step) => print_output(config, &view.run.run_id, step, output),
-            None => Ok(()),
-        };
-    }
-    let run_id = line(&view.run.run_id);
-    if exit == Exit::Nothing {
+    } else if view.run.mode() == RunMode::Parallel {
+        print(view.text().as_bytes(), output)?;
+        // Where several outputs are shown, long ones are cut.
+        let is_long = |step: &wire::RunStep| step.output_bytes > SHOWN_BYTES_MAX as u64;
+        if view.run.steps.iter().any(is_long) {
+            let next = format!("{first}`tasuki runs output{data} {run_id} STEP`");
+            output.note(&format!("{next} prints all that a step wrote."));
+        }
+    } else if exit == Exit::Nothing {
         output.note(&format!("{run_id} was canceled."));
-        return Err(Failure::told(exit));
+    } else if exit != Exit::Ok {
+        let has_output = view.run.steps.iter().any(|step| step.output_bytes != 0);
+        if after.is_some() {
+            show_failed(view, output);
+        }
+        let next = match has_output {
+            true => format!("{first}`tasuki runs output{data} {run_id}` prints what it wrote."),
+            false => format!("{first}`tasuki runs show{data} {run_id}` shows how it went."),
+        };
+        let mut said = view.steps.iter().map(|it| plain(it.error.as_ref()).trim());
+        let mut text = view.text();
+        if view.run.status() == RunStatus::Canceled
+            && let Some(why) = said.find(|it| !it.is_empty())
+        {
+            text = format!("{run_id} was canceled: {why}");
+        }
+        let text = text.trim_end().trim_end_matches('.');
+        return Err(Failure::run_failed(format!("{text}. {next}")));
+    } else if let Some(last) = view.steps.last() {
+        // Of a chain the last step's.
+        print_output(config, &view.run.run_id, last, output)?;
     }
-    let text = view.text();
-    let has_output = view.run.steps.iter().any(|step| step.output_bytes != 0);
-    let next = if has_output {
-        format!("`tasuki runs output {run_id}` prints what it wrote.")
-    } else {
-        format!("`tasuki runs show {run_id}` shows how it went.")
-    };
-    Err(Failure::run_failed(format!("{}. {next}", text.trim_end().trim_end_matches('.'))))
+    if exit == Exit::Ok { Ok(()) } else { Err(Failure::told(exit)) }
 }
 
-/// Where several outputs are shown, long ones are cut.
-fn point_to_output(view: &RunView, output: &mut Output) {
-    let is_long = |step: &wire::RunStep| step.output_bytes > SHOWN_BYTES_MAX as u64;
-    if view.run.steps.iter().any(is_long) {
-        let run_id = line(&view.run.run_id);
-        output.note(&format!("`tasuki runs output {run_id} STEP` prints all that a step wrote."));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn view(mode: RunMode, status: wire::RunStatus) -> RunView {
-        let step = wire::RunStep {
-            step: 1,
-            agent: "scout".to_owned(),
-            status: wire::StepStatus::Failed.into(),
-            failure: wire::StepFailure::RateLimited.into(),
-            started_ms: 1,
-            ..Default::default()
-        };
-        let words = wire::GetStepResponse {
-            step: Some(step.clone()),
-            error: Some(crate::runs::convert::text("429 too many")),
-            ..Default::default()
-        };
-        let run = wire::Run {
-            run_id: "run_1_00af".to_owned(),
-            mode: mode.into(),
-            status: status.into(),
-            steps: vec![step],
-            ..Default::default()
-        };
-        RunView { run, steps: vec![words] }
-    }
-
-    fn config() -> Config {
-        let place = tempfile::tempdir().unwrap();
-        let around = crate::config::Environment::within(place.path());
-        Config::load(crate::config::Layer::new(), None, &around).unwrap()
-    }
-
-    #[test]
-    fn a_run_that_failed_says_why_and_what_to_look_at() {
-        let (config, mut output) = (config(), Output::of_process(false));
-        let mut concluded = |mode, status| {
-            let failure = conclude(&view(mode, status), &config, &mut output).unwrap_err();
-            (failure.exit() as u8, failure.message)
-        };
-        let (code, said) = concluded(RunMode::Single, wire::RunStatus::Failed);
-        assert_eq!(code, 8);
-        assert_eq!(
-            said,
-            "Agent error: 429 too many. `tasuki runs show run_1_00af` shows how it went."
-        );
-        let (code, said) = concluded(RunMode::Chain, wire::RunStatus::Failed);
-        assert_eq!(code, 8);
-        assert!(said.starts_with("Chain stopped at step 1 (scout): 429 too many. "), "{said}");
-        assert_eq!(concluded(RunMode::Single, wire::RunStatus::Canceled).0, 7);
+/// Shows what steps wrote that did not succeed.
+fn show_failed(view: &RunView, output: &mut Output) {
+    for words in &view.steps {
+        let text: String = words.output.iter().map(|part| plain(Some(part))).collect();
+        let has_failed = words.step.as_ref().is_some_and(|it| it.status() != StepStatus::Succeeded);
+        if has_failed && !text.is_empty() {
+            let end = text.floor_char_boundary(LEFT_BYTES_MAX);
+            output.note_lines(text.get(..end).unwrap_or_default());
+        }
     }
 }

@@ -1,43 +1,40 @@
 //! What a command line asks for: one task, or several from a file, and the limits of the run.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tasuki_proto::{
-    host::config::duration,
+    host::trust::TrustStore,
     limits::{RUN_DEPTH_MAX, RUN_STEPS_MAX, RUN_TREE_STEPS_MAX},
+    reason::Reason,
     wire,
 };
 
 use super::{Failure, Output};
 use crate::{
     cli::{
-        loops::text_args::{TextArgs, bounded, open},
+        loops::text_args::{TextArgs, bounded_to, open},
         runs_setup::{default_runner, own_runners, settings},
+        text::line,
     },
-    config::Config,
+    config::{Config, step_timeout},
     runner::{
         discovery::{Agents, Scope},
         modes::{Mode, Params, Step},
     },
     runs::{
+        agent_trust::{is_trusted, project_of},
         own::OwnRunners,
         plan::{Plan, Wanted, plan},
+        schema::check_schema,
     },
 };
-
-/// How long a step may be told to run, at least and at most.
-const TIMEOUT_MIN: Duration = Duration::from_secs(1);
-const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Millionths of a dollar, and the digits that they take.
-const MICROS_PER_USD: u64 = 1_000_000;
-const MICRO_DIGITS: usize = 6;
 
 /// How files and texts are given, for `--help`.
 pub(super) const HELP: &str = "\
@@ -45,8 +42,11 @@ pub(super) const HELP: &str = "\
 [{\"agent\": \"scout\", \"task\": \"Find it\"}, {\"agent\": \"planner\", \"task\": \"Plan {previous}\"}]
 `cwd` may be added to each. {previous} stands for the output of the step before, in a chain.
 
-Exits with 0 only if the run succeeded, with 8 if it failed, and with 7 if it was canceled. Ctrl-C
-cancels the run and waits until it has ended.";
+Exits with 0 only if the run succeeded, with 8 if it failed or others canceled it, and with 7 if it
+was canceled by Ctrl-C, which waits until it has ended.";
+
+/// A file of tasks, in bytes: as many as there may be, each as long as a text may be.
+const FILE_BYTES_MAX: usize = 17 << 20;
 
 /// What is to be run.
 #[derive(Debug, clap::Args)]
@@ -69,9 +69,10 @@ pub(super) struct TaskArgs {
 /// How it is to be run.
 #[derive(Debug, clap::Args)]
 pub(super) struct LimitArgs {
-    /// Whose agents may run: user, project or both; the file of a project's agent is named
-    #[arg(long, value_name = "SCOPE", default_value = "both", value_parser = scopes())]
-    scope: Scope,
+    /// Whose agents may run: user, project or both; the file of a project's agent is named [default:
+    /// both; of a sub-agent user]
+    #[arg(long, value_name = "SCOPE", value_parser = scopes())]
+    scope: Option<Scope>,
     /// Directory to work in [default: the current one, if it lies in the project]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
@@ -79,7 +80,7 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "NODE_OR_LABEL", default_value = "", hide_default_value = true)]
     pub(super) on: String,
     /// Stop a step that runs longer [default: as its agent's file says, else 1h]
-    #[arg(long, value_name = "DURATION", value_parser = timeout)]
+    #[arg(long, value_name = "DURATION", value_parser = step_timeout)]
     timeout: Option<Duration>,
     /// JSON Schema that the output must meet
     #[arg(long, value_name = "FILE")]
@@ -117,25 +118,11 @@ pub(super) struct Asked {
     pub(super) own: OwnRunners,
 }
 
-/// A task of a file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FileStep {
-    agent: String,
-    task: String,
-    cwd: Option<String>,
-}
-
-impl From<FileStep> for Step {
-    fn from(FileStep { agent, task, cwd }: FileStep) -> Self {
-        Self { agent, task, cwd }
-    }
-}
-
 /// Reads everything and plans the run. Tells people of the agents that came with the project.
 pub(super) fn read(
     tasks: &TaskArgs,
     limits: &LimitArgs,
+    is_sub_agent: bool,
     config: &Config,
     output: &mut Output,
 ) -> Result<Asked, Failure> {
@@ -147,13 +134,19 @@ pub(super) fn read(
         if is_here { limits.cwd.as_deref().map(absolute).transpose()? } else { limits.cwd.clone() };
     let here = absolute(Path::new("."))?;
     let from = cwd.as_deref().filter(|_| is_here).unwrap_or(&here);
-    let agents = own.agents(limits.scope, from);
+    // A person consents to a project's agent by its name. A sub-agent is nobody's consent.
+    let usual = if is_sub_agent { Scope::User } else { Scope::Both };
+    let agents = own.agents(limits.scope.unwrap_or(usual), from);
     let mut mode = tasks.mode(&agents, cwd.as_deref())?;
     if is_here {
         let usual = is_within(&here, &own.project).then_some(here.as_path());
         resolve_directories(&mut mode, from, usual, &agents);
     }
-    let schema = limits.schema.as_deref().map(schema).transpose()?;
+    let schema = limits.schema.as_deref().map(|file| read_json::<Value>("--schema", file, "JSON"));
+    let schema = schema.transpose()?;
+    if let Some(schema) = &schema {
+        check_schema(schema).map_err(|why| Failure::usage(format!("--schema {why}.")))?;
+    }
     let wanted = Wanted {
         mode: &mode,
         on: &limits.on,
@@ -163,27 +156,54 @@ pub(super) fn read(
         default_runner: &default_runner(&settings),
         model: limits.model.as_deref(),
         budget: wire::RunBudget {
-            max_cost_microusd: limits.max_cost.unwrap_or(0),
-            max_turns: limits.max_turns.unwrap_or(0),
-            max_depth: limits.max_depth.unwrap_or(0),
-            max_runs: limits.max_runs.unwrap_or(0),
+            max_cost_microusd: limits.max_cost.unwrap_or_default(),
+            max_turns: limits.max_turns.unwrap_or_default(),
+            max_depth: limits.max_depth.unwrap_or_default(),
+            max_runs: limits.max_runs.unwrap_or_default(),
         },
-        concurrency: limits.concurrency.unwrap_or(0),
+        concurrency: limits.concurrency.unwrap_or_default(),
     };
     let plan = match plan(&wanted, &agents) {
         Ok(plan) => plan,
         Err(why) => {
             for skipped in &agents.skipped {
-                output.note(&format!("{} is no agent: {}", skipped.path.display(), skipped.why));
+                output.note(&format!("{} is not used: {}", skipped.path.display(), skipped.why));
             }
-            return Err(Failure::usage(why.to_string()));
+            let places = match agents.agents.is_empty() {
+                true => " Agents are files in ~/.tasuki/agents and .tasuki/agents.",
+                false => "",
+            };
+            return Err(Failure::usage(format!("{why}{places}")));
         }
     };
+    if is_sub_agent {
+        refuse_untrusted(&plan)?;
+    }
     for entry in plan.project_agents() {
         let (name, path) = (&entry.agent.name, entry.path.display());
         output.note(&format!("{name} is an agent of this project: {path}"));
     }
     Ok(Asked { plan, own })
+}
+
+/// Agents that came with the project run for a sub-agent only as its user trusts them.
+fn refuse_untrusted(plan: &Plan) -> Result<(), Failure> {
+    let store = TrustStore::of_user();
+    let untrusted: Vec<_> = plan.project_agents().filter(|it| !is_trusted(&store, it)).collect();
+    if untrusted.is_empty() {
+        return Ok(());
+    }
+    let shown = |path: &Path| line(&path.to_string_lossy());
+    let lines = untrusted.iter().map(|it| format!("\n- {}: {}", it.agent.name, shown(&it.path)));
+    let lines: String = lines.collect();
+    let projects: BTreeSet<_> = untrusted.iter().filter_map(|it| project_of(it)).collect();
+    let trusts = projects.into_iter().map(|it| format!("`tasuki trust {}`", shown(it)));
+    let message = format!(
+        "These agents came with the project, and nobody approved them. Nothing was \
+         started.{lines}\nAsk your user to read them and to run {}. Then call again.",
+        trusts.collect::<Vec<_>>().join(" and ")
+    );
+    Err(Failure::reason(Reason::RightForbidden, message))
 }
 
 impl TaskArgs {
@@ -236,33 +256,23 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 
 /// The tasks of a file.
 fn steps(flag: &str, file: &Path) -> Result<Vec<Step>, Failure> {
-    let text = text_of(flag, file)?;
-    let steps: Vec<FileStep> = serde_json::from_str(&text).map_err(|why| {
-        Failure::usage(format!(
-            "{flag}: {} is no list of tasks: {why}. A task is like {{\"agent\": \"scout\", \
-             \"task\": \"Find it\"}}.",
-            file.display()
-        ))
-    })?;
+    let like = "list of tasks like [{\"agent\": \"scout\", \"task\": \"Find it\"}]";
+    let steps: Vec<Step> = read_json(flag, file, like)?;
     if steps.is_empty() {
         return Err(Failure::usage(format!("{flag}: {} has no tasks.", file.display())));
     }
-    Ok(steps.into_iter().map(Step::from).collect())
+    Ok(steps)
 }
 
-fn schema(file: &Path) -> Result<Value, Failure> {
-    let text = text_of("--schema", file)?;
-    serde_json::from_str(&text)
-        .map_err(|why| Failure::usage(format!("--schema: {} is no JSON: {why}.", file.display())))
-}
-
-/// A file's text; `-` is standard input.
-fn text_of(flag: &str, file: &Path) -> Result<String, Failure> {
+/// What a file says; `-` is standard input.
+fn read_json<T: DeserializeOwned>(flag: &str, file: &Path, what: &str) -> Result<T, Failure> {
     let place = file.display().to_string();
-    if place == "-" {
-        return bounded(flag, "standard input", std::io::stdin().lock());
-    }
-    bounded(flag, &place, open(flag, file)?)
+    let text = match place.as_str() {
+        "-" => bounded_to(FILE_BYTES_MAX, flag, "standard input", std::io::stdin().lock())?,
+        _ => bounded_to(FILE_BYTES_MAX, flag, &place, open(flag, file)?)?,
+    };
+    serde_json::from_str(&text)
+        .map_err(|why| Failure::usage(format!("{flag}: {place} is no {what}: {why}.")))
 }
 
 fn scopes() -> impl TypedValueParser<Value = Scope> {
@@ -273,31 +283,13 @@ fn scopes() -> impl TypedValueParser<Value = Scope> {
     })
 }
 
-fn timeout(text: &str) -> Result<Duration, String> {
-    let timeout = duration(text)?;
-    if (TIMEOUT_MIN..=TIMEOUT_MAX).contains(&timeout) {
-        return Ok(timeout);
-    }
-    Err(format!("is {text:?}; it takes 1s to 24h"))
-}
-
-/// Dollars as people write them, in millionths; nothing is rounded away.
+/// Dollars as people write them, in millionths.
 fn micro_usd(text: &str) -> Result<u64, String> {
+    let amount = text.strip_prefix('$').unwrap_or(text).parse::<f64>().ok();
+    // What a microsecond is to a second, its smallest part is to a dollar.
+    let amount = amount.and_then(|it| Duration::try_from_secs_f64(it).ok());
+    let micros = amount.and_then(|it| u64::try_from(it.as_micros()).ok());
     let wrong = || format!("is {text:?}; it takes US dollars such as 0.50, more than 0");
-    let digits = text.strip_prefix('$').unwrap_or(text);
-    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-    let is_number = |text: &str| text.bytes().all(|it| it.is_ascii_digit());
-    if whole.len() + part.len() == 0
-        || part.len() > MICRO_DIGITS
-        || !is_number(whole)
-        || !is_number(part)
-    {
-        return Err(wrong());
-    }
-    let number = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u64>().ok() };
-    let part = number(&format!("{part:0<MICRO_DIGITS$}"));
-    let whole = number(whole).and_then(|whole| whole.checked_mul(MICROS_PER_USD));
-    let micros = whole.zip(part).and_then(|(whole, part)| whole.checked_add(part));
     micros.filter(|micros| 0 < *micros).ok_or_else(wrong)
 }
 
@@ -310,23 +302,16 @@ mod tests {
     };
 
     #[test]
-    fn dollars_are_read_to_the_last_digit() {
+    fn dollars_are_read_to_the_last_millionth() {
         for (text, expected) in [
-            ("1", Some(1_000_000)),
             ("$2.5", Some(2_500_000)),
             (".05", Some(50_000)),
             ("0.000001", Some(1)),
-            ("3.", Some(3_000_000)),
             ("0", None),
             ("0.0000001", None),
-            ("", None),
-            (".", None),
             ("-1", None),
-            ("1e3", None),
-            ("1,5", None),
+            ("inf", None),
             ("99999999999999999999", None),
-            ("18446744073709", Some(18_446_744_073_709_000_000)),
-            ("18446744073710", None),
         ] {
             assert_eq!(micro_usd(text).ok(), expected, "{text}");
         }
@@ -340,11 +325,8 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             steps("--chain", &file).map_err(|failure| failure.message)
         };
-        let text = r#"[{"agent": "scout", "task": "Find it"},
-                       {"agent": "planner", "task": "Plan {previous}", "cwd": "server"}]"#;
-        let read_steps = read(text).unwrap();
-        assert_eq!(read_steps.len(), 2);
-        assert_eq!(read_steps[1].cwd.as_deref(), Some("server"));
+        let read_steps = read(r#"[{"agent": "a", "task": "t", "cwd": "server"}]"#).unwrap();
+        assert_eq!(read_steps[0].cwd.as_deref(), Some("server"));
         for (text, why) in [
             ("[]", "has no tasks"),
             ("{}", "is no list of tasks"),
@@ -357,11 +339,19 @@ mod tests {
     }
 
     #[test]
+    fn many_long_tasks_are_read_from_one_file() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("tasks.json");
+        let task = serde_json::json!({ "agent": "a", "task": "x".repeat(200 * 1024) });
+        std::fs::write(&file, Value::from(vec![task; 2]).to_string()).unwrap();
+        assert_eq!(steps("--parallel", &file).unwrap().len(), 2);
+    }
+
+    #[test]
     fn directories_of_tasks_are_below_that_of_the_run() {
-        let step = |cwd: Option<&str>| Step {
-            agent: "a".to_owned(),
-            task: "t".to_owned(),
-            cwd: cwd.map(str::to_owned),
+        let step = |cwd: Option<&str>| {
+            let (agent, task) = ("a".to_owned(), "t".to_owned());
+            Step { agent, task, cwd: cwd.map(str::to_owned) }
         };
         let modes = |cwds: [Option<&str>; 3]| Mode::Chain(cwds.map(step).into());
         let written = [Some("web"), Some("/elsewhere"), None];
@@ -385,14 +375,5 @@ mod tests {
         };
         agents.agents.insert("a".to_owned(), entry);
         assert_eq!(resolved(Some(here), &agents), expected(None));
-    }
-
-    #[test]
-    fn a_step_runs_for_a_second_at_least_and_a_day_at_most() {
-        assert_eq!(timeout("90s"), Ok(Duration::from_secs(90)));
-        assert_eq!(timeout("24h"), Ok(TIMEOUT_MAX));
-        for text in ["0s", "25h", "long"] {
-            assert!(timeout(text).is_err(), "{text}");
-        }
     }
 }

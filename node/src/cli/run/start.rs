@@ -5,11 +5,14 @@ use std::time::Duration;
 use tasuki_proto::{reason::Reason, wire};
 use tokio::time::sleep;
 
-use super::{Asked, Broker, Failure, place::own_node};
+use super::{Asked, Broker, Failure};
 use crate::{
-    cli::runs::client::{RunsClient, offers},
+    cli::{runs::client::RunsClient, text::line, up},
+    client::retry::{Backoff, chance},
     clock,
     config::Config,
+    identity::Identity,
+    paths::NodeFile,
     runs::plan::nobody_runs,
 };
 
@@ -17,8 +20,64 @@ use crate::{
 /// has just been connected.
 const OFFERED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Between two looks, in milliseconds: nobody says when a node waits for steps.
+const LOOK_MS_MIN: u64 = 50;
+const LOOK_MS_MAX: u64 = 1_000;
+
+/// Why this machine's node does not take a run.
+const NO_AGENTS: &str = "This machine's node runs no agents. Write [runs] into its tasuki.toml and \
+                         start it again, or name another node with --on; `tasuki runs runners` \
+                         shows them.";
+const NO_NODE: &str = "No node of this machine is connected to the broker. Start `tasuki node`, or \
+                       name another node with --on; `tasuki runs runners` shows them.";
+
+/// What has to be started in this process.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Missing {
+    BrokerAndNode,
+    Node,
+}
+
+/// Finds out what does not run; `None`: all that is needed does. `is_own`: the run is this machine's
+/// node's; another node may do it otherwise.
+///
+/// A broker that nobody named is not looked for: whatever answers at its usual address belongs to
+/// another data directory.
+pub(super) async fn missing(config: &Config, is_own: bool) -> Result<Option<Missing>, Failure> {
+    let broker = Broker::new(config);
+    if let Some(node) = NodeFile::read(&config.data.value) {
+        if !is_own || broker.has(&node) {
+            return Ok(None);
+        }
+        return Err(Failure::usage(format!(
+            "The node that runs here is in workspace {} of {}, not in {} of {}. Name another node \
+             with --on, or another data directory with --data DIR.",
+            line(&node.workspace),
+            line(&node.broker),
+            broker.workspace(),
+            line(&broker.url)
+        )));
+    }
+    if config.broker.value.is_none() {
+        up::refuse_joined(config)?;
+        return Ok(Some(Missing::BrokerAndNode));
+    }
+    // Whoever is away is not waited for.
+    broker.call(&wire::ListNodesRequest::default()).await?;
+    Ok(is_own.then_some(Missing::Node))
+}
+
+/// This machine's node as the broker has it, while it runs.
+async fn own_node(config: &Config, broker: &Broker) -> Result<Option<wire::Node>, Failure> {
+    let data = &config.data.value;
+    if !NodeFile::read(data).is_some_and(|it| broker.has(&it)) {
+        return Ok(None);
+    }
+    let known = Identity::known(data).map_err(|why| Failure::local(format!("{why}.")))?;
+    let Some(name) = known.map(|name| name.to_string()) else { return Ok(None) };
+    let nodes = broker.call(&wire::ListNodesRequest::default()).await?.nodes;
+    Ok(nodes.into_iter().find(|it| it.node == name))
+}
 
 /// The request, once it is known that somebody runs all of it.
 pub(super) async fn prepare(
@@ -26,134 +85,65 @@ pub(super) async fn prepare(
     config: &Config,
     runs: &RunsClient,
 ) -> Result<wire::StartRunRequest, Failure> {
-    let own = own_node(config, &runs.broker).await?;
-    let own = own.map(|node| node.node);
+    let own = own_node(config, &runs.broker).await?.map(|node| node.node);
+    let is_own = is_own(&asked.plan.request);
     let until = clock::now().after(OFFERED_WITHIN);
+    let mut pauses = Backoff::between(LOOK_MS_MIN, LOOK_MS_MAX);
     loop {
-        let offers = offers(&runs.broker).await?;
-        let Some(refusal) = refusal(asked, own.as_deref(), &offers, &runs.broker) else { break };
-        if !refusal.may_pass || until.since(clock::now()).is_zero() {
-            return Err(Failure::usage(refusal.text));
+        let offers = runs.broker.call(&wire::ListRunnersRequest::default()).await?.offers;
+        let is_offered = !is_own || offers.iter().any(|offer| Some(&offer.node) == own.as_ref());
+        let why = match (nobody_runs(&asked.plan, &offers, &asked.own), &own) {
+            // What is not installed here is not there in a moment.
+            (Some(why), _) if is_own => return Err(Failure::usage(why)),
+            (Some(why), _) => why,
+            (None, _) if is_offered => break,
+            (None, Some(_)) => NO_AGENTS.to_owned(),
+            (None, None) => NO_NODE.to_owned(),
+        };
+        if until <= clock::now() {
+            return Err(Failure::usage(why));
         }
-        sleep(LOOK_EVERY).await;
+        sleep(pauses.pause(chance())).await;
     }
-    let (role, person, parent) = runs.speaker.to_wire();
+    let (role, person, parent) = runs.speaker.clone();
     Ok(wire::StartRunRequest { role, person, parent, ..asked.plan.request.clone() })
 }
 
-/// Why nobody runs it.
-#[derive(Debug)]
-struct Refusal {
-    text: String,
-    /// A node that is not seen may be seen in a moment.
-    may_pass: bool,
+/// Whether a step of it is this machine's node's.
+fn is_own(request: &wire::StartRunRequest) -> bool {
+    request.steps.iter().any(|step| step.on.is_empty())
 }
 
-fn refusal(
-    asked: &Asked,
-    own: Option<&str>,
-    offers: &[wire::RunnerOffer],
-    broker: &Broker,
-) -> Option<Refusal> {
-    let is_own = asked.plan.request.steps.iter().any(|step| step.on.is_empty());
-    if let Some(text) = nobody_runs(&asked.plan, offers, &asked.own) {
-        return Some(Refusal { text, may_pass: !is_own });
-    }
-    if !is_own {
-        return None;
-    }
-    let Some(own) = own else {
-        let text = format!(
-            "No node of this machine is connected to {}. Start `tasuki node`, or name another node \
-             with --on; `tasuki runs runners` shows them.",
-            broker.url
-        );
-        return Some(Refusal { text, may_pass: false });
-    };
-    let is_offered = offers.iter().any(|offer| offer.node == own);
-    (!is_offered).then(|| Refusal {
-        text: "This machine's node runs no agents. Write [runs] into its tasuki.toml and start it \
-               again, or name another node with --on; `tasuki runs runners` shows them."
-            .to_owned(),
-        may_pass: true,
-    })
-}
-
-/// Starts it.
+/// Starts it. It is asked for as this machine's node, where one runs: on a broker that asks for no
+/// tokens, its name is all that tells which machine is the own one.
 pub(super) async fn start(
     request: wire::StartRunRequest,
     config: &Config,
     runs: &RunsClient,
 ) -> Result<wire::StartRunResponse, Failure> {
-    match attempt(&request, config, runs).await {
-        // The node connected anew meanwhile.
-        Err(why) if why.as_reason() == Some(Reason::StaleEpoch) => {
-            attempt(&request, config, runs).await
-        }
-        answer => answer,
-    }
-}
-
-/// It is asked for as this machine's node, where one runs: on a broker that asks for no tokens, its
-/// name is all that tells which machine is the own one.
-async fn attempt(
-    request: &wire::StartRunRequest,
-    config: &Config,
-    runs: &RunsClient,
-) -> Result<wire::StartRunResponse, Failure> {
-    let is_own = request.steps.iter().any(|step| step.on.is_empty());
     // A node speaks for its own roles alone.
-    let may_speak =
-        |node: &wire::Node| is_own || request.role.is_empty() || node.roles.contains(&request.role);
-    match own_node(config, &runs.broker).await?.filter(may_speak) {
-        Some(node) => runs.broker.as_node(&node).call(request).await,
-        None => runs.broker.call(request).await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::PathBuf;
-
-    use super::*;
-    use crate::{
-        config::{Environment, Layer},
-        runner::runners::RunnerTable,
-        runs::{own::OwnRunners, plan::Plan},
+    let may_speak = |node: &wire::Node| {
+        is_own(&request) || request.role.is_empty() || node.roles.contains(&request.role)
     };
-
-    fn asked(on: &str, runner: &str) -> Asked {
-        let step = wire::NewStep {
-            agent: "scout".to_owned(),
-            runner: runner.to_owned(),
-            on: on.to_owned(),
-            ..Default::default()
+    let mut is_again = false;
+    loop {
+        let broker = match own_node(config, &runs.broker).await?.filter(may_speak) {
+            Some(node) => runs.broker.as_node(&node),
+            None => runs.broker.clone(),
         };
-        let request = wire::StartRunRequest { steps: vec![step], ..Default::default() };
-        let own = OwnRunners { table: RunnerTable::default(), project: PathBuf::from("/") };
-        Asked { plan: Plan { request, agents: Vec::new() }, own }
-    }
-
-    #[test]
-    fn a_run_that_nobody_takes_is_refused_before_it_starts() {
-        let place = tempfile::tempdir().unwrap();
-        let around = Environment::within(place.path());
-        let broker = Broker::new(&Config::load(Layer::new(), None, &around).unwrap());
-        let offer = |node: &str| wire::RunnerOffer {
-            node: node.to_owned(),
-            runners: vec!["pi".to_owned()],
-            ..Default::default()
-        };
-        let said = |asked: &Asked, own: Option<&str>, offers: &[wire::RunnerOffer]| {
-            refusal(asked, own, offers, &broker).map(|it| (it.text, it.may_pass))
-        };
-        let there = asked("desk-2", "pi");
-        assert_eq!(said(&there, None, &[offer("desk-2")]), None);
-        let (text, may_pass) = said(&there, Some("desk-1"), &[offer("desk-1")]).unwrap();
-        assert!(may_pass && text.contains("desk-2"), "{text}");
-        // There is no such runner anywhere, so nobody waits for it.
-        let here = asked("", "no-such-runner");
-        let (text, may_pass) = said(&here, Some("desk-1"), &[offer("desk-1")]).unwrap();
-        assert!(!may_pass && text.contains("no-such-runner"), "{text}");
+        match broker.call(&request).await {
+            // The node connected anew meanwhile.
+            Err(why) if why.as_reason() == Some(Reason::StaleEpoch) && !is_again => is_again = true,
+            // Roles need no such right.
+            Err(mut why)
+                if why.as_reason() == Some(Reason::RightForbidden)
+                    && !request.person.is_empty()
+                    && why.message.contains("`steer`") =>
+            {
+                why.message.push_str(" --role ROLE asks as a role of this machine's node.");
+                return Err(why);
+            }
+            answer => return answer,
+        }
     }
 }

@@ -13,10 +13,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tasuki_proto::{host::config::duration, reason::Reason};
 
-use super::{Exit, Failure, Output};
+use super::{Exit, Failure, Output, client};
 use crate::{
     cli::{
-        hosting::sentence,
         loops::text_args::{HELP, TextArgs},
         node_address::{self, NodeArgs, TokenSource},
         stopped, text,
@@ -75,21 +74,36 @@ pub(super) async fn ask(
 ) -> Result<(), Failure> {
     let text = TextArgs::default().read_if("TEXT", args.text.as_deref())?;
     let parent = Parent::of_process(&args.node, config)?;
-    let (message, reply) = tokio::select! {
+    let mut asked = args.message;
+    let is_new = asked.is_none();
+    let reply = tokio::select! {
         // Signals are listened for before anything is asked.
         biased;
-        () = stopped() => return Err(Failure::told(Exit::Nothing)),
-        answered = async {
-            let message = match args.message {
+        // Whoever has no more time for this one is told how to wait on.
+        () = stopped() => Reply { standing: Standing::StillWaiting, reply: None },
+        reply = async {
+            let message = match asked {
                 Some(message) => message,
                 None => parent.tell(ASK, text, output).await?,
             };
-            let reply = parent.reply(message, args.timeout, output).await?;
-            Ok::<_, Failure>((message, reply))
-        } => answered?,
+            asked = Some(message);
+            let is_waiting = |reply: &Reply| reply.standing == Standing::StillWaiting;
+            let wait = async |hold_ms| {
+                let question = Question { message, hold_ms: Some(hold_ms) };
+                match parent.post::<Reply>(REPLY, &question).await {
+                    // The key was good for the question, and ends with the step.
+                    Err(why) if is_new && why.as_reason() == Some(Reason::Unauthenticated) => {
+                        Ok(Reply { standing: Standing::Over, reply: None })
+                    }
+                    reply => reply,
+                }
+            };
+            Waiting::new(args.timeout).answer(output, wait, is_waiting).await
+        } => reply?,
     };
+    let Some(message) = asked else { return Err(Failure::told(Exit::Nothing)) };
     let is_there = reply.standing == Standing::There;
-    let for_people = text::terminal().is_some();
+    let for_people = text::is_terminal();
     output.answer(|| as_json(message, &reply), || words(message, &reply, for_people))?;
     if is_there { Ok(()) } else { Err(Failure::told(Exit::Nothing)) }
 }
@@ -139,8 +153,12 @@ impl Parent {
         // No token of an agent is shown.
         let given = node_address::remote(given, &TokenSource::default(), None)?;
         let data = &config.data.value;
-        let here = || NodeFile::read(data).map(node_of);
-        let node = given.or_else(here).ok_or_else(|| node_address::not_running(data))?;
+        let here = |file: NodeFile| {
+            let fingerprint = file.fingerprint.as_deref().and_then(|text| text.parse().ok());
+            NodeAt { url: file.mcp, fingerprint, token: None }
+        };
+        let node = given.or_else(|| NodeFile::read(data).map(here));
+        let node = node.ok_or_else(|| node_address::not_running(data))?;
         Ok(Self { node, key })
     }
 
@@ -158,20 +176,6 @@ impl Parent {
         Ok(told.message)
     }
 
-    async fn reply(
-        &self,
-        message: u32,
-        timeout: Option<Duration>,
-        output: &mut Output,
-    ) -> Result<Reply, Failure> {
-        let wait = async |hold_ms| {
-            let question = Question { message, hold_ms: Some(hold_ms) };
-            self.post::<Reply>(REPLY, &question).await
-        };
-        let is_waiting = |reply: &Reply| reply.standing == Standing::StillWaiting;
-        Waiting::new(timeout).answer(output, wait, is_waiting).await
-    }
-
     async fn post<T: DeserializeOwned>(
         &self,
         what: &str,
@@ -183,42 +187,18 @@ impl Parent {
             let unreadable = |_| Error::Unreadable { url: self.node.url.clone() };
             serde_json::from_value(told).map_err(unreadable)
         });
-        read.map_err(failure)
+        read.map_err(node_address::failure)
     }
 }
 
 /// What the variable says.
 fn key(variable: Option<&str>) -> Result<StepKey, Failure> {
-    let shown = variable.map(str::trim).filter(|text| !text.is_empty());
-    let shown = shown.ok_or_else(|| {
+    let shown = variable.filter(|text| !text.trim().is_empty()).ok_or_else(|| {
         Failure::usage(format!(
             "{STEP_TOKEN_VARIABLE} is not set. Only an agent that Tasuki runs can ask and report."
         ))
     })?;
-    shown.parse().map_err(|_| {
-        Failure::usage(format!(
-            "{STEP_TOKEN_VARIABLE} does not hold the key of a sub-agent. Tasuki sets it for the \
-             agents that it runs."
-        ))
-    })
-}
-
-/// The running node of this machine.
-fn node_of(file: NodeFile) -> NodeAt {
-    let fingerprint = file.fingerprint.as_deref().and_then(|text| text.parse().ok());
-    NodeAt { url: file.mcp, fingerprint, token: None }
-}
-
-fn failure(why: Error) -> Failure {
-    let text = sentence(&why);
-    match why {
-        Error::Address(_) => Failure::usage(text),
-        Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
-        Error::Unanswered { .. } => Failure::reason(Reason::OutcomeUnknown, text),
-        Error::Refused { reason: Some(reason), message } => Failure::reason(reason, message),
-        Error::Unsafe { .. } => Failure::untrusted(text),
-        Error::Refused { reason: None, .. } | Error::Unreadable { .. } => Failure::local(text),
-    }
+    client::step_key(shown)
 }
 
 #[cfg(test)]
@@ -256,29 +236,13 @@ mod tests {
 
     #[test]
     fn only_a_sub_agent_has_a_key_and_it_is_not_said_back() {
-        let step = StepId { run: "run_1700000000000_00af".parse().unwrap(), number: 2 };
-        let given = StepKey::new(step).unwrap();
-        assert_eq!(key(Some(&format!(" {given}\n"))).unwrap(), given);
-        for none in [None, Some(""), Some(" ")] {
-            let why = key(none).unwrap_err();
-            assert!(why.code() == "usage" && why.message.contains("is not set"), "{why}");
-        }
+        let given = StepKey::new(StepId::default()).unwrap();
         let text = given.to_string();
+        assert_eq!(key(Some(&format!(" {text}\n"))), Ok(given));
+        for none in [None, Some(""), Some(" ")] {
+            assert!(key(none).unwrap_err().message.contains("is not set"), "{none:?}");
+        }
         let why = key(Some(&text[1..])).unwrap_err();
         assert!(why.code() == "usage" && !why.message.contains(&text[20..]), "{why}");
-    }
-
-    #[test]
-    fn an_ended_step_is_a_refusal_and_a_lost_answer_is_none() {
-        let url = || "http://127.0.0.1:1".to_owned();
-        let gone = Error::Refused {
-            reason: Some(Reason::Unauthenticated),
-            message: "its step has ended".to_owned(),
-        };
-        assert_eq!(failure(gone).exit(), Exit::Refused);
-        let why = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-        assert!(failure(Error::Unanswered { url: url(), why: why() }).is_retryable());
-        assert!(failure(Error::NoNode { url: url(), why: why() }).is_retryable());
-        assert!(!failure(Error::Unreadable { url: url() }).is_retryable());
     }
 }

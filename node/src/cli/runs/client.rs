@@ -1,17 +1,26 @@
 //! Runs as commands reach them at the broker, and who speaks of them: a role, the sub-agent within
-//! which a command is typed, or the person who types.
+//! which a command is typed, or the person who types. `tasuki runs cancel` and `reply` are a call each.
 
+use serde_json::json;
 use tasuki_proto::{
     id::{PersonId, RoleId},
     wire,
 };
 
-use super::Failure;
+use super::{Failure, Output, labels, list::RunName};
 use crate::{
-    cli::{broker::Broker, loops},
+    cli::{
+        broker::Broker,
+        loops::{
+            self,
+            text_args::{HELP, TextArgs},
+        },
+        swarm::again,
+        text::line,
+    },
     config::Config,
     runs::{convert, view::RunView},
-    step_key::{STEP_TOKEN_VARIABLE, StepKey},
+    step_key::{InvalidStepKey, STEP_TOKEN_VARIABLE, StepKey},
 };
 
 /// Who asks for a run, ends it or answers its questions.
@@ -27,19 +36,14 @@ pub(in crate::cli) struct SpeakerArgs {
 }
 
 /// Runs at the broker.
-#[derive(Debug, Clone)]
 pub(in crate::cli) struct RunsClient {
     pub(in crate::cli) broker: Broker,
     pub(in crate::cli) speaker: Speaker,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::cli) enum Speaker {
-    Role(RoleId),
-    Person(PersonId),
-    /// What it starts is below its step.
-    SubAgent(StepKey),
-}
+/// Role, person and sub-agent as a request has them: one of them. What a sub-agent starts is below
+/// its step.
+pub(in crate::cli) type Speaker = (String, String, Option<wire::StepKey>);
 
 impl SpeakerArgs {
     pub(in crate::cli) fn client(&self, config: &Config) -> Result<RunsClient, Failure> {
@@ -48,61 +52,118 @@ impl SpeakerArgs {
         Ok(RunsClient { broker: Broker::new(config), speaker })
     }
 
+    /// Whether nobody else is named where a sub-agent types this.
+    pub(in crate::cli) fn is_sub_agent(&self) -> bool {
+        let is_set = || std::env::var_os(STEP_TOKEN_VARIABLE).is_some_and(|it| !it.is_empty());
+        self.role.is_none() && self.by.is_none() && is_set()
+    }
+
     fn speaker(&self, token: Option<&str>) -> Result<Speaker, Failure> {
-        if let Some(role) = &self.role {
-            return Ok(Speaker::Role(role.clone()));
+        let mut speaker = Speaker::default();
+        match (&self.role, token.filter(|token| self.by.is_none() && !token.is_empty())) {
+            (Some(role), _) => speaker.0 = role.to_string(),
+            (None, Some(token)) => speaker.2 = Some(step_key(token)?.to_wire()),
+            (None, None) => speaker.1 = loops::person(self.by.clone())?.to_string(),
         }
-        match token.filter(|token| self.by.is_none() && !token.is_empty()) {
-            Some(token) => {
-                let key = token.parse::<StepKey>().map_err(|why| {
-                    Failure::usage(format!("What {STEP_TOKEN_VARIABLE} holds {why}."))
-                })?;
-                Ok(Speaker::SubAgent(key))
-            }
-            None => loops::person(self.by.clone()).map(Speaker::Person),
-        }
+        Ok(speaker)
     }
 }
 
-impl Speaker {
-    /// Role, person and sub-agent as a request has them: one of them.
-    pub(in crate::cli) fn to_wire(&self) -> (String, String, Option<wire::StepKey>) {
-        match self {
-            Self::Role(role) => (role.to_string(), String::new(), None),
-            Self::Person(person) => (String::new(), person.to_string(), None),
-            Self::SubAgent(key) => (String::new(), String::new(), Some(key.to_wire())),
-        }
-    }
+/// What the variable of a sub-agent holds; it is not said back.
+pub(super) fn step_key(variable: &str) -> Result<StepKey, Failure> {
+    let unread =
+        |why: InvalidStepKey| Failure::usage(format!("What {STEP_TOKEN_VARIABLE} holds {why}."));
+    variable.trim().parse().map_err(unread)
 }
 
 impl RunsClient {
     /// Ends a run and all below it.
     pub(in crate::cli) async fn cancel(&self, run_id: &str) -> Result<wire::RunResponse, Failure> {
-        let (role, person, parent) = self.speaker.to_wire();
+        let (role, person, parent) = self.speaker.clone();
         let run_id = run_id.to_owned();
         let request = wire::CancelRunRequest { role, person, parent, run_id, ..Default::default() };
         self.broker.call(&request).await
     }
+}
 
-    /// Answers a sub-agent's question.
-    pub(super) async fn reply(
-        &self,
-        run_id: &str,
-        message: u32,
-        text: &str,
-    ) -> Result<wire::RunResponse, Failure> {
-        let (role, person, parent) = self.speaker.to_wire();
-        let request = wire::ReplyToRunRequest {
-            role,
-            person,
-            parent,
-            run_id: run_id.to_owned(),
-            message,
-            text: Some(convert::text(text)),
-            ..Default::default()
-        };
-        self.broker.call(&request).await
-    }
+/// Cancel a run and all runs below it.
+///
+/// Steps that wait end at once, those that run as soon as their node has stopped them. By whoever
+/// asked for the run, or a person, which requires the `steer` right.
+#[derive(Debug, clap::Args)]
+pub struct CancelArgs {
+    /// Run to cancel
+    #[arg(value_name = "RUN")]
+    run: RunName,
+    #[command(flatten)]
+    speaker: SpeakerArgs,
+}
+
+/// Answer a question of a sub-agent.
+///
+/// `tasuki runs show` lists questions with their numbers. By whoever asked for the run, or a person,
+/// which requires the `steer` right.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct ReplyArgs {
+    /// Run whose sub-agent asks
+    #[arg(value_name = "RUN")]
+    run: RunName,
+    /// Number of the question
+    #[arg(value_name = "MESSAGE", value_parser = clap::value_parser!(u32).range(1..))]
+    message: u32,
+    /// Answer
+    #[arg(value_name = "TEXT")]
+    text: String,
+    #[command(flatten)]
+    speaker: SpeakerArgs,
+}
+
+pub(super) async fn cancel(
+    args: CancelArgs,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let runs = args.speaker.client(config)?;
+    let run_id = args.run.find(&runs.broker).await?;
+    let told = runs.cancel(&run_id).await?;
+    let run = told.run.clone().unwrap_or_default();
+    let run_id = line(&run_id);
+    output.answer(
+        || json!(told),
+        || match run.ended_ms {
+            0 => format!(
+                "{run_id} is being canceled; `tasuki runs watch {run_id}` shows when it has ended.\n"
+            ),
+            _ => format!("{run_id} has ended: {}.\n", labels::run_status(&run)),
+        },
+    )
+}
+
+pub(super) async fn reply(
+    args: ReplyArgs,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let text = TextArgs::default().read("TEXT", &args.text)?;
+    let runs = args.speaker.client(config)?;
+    let run_id = args.run.find(&runs.broker).await?;
+    let (role, person, parent) = runs.speaker.clone();
+    let request = wire::ReplyToRunRequest {
+        role,
+        person,
+        parent,
+        run_id: run_id.clone(),
+        message: args.message,
+        text: Some(convert::text(text)),
+        ..Default::default()
+    };
+    let told = runs.broker.call(&request).await?;
+    let again = again(told.repeated);
+    output.answer(
+        || json!(told),
+        || format!("Question {} of {} is answered.{again}\n", args.message, line(&run_id)),
+    )
 }
 
 pub(super) async fn get(broker: &Broker, run_id: &str) -> Result<(wire::Run, u64), Failure> {
@@ -122,7 +183,7 @@ pub(super) async fn step(
 }
 
 /// A run with the words of all its steps.
-pub(in crate::cli) async fn view(broker: &Broker, run: wire::Run) -> Result<RunView, Failure> {
+pub(super) async fn view(broker: &Broker, run: wire::Run) -> Result<RunView, Failure> {
     let mut steps = Vec::with_capacity(run.steps.len());
     for known in &run.steps {
         steps.push(step(broker, &run.run_id, known.step).await?);
@@ -143,18 +204,11 @@ pub(super) async fn messages(
         let page = broker.call(&request).await?;
         messages.extend(page.messages);
         // A page that leads nowhere would be asked for for ever.
-        let last = messages.last().map(|it| it.number).filter(|last| after < *last);
-        match last {
-            Some(last) if page.has_more => after = last,
+        match messages.last().map(|it| it.number) {
+            Some(last) if page.has_more && after < last => after = last,
             Some(_) | None => return Ok(messages),
         }
     }
-}
-
-/// What the nodes run that wait for steps.
-pub(in crate::cli) async fn offers(broker: &Broker) -> Result<Vec<wire::RunnerOffer>, Failure> {
-    let request = wire::ListRunnersRequest::default();
-    Ok(broker.call(&request).await?.offers)
 }
 
 #[cfg(test)]
@@ -167,15 +221,17 @@ mod tests {
     fn a_sub_agent_speaks_for_itself_unless_somebody_is_named() {
         let key = StepKey::new(StepId::default()).unwrap();
         let token = key.to_string();
-        let role: RoleId = "lead".parse().unwrap();
-        let by: PersonId = "alice".parse().unwrap();
-        let said = |role: Option<&RoleId>, by: Option<&PersonId>, token: Option<&str>| {
-            SpeakerArgs { role: role.cloned(), by: by.cloned() }.speaker(token)
+        let said = |role: Option<&str>, by: Option<&str>, token: Option<&str>| {
+            let (role, by) = (role.map(|it| it.parse().unwrap()), by.map(|it| it.parse().unwrap()));
+            SpeakerArgs { role, by }.speaker(token)
         };
-        assert_eq!(said(None, None, Some(&token)), Ok(Speaker::SubAgent(key)));
-        assert_eq!(said(Some(&role), None, Some(&token)), Ok(Speaker::Role(role.clone())));
-        assert_eq!(said(None, Some(&by), Some(&token)), Ok(Speaker::Person(by.clone())));
-        assert_eq!(said(None, Some(&by), Some("")), Ok(Speaker::Person(by)));
+        let none = String::new;
+        assert_eq!(said(None, None, Some(&token)), Ok((none(), none(), Some(key.to_wire()))));
+        assert_eq!(said(Some("lead"), None, Some(&token)), Ok(("lead".to_owned(), none(), None)));
+        for token in ["", token.as_str()] {
+            let alice = "alice".to_owned();
+            assert_eq!(said(None, Some("alice"), Some(token)), Ok((none(), alice, None)));
+        }
         assert_eq!(said(None, None, Some("nonsense")).unwrap_err().code(), "usage");
     }
 }

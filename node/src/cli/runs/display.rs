@@ -14,158 +14,147 @@ use crossterm::{
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 use tasuki_proto::wire::{self, StepStatus};
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
 use super::{Failure, Output, labels};
 use crate::{
-    cli::text::{block, line, short},
+    cli::text::{cut, line, padded, short},
     clock::{self, Moment},
-    runs::convert,
+    runs::{convert, view::RunView},
 };
 
 /// The widest name of an agent or a node that is shown, in cells.
 const NAME_CELLS_MAX: usize = 24;
 
-/// Where nobody knows how large the terminal is.
-const COLUMNS: usize = 80;
-const ROWS: usize = 24;
+/// What is shown of a question or a report, in cells: some ten lines. `tasuki runs show` has all.
+const MESSAGE_CELLS_MAX: usize = 1000;
 
-/// What time it is at the broker.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::cli) struct BrokerClock {
+/// Columns and rows where nobody knows how many a terminal has.
+const SIZE: (usize, usize) = (80, 24);
+
+/// A run as it is shown.
+#[derive(Debug)]
+pub(in crate::cli) struct Display {
+    /// Lines that stand at the end of a terminal; `None`: nothing is drawn.
+    drawn: Option<u16>,
+    /// As it was last told.
+    run: wire::Run,
+    /// What time it was at the broker, and when that was.
     now_ms: u64,
     at: Moment,
 }
 
-impl BrokerClock {
-    /// `now_ms` is what the broker has just said.
-    pub(in crate::cli) fn new(now_ms: u64) -> Self {
-        Self { now_ms, at: clock::now() }
-    }
-
-    fn now_ms(&self) -> u64 {
-        let since = clock::now().since(self.at).as_millis();
-        self.now_ms.saturating_add(u64::try_from(since).unwrap_or(0))
-    }
-}
-
-/// A run as it is shown.
-#[derive(Debug)]
-pub(super) struct Display {
-    kind: Kind,
-    clock: BrokerClock,
-    /// As it was last told.
-    run: wire::Run,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Json,
-    Lines,
-    Terminal(Screen),
-}
-
 impl Display {
-    /// `run` is what is known already.
-    pub(super) fn new(run: &wire::Run, clock: BrokerClock, output: &Output) -> Self {
-        let kind = match (output.is_json(), io::stderr().is_terminal()) {
-            (true, _) => Kind::Json,
-            (false, true) => Kind::Terminal(Screen::new()),
-            (false, false) => Kind::Lines,
-        };
+    /// `now_ms` is what the broker has just said.
+    pub(in crate::cli) fn new(run_id: String, now_ms: u64, output: &Output) -> Self {
+        // A dumb terminal has no cursor to move.
+        let is_dumb = || std::env::var_os("TERM").is_some_and(|it| it == "dumb");
+        let is_drawn = !output.is_json() && io::stderr().is_terminal() && !is_dumb();
         // Its steps are told with the first change.
-        let run = wire::Run { run_id: run.run_id.clone(), ..Default::default() };
-        Self { kind, clock, run }
+        let run = wire::Run { run_id, ..Default::default() };
+        Self { drawn: is_drawn.then_some(0), run, now_ms, at: clock::now() }
+    }
+
+    pub(super) fn run_id(&self) -> &str {
+        &self.run.run_id
     }
 
     /// Whether it is to be drawn again and again.
     pub(super) fn is_drawn(&self) -> bool {
-        matches!(self.kind, Kind::Terminal(_))
+        self.drawn.is_some()
     }
 
-    /// Takes over how the run stands.
+    /// Takes over how the run stands, and shows what its sub-agents asked and reported.
     pub(super) fn update(
         &mut self,
         update: &wire::WatchRunResponse,
+        messages: &[wire::RunMessage],
         output: &mut Output,
     ) -> Result<(), Failure> {
-        match &self.kind {
-            Kind::Json => {
-                for event in events(&self.run, update) {
-                    output.answer(|| event, String::new)?;
-                }
-            }
-            Kind::Lines => {
-                if let Some(run) = &update.run {
-                    changes(&self.run, run).iter().for_each(|change| output.note(change));
-                }
-            }
-            Kind::Terminal(_) => {}
+        let run = update.run.clone().unwrap_or_else(|| self.run.clone());
+        let before = std::mem::replace(&mut self.run, run);
+        if output.is_json() {
+            let mut events = events(&before, update, messages).into_iter();
+            return events.try_for_each(|event| output.answer(|| event, String::new));
         }
-        if let Some(run) = &update.run {
-            self.run.clone_from(run);
+        let mut notes = match self.drawn {
+            None => changes(&before, &self.run, self.broker_ms()),
+            Some(_) => Vec::new(),
+        };
+        if self.run.is_stopping && !before.is_stopping {
+            notes.push(format!("{} is being stopped.", line(&self.run.run_id)));
         }
-        Ok(())
-    }
-
-    /// Shows what a sub-agent asks or tells.
-    pub(super) fn message(
-        &mut self,
-        message: &wire::RunMessage,
-        output: &mut Output,
-    ) -> Result<(), Failure> {
-        if matches!(self.kind, Kind::Json) {
-            let mut event = json!(message);
-            event["event"] = "message".into();
-            event["run_id"] = self.run.run_id.as_str().into();
-            return output.answer(|| event, String::new);
-        }
-        for line in told(&self.run, message).lines() {
-            self.note(line, output);
-        }
+        notes.extend(messages.iter().flat_map(|it| told(&self.run, it)));
+        notes.iter().for_each(|note| self.note(note, output));
         Ok(())
     }
 
     /// Tells people something that stays.
     pub(super) fn note(&mut self, note: &str, output: &mut Output) {
-        match &mut self.kind {
-            Kind::Json | Kind::Lines => output.note(note),
-            Kind::Terminal(screen) => {
-                screen.draw(Some(note), &frame(&self.run, self.clock.now_ms(), screen.size()));
-            }
+        match self.drawn {
+            Some(drawn) => drop(self.draw_below(drawn, Some(note))),
+            None => output.note(note),
         }
     }
 
     /// Draws how it stands.
     pub(super) fn draw(&mut self) {
-        if let Kind::Terminal(screen) = &mut self.kind {
-            screen.draw(None, &frame(&self.run, self.clock.now_ms(), screen.size()));
+        if let Some(drawn) = self.drawn {
+            // Nobody is left to be told that nobody can be told.
+            drop(self.draw_below(drawn, None));
         }
+    }
+
+    /// Draws the lines in the place of those before, below a note that stays.
+    fn draw_below(&mut self, drawn: u16, note: Option<&str>) -> io::Result<()> {
+        let size = terminal_size::terminal_size_of(io::stderr());
+        let size = size.map_or(SIZE, |(columns, rows)| (columns.0.into(), rows.0.into()));
+        let rows = frame(&self.run, self.broker_ms(), size);
+        let has_colours = anstream::stderr().current_choice() != anstream::ColorChoice::Never;
+        self.drawn = Some(u16::try_from(rows.len()).unwrap_or(u16::MAX));
+        let mut err = io::stderr().lock();
+        if 0 < drawn {
+            queue!(err, MoveToPreviousLine(drawn))?;
+        }
+        queue!(err, Clear(ClearType::FromCursorDown))?;
+        if let Some(note) = note {
+            writeln!(err, "{}", line(note))?;
+        }
+        for row in &rows {
+            writeln!(err, "{}", painted(row, has_colours))?;
+        }
+        err.flush()
+    }
+
+    /// What time it is at the broker.
+    fn broker_ms(&self) -> u64 {
+        let since = clock::now().since(self.at).as_millis();
+        self.now_ms.saturating_add(u64::try_from(since).unwrap_or(0))
     }
 }
 
 /// What programs are told of a change.
-fn events(before: &wire::Run, update: &wire::WatchRunResponse) -> Vec<Value> {
-    let run_id = update.run.as_ref().map_or(&before.run_id, |run| &run.run_id);
+fn events(
+    before: &wire::Run,
+    update: &wire::WatchRunResponse,
+    messages: &[wire::RunMessage],
+) -> Vec<Value> {
     let mut events = Vec::new();
-    let named = |name: &str, mut value: Value| {
+    let mut add = |name: &str, mut value: Value| {
         value["event"] = name.into();
-        value["run_id"] = run_id.as_str().into();
-        value
+        value["run_id"] = before.run_id.as_str().into();
+        events.push(value);
     };
     if let Some(run) = &update.run {
         let stands = |run: &wire::Run| (run.status, run.is_stopping);
         if before.steps.is_empty() || stands(before) != stands(run) {
-            events.push(named("run", json!(run)));
+            add("run", json!(run));
         }
         let changed = run.steps.iter().filter(|step| find(before, step.step) != Some(*step));
-        events.extend(changed.map(|step| named("step", json!(step))));
+        changed.for_each(|step| add("step", json!(step)));
     }
-    for it in &update.progress {
-        let text = convert::plain(it.partial.as_ref());
-        let value = json!({"step": it.step, "text": text, "at_ms": it.at_ms});
-        events.push(named("partial", value));
-    }
+    update.progress.iter().for_each(|it| add("partial", json!(it)));
+    messages.iter().for_each(|it| add("message", json!(it)));
     events
 }
 
@@ -173,31 +162,14 @@ fn find(run: &wire::Run, number: u32) -> Option<&wire::RunStep> {
     run.steps.iter().find(|step| step.step == number)
 }
 
-/// What people are told where nothing can be drawn: a line for each step whose state changed.
-fn changes(before: &wire::Run, run: &wire::Run) -> Vec<String> {
-    let is_news = |step: &&wire::RunStep| match find(before, step.step) {
+/// What people are told where nothing can be drawn: the line of each step whose state changed.
+fn changes(before: &wire::Run, run: &wire::Run, now_ms: u64) -> Vec<String> {
+    let is_news = |step: &wire::RunStep| match find(before, step.step) {
         Some(before) => before.status != step.status,
-        None => !matches!(step.status(), StepStatus::Waiting | StepStatus::Ready),
+        None => step.started_ms != 0 || step.ended_ms != 0,
     };
-    let changed = run.steps.iter().filter(is_news);
-    let mut lines: Vec<String> = changed.map(|step| change(run, step)).collect();
-    if run.is_stopping && !before.is_stopping {
-        lines.push(format!("{} is being stopped", line(&run.run_id)));
-    }
-    lines
-}
-
-fn change(run: &wire::Run, step: &wire::RunStep) -> String {
-    let mut out = format!("{}: {}", named(run, step), labels::step_status(step));
-    if !step.node.is_empty() && !labels::is_step_over(step) {
-        out += &format!(" on {}", line(&step.node));
-    }
-    let elapsed = labels::elapsed_ms(step, step.ended_ms).filter(|_| step.ended_ms != 0);
-    let used = labels::used(elapsed, &step.usage.unwrap_or_default());
-    if labels::is_step_over(step) && !used.is_empty() {
-        out += &format!(", {used}");
-    }
-    out
+    let rows = run.steps.iter().zip(frame(run, now_ms, (usize::MAX, usize::MAX)));
+    rows.filter(|(step, _)| is_news(step)).map(|(_, row)| painted(&row, false)).collect()
 }
 
 /// A step's agent, with the step's number where there are several.
@@ -208,113 +180,75 @@ fn named(run: &wire::Run, step: &wire::RunStep) -> String {
     }
 }
 
-/// What a sub-agent asks or tells, and how to answer.
-fn told(run: &wire::Run, message: &wire::RunMessage) -> String {
+/// What a sub-agent asks or tells, and how to answer. Its words are in one line with its name, so
+/// that none of them passes for a line of this program.
+fn told(run: &wire::Run, message: &wire::RunMessage) -> Vec<String> {
     let who = find(run, message.step)
         .map_or_else(|| format!("step {}", message.step), |step| named(run, step));
-    let text = block(convert::plain(message.text.as_ref()));
-    let (run_id, number) = (line(&run.run_id), message.number);
+    let words = |it: Option<&wire::RunText>| short(convert::plain(it), MESSAGE_CELLS_MAX);
+    let text = words(message.text.as_ref());
     if !message.is_question {
-        return format!("{who} reports: {text}");
+        return vec![format!("{who} reports: {text}")];
     }
-    let asked = format!("{who} asks: {text}");
-    match &message.reply {
-        Some(reply) => format!("{asked}\nAnswered: {}", block(&reply.text)),
-        None if message.is_over => format!("{asked}\nIt ended without an answer."),
-        None => format!("{asked}\nAnswer with: tasuki runs reply {run_id} {number} \"TEXT\""),
-    }
+    let then = match &message.reply {
+        Some(reply) => format!("Answered: {}", words(Some(reply))),
+        None if message.is_over => "It ended without an answer.".to_owned(),
+        None => {
+            let (run_id, number) = (line(&run.run_id), message.number);
+            format!("Answer with: tasuki runs reply {run_id} {number} \"TEXT\"")
+        }
+    };
+    vec![format!("{who} asks: {text}"), then]
 }
 
-/// One line of what is drawn.
-#[derive(Debug, PartialEq, Eq)]
-struct Row {
-    mark: char,
-    tone: Tone,
-    text: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a step stands: those that one looks for first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Tone {
-    Idle,
     Active,
-    Good,
+    Idle,
     Bad,
+    Good,
 }
 
 /// All that is drawn of a run: a line for each step, as many as fit.
-fn frame(run: &wire::Run, now_ms: u64, (columns, rows): (usize, usize)) -> Vec<Row> {
-    let widest = |name: fn(&wire::RunStep) -> &str| {
-        let widths = run.steps.iter().map(|step| short(name(step), NAME_CELLS_MAX).width());
-        widths.max().unwrap_or(0)
+fn frame(run: &wire::Run, now_ms: u64, (columns, rows): (usize, usize)) -> Vec<(Tone, String)> {
+    let names = |step: &wire::RunStep| {
+        [named(run, step), step.node.clone()].map(|name| short(&name, NAME_CELLS_MAX))
     };
-    let names = (widest(|it| it.agent.as_str()), widest(|it| it.node.as_str()));
+    let widths = run.steps.iter().map(|step| names(step).map(|name| name.width()));
+    let widths =
+        widths.fold([0_usize; 2], |[one, other], [name, node]| [one.max(name), other.max(node)]);
     // The cursor stands below.
     let room = rows.saturating_sub(1).max(1);
     let mut shown: Vec<&wire::RunStep> = run.steps.iter().collect();
     let is_cut = room < shown.len();
     if is_cut {
-        // What runs is what one looks for, then what comes next.
-        shown.sort_by_key(|step| match tone(step) {
-            Tone::Active => 0,
-            Tone::Idle => 1,
-            Tone::Bad => 2,
-            Tone::Good => 3,
-        });
+        shown.sort_by_key(|step| tone(step));
         shown.truncate(room.saturating_sub(1));
         shown.sort_by_key(|step| step.step);
     }
-    // A mark and a blank stand before it.
-    let cells = columns.saturating_sub(2);
-    let row = |step: &&wire::RunStep| Row {
-        mark: mark(step),
-        tone: tone(step),
-        text: cut(&step_line(step, now_ms, names), cells),
+    let row = |step: &wire::RunStep| {
+        let [name, node] = names(step);
+        let columns = [padded(name, widths[0]), padded(node, widths[1])].join("  ");
+        (tone(step), format!("{columns}  {}", step_line(step, now_ms)))
     };
-    let mut lines: Vec<Row> = shown.iter().map(row).collect();
-    if is_cut {
-        let count = |tone_of: Tone| run.steps.iter().filter(|it| tone(it) == tone_of).count();
-        let (done, failed) = (count(Tone::Good), count(Tone::Bad));
-        let (running, waiting) = (count(Tone::Active), count(Tone::Idle));
-        let text = format!(
-            "{} steps: {done} succeeded, {failed} failed, {running} running, {waiting} waiting",
-            run.steps.len()
-        );
-        lines.push(Row { mark: ' ', tone: Tone::Idle, text: cut(&text, cells) });
-    }
-    lines
+    let whole = || RunView { run: run.clone(), steps: Vec::new() };
+    let rest = is_cut.then(|| (Tone::Idle, line(&whole().progress())));
+    // A mark and a blank stand before it, and nothing in the last column: some terminals would wrap.
+    let cells = columns.saturating_sub(3);
+    let lines = shown.into_iter().map(row).chain(rest);
+    lines.map(|(tone, text)| (tone, cut(text.trim_end(), cells))).collect()
 }
 
-fn step_line(step: &wire::RunStep, now_ms: u64, (agents, nodes): (usize, usize)) -> String {
-    let elapsed = labels::elapsed_ms(step, now_ms).map(labels::watch_time).unwrap_or_default();
-    let usage = step.usage.unwrap_or_default();
-    let last = match step.status() {
-        StepStatus::Running => line(&step.last_tool),
-        StepStatus::Unspecified
-        | StepStatus::Waiting
-        | StepStatus::Ready
-        | StepStatus::Succeeded
-        | StepStatus::Failed
-        | StepStatus::Canceled
-        | StepStatus::Lost => labels::step_status(step),
+/// How far a step is, in columns.
+fn step_line(step: &wire::RunStep, now_ms: u64) -> String {
+    let elapsed = labels::elapsed(step, now_ms).unwrap_or_default();
+    let [turns, tokens, cost] = labels::usage(step.usage).map(Option::unwrap_or_default);
+    let last = match step.last_tool.as_str() {
+        tool if step.ended_ms == 0 && !tool.is_empty() => line(tool),
+        _ => labels::step_status(step),
     };
-    let text = format!(
-        "{}  {}  {elapsed:>7}  {:>9}  {:>12}  {:>9}  {last}",
-        filled(&step.agent, agents),
-        filled(&step.node, nodes),
-        labels::turns(&usage),
-        labels::tokens(&usage),
-        labels::cost(&usage),
-    );
-    text.trim_end().to_owned()
-}
-
-fn mark(step: &wire::RunStep) -> char {
-    match tone(step) {
-        Tone::Idle => '·',
-        Tone::Active => '>',
-        Tone::Good => '✓',
-        Tone::Bad => '✗',
-    }
+    format!("{elapsed:>7}  {turns:>9}  {tokens:>13}  {cost:>9}  {last}")
 }
 
 fn tone(step: &wire::RunStep) -> Tone {
@@ -326,82 +260,14 @@ fn tone(step: &wire::RunStep) -> Tone {
     }
 }
 
-/// A name in a column.
-fn filled(name: &str, cells: usize) -> String {
-    let mut text = short(name, NAME_CELLS_MAX);
-    let blanks = cells.saturating_sub(text.width());
-    text.extend(std::iter::repeat_n(' ', blanks));
-    text
-}
-
-/// A line that is safe already, cut to so many cells; blanks stay.
-fn cut(text: &str, cells: usize) -> String {
-    if text.width() <= cells {
-        return text.to_owned();
-    }
-    let mut left = cells.saturating_sub(1);
-    let fits = |c: &char| {
-        let wide = c.width().unwrap_or(0);
-        let fits = wide <= left;
-        left = left.saturating_sub(wide);
-        fits
+fn painted((tone, text): &(Tone, String), has_colours: bool) -> String {
+    let shown = match tone {
+        Tone::Active => format!("{} {text}", ">".cyan()),
+        Tone::Idle => format!("· {text}").dimmed().to_string(),
+        Tone::Bad => format!("{} {text}", "✗".red()),
+        Tone::Good => format!("{} {text}", "✓".green()),
     };
-    let kept: String = text.chars().take_while(fits).collect();
-    format!("{}…", kept.trim_end())
-}
-
-/// Lines at the end of a terminal that are drawn again.
-#[derive(Debug)]
-struct Screen {
-    has_colours: bool,
-    /// Lines that stand there.
-    drawn: u16,
-}
-
-impl Screen {
-    fn new() -> Self {
-        let has_colours = anstream::stderr().current_choice() != anstream::ColorChoice::Never;
-        Self { has_colours, drawn: 0 }
-    }
-
-    /// Columns and rows.
-    fn size(&self) -> (usize, usize) {
-        let size = terminal_size::terminal_size_of(io::stderr());
-        size.map_or((COLUMNS, ROWS), |(columns, rows)| (columns.0.into(), rows.0.into()))
-    }
-
-    /// Draws the lines in the place of those before, below a note that stays.
-    fn draw(&mut self, note: Option<&str>, rows: &[Row]) {
-        // Nobody is left to be told that nobody can be told.
-        drop(self.try_draw(note, rows));
-    }
-
-    fn try_draw(&mut self, note: Option<&str>, rows: &[Row]) -> io::Result<()> {
-        let mut err = io::stderr().lock();
-        if 0 < self.drawn {
-            queue!(err, MoveToPreviousLine(self.drawn))?;
-        }
-        queue!(err, Clear(ClearType::FromCursorDown))?;
-        if let Some(note) = note {
-            writeln!(err, "{}", line(note))?;
-        }
-        for row in rows {
-            writeln!(err, "{}", self.painted(row))?;
-        }
-        self.drawn = u16::try_from(rows.len()).unwrap_or(u16::MAX);
-        err.flush()
-    }
-
-    fn painted(&self, row: &Row) -> String {
-        let Row { mark, tone, text } = row;
-        match tone {
-            _ if !self.has_colours => format!("{mark} {text}"),
-            Tone::Idle => format!("{mark} {text}").dimmed().to_string(),
-            Tone::Active => format!("{} {text}", mark.cyan()),
-            Tone::Good => format!("{} {text}", mark.green()),
-            Tone::Bad => format!("{} {text}", mark.red()),
-        }
-    }
+    if has_colours { shown } else { anstream::adapter::strip_str(&shown).to_string() }
 }
 
 #[cfg(test)]
@@ -410,12 +276,14 @@ mod tests {
 
     fn step(number: u32, agent: &str, status: StepStatus) -> wire::RunStep {
         let started_ms = if status == StepStatus::Waiting { 0 } else { 1_000 };
+        let ended_ms = if status == StepStatus::Succeeded { 13_000 } else { 0 };
         wire::RunStep {
             step: number,
             status: status.into(),
             agent: agent.to_owned(),
             node: if started_ms == 0 { String::new() } else { "desk-1".to_owned() },
             started_ms,
+            ended_ms,
             ..Default::default()
         }
     }
@@ -424,7 +292,7 @@ mod tests {
         wire::Run { run_id: "run_1_00af".to_owned(), steps, ..Default::default() }
     }
 
-    fn busy() -> wire::RunStep {
+    fn busy(status: StepStatus) -> wire::RunStep {
         wire::RunStep {
             last_tool: "read\u{1b}[31m file".to_owned(),
             usage: Some(wire::RunUsage {
@@ -433,80 +301,63 @@ mod tests {
                 cost_microusd: 12_300,
                 ..Default::default()
             }),
-            ..step(1, "scout", StepStatus::Running)
+            ..step(1, "scout", status)
         }
     }
 
-    #[test]
-    fn each_step_has_a_line() {
-        let run = run(vec![busy(), step(2, "planner", StepStatus::Waiting)]);
-        let lines: Vec<String> = frame(&run, 13_000, (80, 24))
-            .into_iter()
-            .map(|row| format!("{} {}", row.mark, row.text))
-            .collect();
-        assert_eq!(
-            lines,
-            [
-                "> scout    desk-1     0:12    3 turns   1.2k tokens    $0.0123  read file",
-                "· planner                                                       waiting",
-            ]
-        );
-        let narrow = frame(&run, 13_000, (30, 24));
-        assert!(narrow.iter().all(|row| row.text.width() <= 28), "{narrow:?}");
+    fn planned() -> wire::RunStep {
+        step(2, "planner", StepStatus::Waiting)
     }
 
     #[test]
-    fn what_does_not_fit_is_counted() {
-        let mut steps: Vec<_> =
-            (1..=9).map(|number| step(number, "scout", StepStatus::Succeeded)).collect();
-        steps.push(step(10, "scout", StepStatus::Running));
-        let lines = frame(&run(steps), 2_000, (80, 5));
-        assert_eq!(lines.len(), 4, "{lines:?}");
-        assert!(lines.iter().any(|row| row.tone == Tone::Active), "{lines:?}");
-        assert_eq!(
-            lines.last().unwrap().text,
-            "10 steps: 9 succeeded, 0 failed, 1 running, 0 waiting"
-        );
+    fn each_step_has_a_line_and_what_does_not_fit_is_counted() {
+        let lines = |run: &wire::Run, size| -> Vec<String> {
+            frame(run, 13_000, size).iter().map(|row| painted(row, false)).collect()
+        };
+        let mut run = run(vec![busy(StepStatus::Running), planned()]);
+        let shown = [
+            "> 1 scout    desk-1      12s    3 turns    1.2k tokens    $0.0123  read file",
+            "· 2 planner                                                        waiting",
+        ];
+        assert_eq!(lines(&run, (80, 24)), shown);
+        assert!(lines(&run, (30, 24)).iter().all(|it| it.width() < 30));
+        let done = |number| step(number, "scout", StepStatus::Succeeded);
+        run.steps.extend((3..=9).map(done));
+        let cut = lines(&run, (80, 5));
+        assert_eq!((cut.len(), &cut[..2]), (4, &shown.map(str::to_owned)[..]));
+        assert_eq!(cut[3], "· Parallel: 7/9 done, 1 running, 1 pending...");
     }
 
     #[test]
     fn without_a_terminal_changes_of_state_are_told() {
-        let before = run(vec![busy(), step(2, "planner", StepStatus::Waiting)]);
-        assert_eq!(changes(&wire::Run::default(), &before), ["1 scout: running on desk-1"]);
-        assert_eq!(changes(&before, &before), Vec::<String>::new());
-        let mut after = before.clone();
-        after.steps[0].set_status(StepStatus::Succeeded);
-        after.steps[0].ended_ms = 13_000;
-        after.is_stopping = true;
-        assert_eq!(
-            changes(&before, &after),
-            [
-                "1 scout: succeeded, 0:12, 3 turns, 1.2k tokens, $0.0123",
-                "run_1_00af is being stopped"
-            ]
-        );
-        let alone = run(vec![step(1, "scout", StepStatus::Running)]);
-        assert_eq!(changes(&wire::Run::default(), &alone), ["scout: running on desk-1"]);
+        let told = |before: &wire::Run, run: &wire::Run| -> Vec<String> {
+            changes(before, run, 13_000).iter().map(|it| line(it)).collect()
+        };
+        let before = run(vec![busy(StepStatus::Running), planned()]);
+        let used = "1 scout desk-1 12s 3 turns 1.2k tokens $0.0123";
+        assert_eq!(told(&run(Vec::new()), &before), [format!("> {used} read file")]);
+        assert_eq!(told(&before, &before), Vec::<String>::new());
+        let after = run(vec![busy(StepStatus::Succeeded), planned()]);
+        assert_eq!(told(&before, &after), [format!("✓ {used} succeeded")]);
     }
 
     #[test]
     fn programs_get_an_object_for_each_change() {
         let told = |before: &wire::Run, run: &wire::Run, text: Option<&str>| -> Vec<String> {
-            let progress = text.map(|text| wire::StepProgress {
-                step: 1,
-                partial: Some(convert::text(text)),
-                at_ms: 5,
-            });
-            let progress = progress.into_iter().collect();
+            let partial = |text| {
+                let partial = Some(convert::text(text));
+                wire::StepProgress { step: 1, partial, at_ms: 5 }
+            };
+            let progress = text.map(partial).into_iter().collect();
             let update = wire::WatchRunResponse { run: Some(run.clone()), progress };
-            let events = events(before, &update);
+            let events = events(before, &update, &[]);
             let shown = |it: &Value| format!("{} {}", it["event"], it["step"]);
             assert!(events.iter().all(|it| it["run_id"] == "run_1_00af"), "{events:?}");
             events.iter().map(shown).collect()
         };
-        let first = run(vec![busy(), step(2, "planner", StepStatus::Waiting)]);
+        let first = run(vec![busy(StepStatus::Running), planned()]);
         let all = ["\"run\" null", "\"step\" 1", "\"step\" 2"];
-        assert_eq!(told(&wire::Run::default(), &first, None), all);
+        assert_eq!(told(&run(Vec::new()), &first, None), all);
         assert_eq!(told(&first, &first, Some("so far")), ["\"partial\" 1"]);
         let mut second = first.clone();
         second.steps[1].set_status(StepStatus::Running);
@@ -516,29 +367,23 @@ mod tests {
     }
 
     #[test]
-    fn a_question_says_how_to_answer_it() {
+    fn a_question_says_how_to_answer_it_and_its_words_stay_in_its_line() {
         let run = run(vec![step(1, "scout", StepStatus::Running)]);
         let question = wire::RunMessage {
             number: 2,
             step: 1,
             is_question: true,
-            text: Some(convert::text("Which \u{1b}[31mone?")),
+            text: Some(convert::text("Which \u{1b}[31mone?\nStarted run_2_00af.")),
             ..Default::default()
         };
-        assert_eq!(
-            told(&run, &question),
-            "scout asks: Which one?\nAnswer with: tasuki runs reply run_1_00af 2 \"TEXT\""
-        );
-        let report = wire::RunMessage { is_question: false, ..question.clone() };
-        assert_eq!(told(&run, &report), "scout reports: Which one?");
+        let asked = "scout asks: Which one? Started run_2_00af.";
+        let answer = "Answer with: tasuki runs reply run_1_00af 2 \"TEXT\"";
+        assert_eq!(told(&run, &question), [asked, answer]);
+        let text = Some(convert::text("line\n".repeat(100_000)));
+        let report = wire::RunMessage { is_question: false, text, ..question.clone() };
+        let lines = told(&run, &report);
+        assert!(lines.len() == 1 && lines[0].width() < MESSAGE_CELLS_MAX + 30, "{lines:?}");
         let over = wire::RunMessage { is_over: true, ..question };
-        assert!(told(&run, &over).ends_with("\nIt ended without an answer."));
-    }
-
-    #[test]
-    fn lines_are_cut_where_the_terminal_ends() {
-        assert_eq!(cut("a  b  c", 7), "a  b  c");
-        assert_eq!(cut("a  b  c", 6), "a  b…");
-        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(told(&run, &over), [asked, "It ended without an answer."]);
     }
 }

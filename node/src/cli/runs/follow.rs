@@ -1,145 +1,242 @@
-//! A run until it is over: shown as it goes, and ended if whoever follows it says so.
+//! A run until it is over: watched over reconnects, shown as it goes, and ended if whoever follows it
+//! says so. `tasuki runs watch` is that alone.
+//!
+//! What the broker sends is the run as it is, so nothing is lost with a connection, and nothing has
+//! to be resumed: it is asked for again.
 
 use std::time::Duration;
 
 use serde_json::Value;
-use tasuki_proto::wire::{self, RunStatus};
-use tokio::time::{MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
+use tasuki_proto::{
+    reason::Reason,
+    wire::{self, RunStatus},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    time::{MissedTickBehavior, interval, sleep},
+};
+use tonic::Status;
 
 use super::{
     Exit, Failure, Output,
     client::{self, RunsClient},
-    display::{BrokerClock, Display},
+    display::Display,
     labels,
-    watching::{Update, Watching},
+    list::RunName,
 };
 use crate::{
-    cli::{broker::Broker, stopped, waiting::Waiting},
+    cli::{broker::Broker, following::backoff, stopped, text::line, waiting::Waiting},
+    client::{
+        channel::{self, Channel},
+        retry::chance,
+    },
+    config::Config,
     runs::view::RunView,
 };
 
 /// How often a terminal is drawn on.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 
-/// Signals that ask this process to stop: the first ends what it does, the second the process.
-#[derive(Debug, Clone, Default)]
-pub(in crate::cli) struct Interrupts {
-    first: CancellationToken,
-    second: CancellationToken,
+/// Follow a run until it ends.
+///
+/// Each step has a line on standard error. Ctrl-C ends this command, and the run goes on. Exits with
+/// 0 if the run succeeded, with 8 if it failed, and with 7 if it was canceled. With --json each
+/// change is one line, and the last line is the result.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Run to follow
+    #[arg(value_name = "RUN")]
+    run: RunName,
 }
+
+pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let interrupts = Interrupts::listen();
+    let broker = Broker::new(config);
+    let found = async {
+        let run_id = args.run.find(&broker).await?;
+        client::get(&broker, &run_id).await
+    };
+    let (run, now_ms) = tokio::select! {
+        found = found => found?,
+        () = interrupts.until(1) => return Err(Failure::told(Exit::Nothing)),
+    };
+    let display = Display::new(run.run_id, now_ms, output);
+    let view = Box::pin(follow(&broker, display, &interrupts, None, output)).await?;
+    let summary = || {
+        let (run_id, status) = (line(&view.run.run_id), labels::run_status(&view.run));
+        let [turns, tokens, cost] = labels::usage(view.run.usage);
+        format!("{run_id}: {}\n", labels::listed([Some(status), turns, tokens, cost]))
+    };
+    output.answer(|| end_event(&view), summary)?;
+    ended(&view)
+}
+
+/// Signals that ask this process to stop: the first ends what it does, the second the process.
+pub(in crate::cli) struct Interrupts(watch::Receiver<u32>);
 
 impl Interrupts {
     pub(in crate::cli) fn listen() -> Self {
-        let interrupts = Self::default();
-        let told = interrupts.clone();
+        let (count, told) = watch::channel(0);
         tokio::spawn(async move {
-            stopped().await;
-            told.first.cancel();
-            stopped().await;
-            told.second.cancel();
+            for _ in 0..2 {
+                stopped().await;
+                count.send_modify(|count| *count += 1);
+            }
         });
-        interrupts
+        Self(told)
     }
 
-    pub(in crate::cli) async fn first(&self) {
-        self.first.cancelled().await;
+    /// How many there were.
+    pub(in crate::cli) fn count(&self) -> u32 {
+        *self.0.borrow()
     }
 
-    pub(in crate::cli) async fn second(&self) {
-        self.second.cancelled().await;
+    /// Resolves once there were so many.
+    pub(in crate::cli) async fn until(&self, many: u32) {
+        drop(self.0.clone().wait_for(|count| many <= *count).await);
     }
-}
-
-/// What the first signal does to a run that is followed.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::cli) enum OnInterrupt<'a> {
-    Cancel(&'a RunsClient),
-    StopFollowing,
 }
 
 /// Shows a run until it is over. Returns how it ended, with the words of its steps.
 ///
-/// A broker that goes away is waited for.
+/// A broker that goes away is waited for. The first signal cancels the run where it is `own`, and
+/// ends the following elsewhere.
 pub(in crate::cli) async fn follow(
     broker: &Broker,
-    run: &wire::Run,
-    clock: BrokerClock,
+    mut display: Display,
     interrupts: &Interrupts,
-    on_interrupt: OnInterrupt<'_>,
+    own: Option<&RunsClient>,
     output: &mut Output,
 ) -> Result<RunView, Failure> {
-    let mut display = Display::new(run, clock, output);
-    let mut watching = Watching::new(broker, &run.run_id);
-    let (mut told, mut is_away, mut is_interrupted) = (0, false, false);
-    let mut ticks = interval(DRAW_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let ended = loop {
-        let next = watching.next();
-        tokio::pin!(next);
-        let update = loop {
-            tokio::select! {
-                () = interrupts.second() => return Err(Failure::told(Exit::Nothing)),
-                () = interrupts.first(), if !is_interrupted => {
-                    let OnInterrupt::Cancel(runs) = on_interrupt else {
-                        return Err(Failure::told(Exit::Nothing));
-                    };
-                    is_interrupted = true;
-                    display.note("Canceling the run. Ctrl-C again ends this command.", output);
-                    tokio::select! {
-                        canceled = runs.cancel(&run.run_id) => drop(canceled?),
-                        () = interrupts.second() => return Err(Failure::told(Exit::Nothing)),
-                    }
-                }
-                update = &mut next => break update?,
-                _ = ticks.tick(), if display.is_drawn() => display.draw(),
-            }
-        };
-        let update = match update {
-            Update::Run(update) => update,
-            Update::Away(why) => {
-                if !std::mem::replace(&mut is_away, true) {
-                    display.note(&format!("{why} It is asked again."), output);
-                }
-                continue;
-            }
-        };
-        is_away = false;
-        display.update(&update, output)?;
-        let Some(run) = update.run else { continue };
-        if told < run.messages {
-            told = tell_messages(broker, &run, told, &mut display, output).await?;
-        }
-        if labels::is_over(&run) {
-            break run;
-        }
+    let run_id = display.run_id().to_owned();
+    let (told, updates) = mpsc::channel(1);
+    let left = leave(&run_id, interrupts, own, told.clone());
+    let watched = Box::pin(tell_changes(broker, &run_id, told));
+    let followed = async {
+        let ended = show(&mut display, watched, updates, output).await?;
+        let view = async |_: u64| client::view(broker, ended.clone()).await;
+        Waiting::new(None).answer(output, view, |_| false).await
     };
-    display.draw();
-    let view = async |_: u64| client::view(broker, ended.clone()).await;
     tokio::select! {
-        view = Waiting::new(None).answer(output, view, |_| false) => view,
-        () = interrupts.second() => Err(Failure::told(Exit::Nothing)),
+        // Where nobody reads how it goes, nothing is known of how it ends.
+        view = followed => view.map_err(|why| {
+            if why.exit() == Exit::Ok { Failure::told(Exit::Nothing) } else { why }
+        }),
+        why = left => Err(why),
     }
 }
 
-/// Shows messages after this one. Returns the last that was shown.
-async fn tell_messages(
-    broker: &Broker,
-    run: &wire::Run,
-    told: u32,
-    display: &mut Display,
-    output: &mut Output,
-) -> Result<u32, Failure> {
-    let messages = match client::messages(broker, &run.run_id, told).await {
-        Ok(messages) => messages,
-        // They are told with the next change.
-        Err(failure) if failure.is_retryable() => return Ok(told),
-        Err(failure) => return Err(failure),
+/// Resolves when whoever follows a run is to do so no longer.
+async fn leave(
+    run_id: &str,
+    interrupts: &Interrupts,
+    own: Option<&RunsClient>,
+    told: mpsc::Sender<Update>,
+) -> Failure {
+    interrupts.until(1).await;
+    let Some(runs) = own else { return Failure::told(Exit::Nothing) };
+    let note = "Canceling the run. Ctrl-C again ends this command.".to_owned();
+    // Who has seen its end need not be told.
+    told.send(Update::Note(note)).await.ok();
+    let canceled = async {
+        let mut backoff = backoff();
+        loop {
+            match runs.cancel(run_id).await {
+                // Its broker is away.
+                Err(why) if why.is_retryable() => sleep(backoff.pause(chance())).await,
+                canceled => return canceled,
+            }
+        }
     };
-    for message in &messages {
-        display.message(message, output)?;
+    let canceled = tokio::select! {
+        canceled = canceled => canceled,
+        () = interrupts.until(2) => Err(Failure::reason(
+            Reason::OutcomeUnknown,
+            format!(
+                "The broker did not confirm that {run_id} is canceled, and it may go on. `tasuki \
+                 runs cancel {run_id}` cancels it."
+            ),
+        )),
+    };
+    let Err(why) = canceled else {
+        interrupts.until(2).await;
+        return Failure::told(Exit::Nothing);
+    };
+    why
+}
+
+/// What is told of a run.
+enum Update {
+    /// With what its sub-agents asked and reported since.
+    Run(Box<wire::WatchRunResponse>, Vec<wire::RunMessage>),
+    /// For people.
+    Note(String),
+}
+
+/// Shows what is told of a run until it is over, or cannot be watched.
+async fn show(
+    display: &mut Display,
+    mut watched: impl Future<Output = Failure> + Unpin,
+    mut updates: mpsc::Receiver<Update>,
+    output: &mut Output,
+) -> Result<wire::Run, Failure> {
+    let mut ticks = interval(DRAW_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            why = &mut watched => return Err(why),
+            Some(update) = updates.recv() => match update {
+                Update::Note(note) => display.note(&note, output),
+                Update::Run(update, messages) => {
+                    display.update(&update, &messages, output)?;
+                    if let Some(run) = update.run.filter(|run| run.ended_ms != 0) {
+                        display.draw();
+                        return Ok(run);
+                    }
+                }
+            },
+            _ = ticks.tick(), if display.is_drawn() => display.draw(),
+        }
     }
-    Ok(messages.last().map_or(told, |it| it.number))
+}
+
+/// Tells how a run goes for as long as somebody listens. Returns why it cannot.
+async fn tell_changes(broker: &Broker, run_id: &str, told: mpsc::Sender<Update>) -> Failure {
+    let (mut backoff, mut is_away, mut message) = (backoff(), false, 0);
+    let broken = |why: Status| match broker.shows_another(&why) {
+        true => Failure::reason(Reason::Unavailable, "The token was replaced."),
+        false => broker.failure(&why),
+    };
+    loop {
+        let read = async {
+            let opened = broker.open(async |channel: Channel, caller: wire::Caller| {
+                let (caller, run_id) = (Some(caller), run_id.to_owned());
+                channel::runs(channel).watch_run(wire::WatchRunRequest { caller, run_id }).await
+            });
+            let mut items = opened.await?.map_err(broken)?;
+            while let Some(update) = items.message().await.map_err(broken)? {
+                backoff.reset();
+                is_away = false;
+                let mut messages = Vec::new();
+                if update.run.as_ref().is_some_and(|run| message < run.messages) {
+                    messages = client::messages(broker, run_id, message).await?;
+                    message = messages.last().map_or(message, |it| it.number);
+                }
+                // Nobody is left to be told once the run is over.
+                told.send(Update::Run(Box::new(update), messages)).await.ok();
+            }
+            Ok::<(), Failure>(())
+        };
+        let why = match read.await {
+            Ok(()) => "The broker ended the connection.".to_owned(),
+            Err(why) if why.is_retryable() => why.message,
+            Err(why) => return why,
+        };
+        if !std::mem::replace(&mut is_away, true) {
+            told.send(Update::Note(format!("{why} It is asked again."))).await.ok();
+        }
+        sleep(backoff.pause(chance())).await;
+    }
 }
 
 /// The result of a run as programs get it behind all that happened.
@@ -150,31 +247,18 @@ pub(in crate::cli) fn end_event(view: &RunView) -> Value {
 }
 
 /// The exit code of a command that followed a run to its end.
-pub(in crate::cli) fn exit_of(run: &wire::Run) -> Exit {
-    match run.status() {
-        RunStatus::Succeeded => Exit::Ok,
-        RunStatus::Canceled => Exit::Nothing,
-        RunStatus::Unspecified
-        | RunStatus::Running
-        | RunStatus::Failed
-        | RunStatus::Lost
-        | RunStatus::OutOfBudget => Exit::Failed,
+pub(in crate::cli) fn exit_of(view: &RunView) -> Exit {
+    if view.run.status() == RunStatus::Canceled {
+        Exit::Nothing
+    } else if view.is_failure() {
+        Exit::Failed
+    } else {
+        Exit::Ok
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_success_ends_with_0() {
-        let code = |status: RunStatus| {
-            exit_of(&wire::Run { status: status.into(), ..Default::default() }) as u8
-        };
-        assert_eq!(code(RunStatus::Succeeded), 0);
-        assert_eq!(code(RunStatus::Canceled), 7);
-        for status in [RunStatus::Failed, RunStatus::Lost, RunStatus::OutOfBudget] {
-            assert_eq!(code(status), 8, "{status:?}");
-        }
-    }
+/// What it ends with where all was told.
+fn ended(view: &RunView) -> Result<(), Failure> {
+    let exit = exit_of(view);
+    if exit == Exit::Ok { Ok(()) } else { Err(Failure::told(exit)) }
 }

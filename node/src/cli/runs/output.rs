@@ -11,19 +11,20 @@ use std::{
 use serde_json::json;
 use tasuki_proto::wire::{self, RunMode};
 
-use super::{Failure, Output, client, labels, names::RunName, with_hint};
+use super::{Failure, Output, client, labels, list::RunName};
 use crate::{
     cli::{
         broker::Broker,
-        text::{block, line, terminal},
+        text::{block, is_terminal, line},
     },
     config::Config,
     counted::counted,
+    identity::Identity,
     runs::convert,
 };
 
 /// Read at once.
-const CHUNK_BYTES: usize = 64 * 1024;
+const CHUNK_BYTES: u64 = 64 * 1024;
 
 /// The longest output that is one JSON text, in bytes; of a longer one programs get the beginning.
 const JSON_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -47,14 +48,12 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let run_id = args.run.find(&broker).await?;
     let numbers = match args.step {
         Some(step) => vec![step],
-        None => usual_steps(&client::get(&broker, &run_id).await.map_err(with_hint)?.0),
+        None => usual_steps(&client::get(&broker, &run_id).await?.0),
     };
-    let are_several = numbers.len() > 1;
-    for number in numbers {
-        let step = client::step(&broker, &run_id, number).await.map_err(with_hint)?;
-        if are_several {
-            let known = step.step.clone().unwrap_or_default();
-            output.guide(|| format!("==> {} {} <==\n", known.step, line(&known.agent)))?;
+    for number in &numbers {
+        let step = client::step(&broker, &run_id, *number).await?;
+        if let (Some(known), true) = (&step.step, 1 < numbers.len()) {
+            output.guide(|| format!("==> {number} {} <==\n", line(&known.agent)))?;
         }
         print_output(config, &run_id, &step, output)?;
     }
@@ -80,64 +79,52 @@ pub(in crate::cli) fn print_output(
     output: &mut Output,
 ) -> Result<(), Failure> {
     let step = words.step.clone().unwrap_or_default();
-    let kept: String = words.output.iter().map(|part| convert::plain(Some(part))).collect();
     let is_cut = step.output_kept < step.output_bytes;
-    let whole = if is_cut { whole_output(config, run_id, &step) } else { None };
+    let from: Box<dyn Read> = match whole_output(config, run_id, &step).filter(|_| is_cut) {
+        Some(file) => Box::new(file),
+        None => {
+            let kept = words.output.iter().map(|part| convert::plain(Some(part)));
+            Box::new(io::Cursor::new(kept.collect::<String>()))
+        }
+    };
     if output.is_json() {
-        return print_json(run_id, &step, kept, whole, output);
+        let mut text = String::new();
+        copy(from.take(JSON_BYTES_MAX), |part| {
+            text.push_str(part);
+            Ok(())
+        })?;
+        let mut value = json!(step);
+        value["run_id"] = run_id.into();
+        value["is_whole"] = (step.output_bytes <= text.len() as u64).into();
+        value["output"] = text.into();
+        return output.answer(|| value, String::new);
     }
-    let is_whole = whole.is_some() || !is_cut;
-    match whole {
-        Some(file) => print_file(file, output)?,
-        None => print_text(&kept, output)?,
-    }
-    if !is_whole {
-        let (kept, all) = (step.output_kept, counted(step.output_bytes, "byte"));
-        let (node, run_id, number) = (line(&step.node), line(run_id), step.step);
+    let shown = print(from, output)?;
+    let (run_id, number) = (line(run_id), step.step);
+    if shown < step.output_bytes {
+        let (node, all) = (line(&step.node), counted(step.output_bytes, "byte"));
+        let rest = match is_own(config, &step) {
+            true => "The rest was not kept.".to_owned(),
+            false => format!(
+                "The rest is on {node}, if it is still there: `tasuki runs output {run_id} \
+                 {number}` prints it on that machine."
+            ),
+        };
+        output.note(&format!("These are the first {shown} of {all}. {rest}"));
+    } else if step.ended_ms == 0 {
         output.note(&format!(
-            "These are the first {kept} of {all}. The rest is on {node}, if it is still there: \
-             `tasuki runs output {run_id} {number}` prints it on that machine."
-        ));
-    } else if !labels::is_step_over(&step) {
-        let (status, run_id) = (labels::step_status(&step), line(run_id));
-        output.note(&format!(
-            "Step {} is {status}; its output is there once it has ended. `tasuki runs watch \
+            "Step {number} is {}; its output is there once it has ended. `tasuki runs watch \
              {run_id}` follows it.",
-            step.step
+            labels::step_status(&step)
         ));
     }
     Ok(())
 }
 
-fn print_json(
-    run_id: &str,
-    step: &wire::RunStep,
-    kept: String,
-    whole: Option<File>,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    let (mut text, mut is_whole) = (kept, step.output_bytes <= step.output_kept);
-    if let Some(file) = whole.filter(|_| step.output_bytes <= JSON_BYTES_MAX) {
-        let mut all = String::new();
-        copy(file, |part| {
-            all.push_str(part);
-            Ok(())
-        })?;
-        (text, is_whole) = (all, true);
-    }
-    let value = || {
-        json!({
-            "run_id": run_id,
-            "step": step.step,
-            "agent": step.agent,
-            "status": json!(step)["status"],
-            "node": step.node,
-            "output": text,
-            "output_bytes": step.output_bytes,
-            "is_whole": is_whole,
-        })
-    };
-    output.answer(value, String::new)
+/// Whether this machine's node ran it.
+fn is_own(config: &Config, step: &wire::RunStep) -> bool {
+    let own = Identity::known(&config.data.value).ok().flatten();
+    own.is_some_and(|own| own.to_string() == step.node)
 }
 
 /// The file with all that a step wrote, if its node is this machine's and it is still there.
@@ -145,13 +132,12 @@ fn print_json(
 fn whole_output(config: &Config, run_id: &str, step: &wire::RunStep) -> Option<File> {
     use tasuki_proto::run::StepId;
 
-    use crate::{cli::runs_setup::RUNS_FOLDER, identity::Identity, runs::worker::output_file};
+    use crate::{cli::runs_setup::RUNS_FOLDER, runs::worker::output_file};
 
-    let data = &config.data.value;
-    let own = Identity::known(data).ok().flatten()?;
-    if own.to_string() != step.node {
+    if !is_own(config, step) {
         return None;
     }
+    let data = &config.data.value;
     let id = StepId { run: run_id.parse().ok()?, number: step.step };
     File::open(output_file(&data.join(RUNS_FOLDER), id)).ok()
 }
@@ -162,30 +148,23 @@ fn whole_output(_config: &Config, _run_id: &str, _step: &wire::RunStep) -> Optio
     None
 }
 
-fn print_file(file: File, output: &mut Output) -> Result<(), Failure> {
-    let mut is_ended = true;
-    copy(file, |part| {
+/// Prints an output; it ends with a line break. Programs and files get it as it is, a terminal what
+/// cannot harm it. Returns its length in bytes.
+pub(in crate::cli) fn print(from: impl Read, output: &mut Output) -> Result<u64, Failure> {
+    let for_people = is_terminal();
+    let (mut bytes, mut is_ended) = (0, true);
+    copy(from, |part| {
+        bytes += part.len() as u64;
         is_ended = part.ends_with('\n');
-        output.raw(&fit(part))
+        if for_people { output.raw(&block(part)) } else { output.raw(part) }
     })?;
-    if is_ended { Ok(()) } else { output.raw("\n") }
-}
-
-/// Prints an output; it ends with a line break.
-pub(in crate::cli) fn print_text(text: &str, output: &mut Output) -> Result<(), Failure> {
-    let mut shown = fit(text);
-    if !shown.is_empty() && !shown.ends_with('\n') {
-        shown.push('\n');
+    if !is_ended {
+        output.raw("\n")?;
     }
-    output.raw(&shown)
+    Ok(bytes)
 }
 
-/// An output as it goes to a terminal. Programs and files get it as it is.
-fn fit(text: &str) -> String {
-    if terminal().is_some() { block(text) } else { text.to_owned() }
-}
-
-/// Hands on a file in parts, each of whole characters. What is no UTF-8 is replaced.
+/// Hands on a text in parts, each of whole characters. What is no UTF-8 is replaced.
 fn copy(
     mut from: impl Read,
     mut write: impl FnMut(&str) -> Result<(), Failure>,
@@ -193,8 +172,7 @@ fn copy(
     let unread = |why: io::Error| Failure::local(format!("The output cannot be read: {why}."));
     let mut bytes = Vec::new();
     loop {
-        let limit = CHUNK_BYTES as u64;
-        let read = from.by_ref().take(limit).read_to_end(&mut bytes).map_err(unread)?;
+        let read = from.by_ref().take(CHUNK_BYTES).read_to_end(&mut bytes).map_err(unread)?;
         let end = match std::str::from_utf8(&bytes) {
             // The rest of a character may follow.
             Err(why) if why.error_len().is_none() && read != 0 => why.valid_up_to(),
@@ -204,10 +182,10 @@ fn copy(
         if !bytes.is_empty() {
             write(&String::from_utf8_lossy(&bytes))?;
         }
-        bytes = rest;
         if read == 0 {
             return Ok(());
         }
+        bytes = rest;
     }
 }
 
@@ -217,7 +195,7 @@ mod tests {
 
     #[test]
     fn an_output_is_read_in_parts_of_whole_characters() {
-        let mut text = "日本語".repeat(CHUNK_BYTES / 4);
+        let mut text = "日本語".repeat(20_000);
         let mut parts = Vec::new();
         let mut keep = |part: &str| {
             parts.push(part.to_owned());

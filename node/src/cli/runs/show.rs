@@ -1,19 +1,19 @@
 //! `tasuki runs show`.
 
-use std::fmt::Write as _;
-
 use owo_colors::OwoColorize as _;
 use serde_json::json;
 use tasuki_proto::wire;
 
-use super::{Failure, Output, client, labels, names::RunName, with_hint};
+use super::{Failure, Output, client, labels, list::RunName};
 use crate::{
     cli::{
         broker::Broker,
-        text::{block, line, time},
+        swarm::{details::Sheet, labels::long},
+        text::{line, short, time},
     },
     config::Config,
-    runs::convert,
+    counted::counted,
+    runs::{convert::plain, view::RunView},
 };
 
 /// What is shown of a task, in cells.
@@ -32,134 +32,91 @@ pub struct Args {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let broker = Broker::new(config);
     let run_id = args.run.find(&broker).await?;
-    let (run, now_ms) = client::get(&broker, &run_id).await.map_err(with_hint)?;
-    let messages = match run.messages {
-        0 => Vec::new(),
-        _ => client::messages(&broker, &run_id, 0).await.map_err(with_hint)?,
-    };
-    let view = client::view(&broker, run).await.map_err(with_hint)?;
+    let (run, now_ms) = client::get(&broker, &run_id).await?;
+    let messages = client::messages(&broker, &run_id, 0).await?;
+    let view = client::view(&broker, run).await?;
     output.answer(
         || json!({"run": view.run, "steps": view.steps, "messages": messages, "now_ms": now_ms}),
-        || render(&view.run, &view.steps, &messages, now_ms),
+        || render(&view, &messages, now_ms),
     )
 }
 
-fn render(
-    run: &wire::Run,
-    steps: &[wire::GetStepResponse],
-    messages: &[wire::RunMessage],
-    now_ms: u64,
-) -> String {
-    let mut out = String::new();
-    let mut write = |text: std::fmt::Arguments<'_>| {
-        out.write_fmt(text).expect("a String takes everything");
-    };
-    let (mode, status) = (labels::mode(run.mode()), labels::run_status(run));
-    write(format_args!("{}  {mode}, {status}\n", line(&run.run_id).bold()));
-    let began = time(run.started_ms);
-    write(format_args!("  asked for by {}, {began}\n", labels::asker(run)));
+fn render(view: &RunView, messages: &[wire::RunMessage], now_ms: u64) -> String {
+    let run = &view.run;
+    let mut out = Sheet::title(&run.run_id);
+    out.row("mode", &labels::mode(run));
+    out.row("status", &labels::run_status(run));
+    out.row("asked for by", &line(&format!("{}{}", run.role, run.person)));
+    if let Some(parent) = &run.parent {
+        out.row("asked for by", &format!("step {} of {}", parent.step, line(&parent.run_id)));
+    }
+    out.row("began", &time(run.started_ms));
     if run.ended_ms != 0 {
-        let took = labels::watch_time(run.ended_ms.saturating_sub(run.started_ms));
-        write(format_args!("  ended {}, after {took}\n", time(run.ended_ms)));
+        let took = long(run.ended_ms.saturating_sub(run.started_ms));
+        out.row("ended", &format!("{}, after {took}", time(run.ended_ms)));
     }
-    let used = labels::used(None, &run.usage.unwrap_or_default());
-    if !used.is_empty() {
-        write(format_args!("  used {used}, with all runs below it\n"));
+    // With the runs below it.
+    out.row("used in all", &labels::listed(labels::usage(run.usage)));
+    out.row("budget", &labels::budget(run.budget));
+    if run.root_id != run.run_id {
+        out.row("below", &line(&run.root_id));
     }
-    let budget = budget(&run.budget.unwrap_or_default());
-    if !budget.is_empty() {
-        write(format_args!("  may use {budget}\n"));
-    }
-    if run.root_id != run.run_id && !run.root_id.is_empty() {
-        write(format_args!("  below {}\n", line(&run.root_id)));
-    }
-    for words in steps {
-        write(format_args!("\n{}", render_step(words, now_ms)));
+    for words in &view.steps {
+        render_step(&mut out, words, now_ms);
     }
     for message in messages {
-        write(format_args!("\n{}", render_message(run, message)));
+        render_message(&mut out, run, message);
     }
-    out
+    out.0
 }
 
-fn render_step(words: &wire::GetStepResponse, now_ms: u64) -> String {
+fn render_step(out: &mut Sheet, words: &wire::GetStepResponse, now_ms: u64) {
     let step = words.step.clone().unwrap_or_default();
-    let mut head = format!("{} {}", step.step, line(&step.agent)).bold().to_string();
-    head += &format!("  {}", labels::step_status(&step));
-    let mut places = Vec::new();
-    match (step.node.as_str(), step.on.as_str()) {
-        ("", "") => {}
-        ("", on) => places.push(format!("for {}", line(on))),
-        (node, _) => places.push(format!("on {}", line(node))),
+    let name = format!("step {} {}", step.step, line(&step.agent));
+    out.part(&format!("{}: {}", name.bold(), labels::step_status(&step)));
+    match step.node.as_str() {
+        "" => out.row("wanted on", &line(&step.on)),
+        node => out.row("node", &line(node)),
     }
-    places.push(line(&step.runner));
-    places.extend(Some(line(&step.model)).filter(|it| !it.is_empty()));
-    let mut lines = vec![head, format!("  {}", places.join(", "))];
-    let task = convert::plain(words.task.as_ref());
-    lines.push(format!("  task: {}", labels::first_line(task, TASK_CELLS_MAX)));
-    let used = labels::used(labels::elapsed_ms(&step, now_ms), &step.usage.unwrap_or_default());
-    if !used.is_empty() {
-        lines.push(format!("  used {used}"));
-    }
-    if !step.last_tool.is_empty() {
-        lines.push(format!("  last tool: {}", line(&step.last_tool)));
-    }
+    out.row("runner", &line(&step.runner));
+    out.row("model", &line(&step.model));
+    out.row("task", &short(plain(words.task.as_ref()), TASK_CELLS_MAX));
+    let [turns, tokens, cost] = labels::usage(step.usage);
+    out.row("used", &labels::listed([labels::elapsed(&step, now_ms), turns, tokens, cost]));
+    out.row("last tool", &line(&step.last_tool));
     if step.output_bytes != 0 {
-        lines.push(format!("  output: {} bytes", step.output_bytes));
+        out.row("output", &counted(step.output_bytes, "byte"));
     }
-    let mut ends = Vec::new();
-    ends.extend(Some(&step.stop_reason).filter(|it| !it.is_empty()).map(|it| line(it)));
-    ends.extend(step.exit_code.map(|code| format!("exit code {code}")));
-    if !ends.is_empty() {
-        lines.push(format!("  ended with {}", ends.join(", ")));
-    }
-    let error = convert::plain(words.error.as_ref());
-    if !error.is_empty() {
-        let error = block(error).trim_end().replace('\n', "\n    ");
-        lines.push(format!("  {} {error}", "error:".red()));
-    }
-    lines.join("\n") + "\n"
+    out.row("stop reason", &line(&step.stop_reason));
+    out.row("exit code", &step.exit_code.map(|it| it.to_string()).unwrap_or_default());
+    out.text("error", plain(words.error.as_ref()));
 }
 
-fn render_message(run: &wire::Run, message: &wire::RunMessage) -> String {
-    let step = run.steps.iter().find(|it| it.step == message.step);
-    let who = step.map_or_else(|| format!("step {}", message.step), |it| line(&it.agent));
-    let text = |text: Option<&wire::RunText>| {
-        block(convert::plain(text)).trim_end().replace('\n', "\n    ")
-    };
+fn render_message(out: &mut Sheet, run: &wire::Run, message: &wire::RunMessage) {
     let what = if message.is_question { "question" } else { "report" };
-    let head = format!("#{} {what} of {who}", message.number).bold().to_string();
-    let said = format!("{head}  {}\n    {}\n", time(message.at_ms), text(message.text.as_ref()));
-    let reply = match &message.reply {
-        Some(reply) => format!("  answer:\n    {}\n", text(Some(reply))),
-        None if !message.is_question => String::new(),
-        None if message.is_over => "  It ended without an answer.\n".to_owned(),
-        None => {
-            let run_id = line(&run.run_id);
-            format!("  Answer with: tasuki runs reply {run_id} {} \"TEXT\"\n", message.number)
-        }
-    };
-    said + &reply
-}
-
-/// What a run may use: the limits that it has.
-fn budget(of: &wire::RunBudget) -> String {
-    let some = |number: u64, text: String| (number != 0).then_some(text);
-    let limits = [
-        some(of.max_cost_microusd, labels::usd(of.max_cost_microusd)),
-        some(of.max_turns, format!("{} turns", of.max_turns)),
-        some(of.max_depth.into(), format!("{} levels of runs", of.max_depth)),
-        some(of.max_runs.into(), format!("{} steps", of.max_runs)),
-    ];
-    limits.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    let name = format!("{what} {}", message.number);
+    out.part(&format!("{} of step {}, {}", name.bold(), message.step, time(message.at_ms)));
+    out.text("text", plain(message.text.as_ref()));
+    out.text("answer", plain(message.reply.as_ref()));
+    if message.is_question && message.reply.is_none() {
+        let (run_id, number) = (line(&run.run_id), message.number);
+        let answer = match message.is_over {
+            true => "none: it has ended".to_owned(),
+            false => format!("none yet: tasuki runs reply {run_id} {number} \"TEXT\""),
+        };
+        out.row("answer", &answer);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runs::convert::text;
 
     #[test]
     fn a_run_is_shown_with_its_steps_and_questions() {
+        let usage = Some(wire::RunUsage { turns: 1, input_tokens: 12, ..Default::default() });
+        let (started_ms, ended_ms) = (1_000, 13_000);
         let step = wire::RunStep {
             step: 1,
             agent: "scout".to_owned(),
@@ -169,16 +126,15 @@ mod tests {
             failure: wire::StepFailure::RateLimited.into(),
             exit_code: Some(0),
             stop_reason: "error".to_owned(),
-            usage: Some(wire::RunUsage { turns: 1, input_tokens: 12, ..Default::default() }),
-            started_ms: 1_000,
-            ended_ms: 13_000,
-            output_bytes: 3,
+            usage,
+            started_ms,
+            ended_ms,
             ..Default::default()
         };
         let words = wire::GetStepResponse {
-            step: Some(step.clone()),
-            task: Some(convert::text("Find it\nand more")),
-            error: Some(convert::text("429\u{1b}[31m\ntwice")),
+            step: Some(step),
+            task: Some(text("Find it\nand more")),
+            error: Some(text("429\u{1b}[31m\ntwice")),
             ..Default::default()
         };
         let run = wire::Run {
@@ -187,43 +143,47 @@ mod tests {
             mode: wire::RunMode::Single.into(),
             status: wire::RunStatus::Failed.into(),
             person: "alice".to_owned(),
-            steps: vec![step],
-            usage: Some(wire::RunUsage { turns: 1, input_tokens: 12, ..Default::default() }),
+            usage,
             budget: Some(wire::RunBudget { max_turns: 5, max_depth: 3, ..Default::default() }),
-            started_ms: 1_000,
-            ended_ms: 13_000,
+            started_ms,
+            ended_ms,
             ..Default::default()
         };
         let question = wire::RunMessage {
             number: 1,
             step: 1,
             is_question: true,
-            text: Some(convert::text("Which?")),
+            text: Some(text("Which?")),
             at_ms: 2_000,
             ..Default::default()
         };
-        let shown = render(&run, &[words], &[question], 20_000);
-        let shown = anstream::adapter::strip_str(&shown).to_string();
+        let shown = render(&RunView { run, steps: vec![words] }, &[question], 20_000);
         assert_eq!(
-            shown,
-            "run_1_00af  single, failed
-  asked for by alice, 1970-01-01 00:00:01Z
-  ended 1970-01-01 00:00:13Z, after 0:12
-  used 1 turn, 12 tokens, with all runs below it
-  may use 5 turns, 3 levels of runs
+            anstream::adapter::strip_str(&shown).to_string(),
+            "run_1_00af
+  mode          single
+  status        failed
+  asked for by  alice
+  began         1970-01-01 00:00:01Z
+  ended         1970-01-01 00:00:13Z, after 12s
+  used in all   1 turn, 12 tokens
+  budget        5 turns, 3 levels of runs
 
-1 scout  failed (rate_limited)
-  on desk-1, pi
-  task: Find it …
-  used 0:12, 1 turn, 12 tokens
-  output: 3 bytes
-  ended with error, exit code 0
-  error: 429
+step 1 scout: failed (rate_limited)
+  node          desk-1
+  runner        pi
+  task          Find it and more
+  used          12s, 1 turn, 12 tokens
+  stop reason   error
+  exit code     0
+  error
+    429
     twice
 
-#1 question of scout  1970-01-01 00:00:02Z
+question 1 of step 1, 1970-01-01 00:00:02Z
+  text
     Which?
-  Answer with: tasuki runs reply run_1_00af 1 \"TEXT\"
+  answer        none yet: tasuki runs reply run_1_00af 1 \"TEXT\"
 "
         );
     }

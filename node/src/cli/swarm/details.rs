@@ -17,15 +17,15 @@ const INDENT: usize = 4;
 
 /// A text that is being written.
 #[derive(Debug, Default)]
-struct Sheet(String);
+pub(in crate::cli) struct Sheet(pub(in crate::cli) String);
 
 impl Sheet {
-    fn title(text: &str) -> Self {
+    pub(in crate::cli) fn title(text: &str) -> Self {
         Self(format!("{}\n", line(text).bold()))
     }
 
     /// A line with a label, unless the text is empty.
-    fn row(&mut self, label: &str, text: &str) {
+    pub(in crate::cli) fn row(&mut self, label: &str, text: &str) {
         if !text.is_empty() {
             let label = format!("{label:<13}");
             self.0 += &format!("  {} {text}\n", label.dimmed());
@@ -38,7 +38,7 @@ impl Sheet {
     }
 
     /// A text under its label.
-    fn text(&mut self, label: &str, text: &str) {
+    pub(in crate::cli) fn text(&mut self, label: &str, text: &str) {
         if !text.trim().is_empty() {
             self.0 += &format!("  {}\n", label.dimmed());
             self.0.push_str(&indented(text, INDENT, width()));
@@ -46,7 +46,7 @@ impl Sheet {
     }
 
     /// Something of its own below.
-    fn part(&mut self, title: &str) {
+    pub(in crate::cli) fn part(&mut self, title: &str) {
         self.0 += &format!("\n{title}\n");
     }
 }

@@ -29,9 +29,24 @@ const HINTS: &[(Reason, &str)] = &[
     (Reason::LeaseNotFound, "`tasuki lock list` shows those there are"),
 ];
 
+/// The same for a refusal about runs.
+const OF_RUNS: &[(Reason, &str)] = &[
+    (Reason::UnknownRun, "`tasuki runs list` shows those there are"),
+    (Reason::UnknownStep, "`tasuki runs show RUN` shows those there are"),
+    (Reason::UnknownMessage, "`tasuki runs show RUN` shows those there are"),
+];
+
+pub(in crate::cli) fn with_hint(why: Failure) -> Failure {
+    add_hint(HINTS, why)
+}
+
+pub(in crate::cli) fn with_run_hint(why: Failure) -> Failure {
+    add_hint(OF_RUNS, why)
+}
+
 /// Adds the hint, unless the refusal names a command already.
-pub(in crate::cli) fn with_hint(mut why: Failure) -> Failure {
-    let way = HINTS.iter().find(|it| why.as_reason() == Some(it.0));
+fn add_hint(hints: &[(Reason, &str)], mut why: Failure) -> Failure {
+    let way = hints.iter().find(|it| why.as_reason() == Some(it.0));
     if let Some((_, way)) = way.filter(|_| !why.message.contains("`tasuki ")) {
         let said = why.message.trim_end_matches('.');
         why.message = format!("{said}. {way}.");
@@ -49,7 +64,7 @@ mod tests {
     #[test]
     fn people_are_told_of_commands_that_there_are() {
         let cli = Cli::command();
-        for (_, way) in HINTS {
+        for (_, way) in HINTS.iter().chain(OF_RUNS) {
             assert!(way.contains("`tasuki "), "{way}");
             for named in way.split("`tasuki ").skip(1) {
                 let mut words = named.split([' ', '`']);

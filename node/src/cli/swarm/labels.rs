@@ -7,7 +7,7 @@ use tasuki_proto::wire::{
 };
 
 /// The name of a state as the protocol has it, in small letters and without its kind.
-fn bare(name: &str, kind: &str) -> String {
+pub(in crate::cli) fn bare(name: &str, kind: &str) -> String {
     name.strip_prefix(kind).unwrap_or(name).to_lowercase()
 }
 
@@ -52,7 +52,7 @@ pub(super) fn delivery_status(of: DeliveryStatus) -> String {
 }
 
 /// A state's name as people read and type it.
-pub(super) fn spaced(name: &str, gap: &str) -> String {
+pub(in crate::cli) fn spaced(name: &str, gap: &str) -> String {
     name.replace('_', gap)
 }
 
@@ -91,7 +91,7 @@ pub(super) fn claimed_for(until_ms: u64, now_ms: u64) -> String {
 }
 
 /// A length of time, roughly.
-pub(super) fn long(ms: u64) -> String {
+pub(in crate::cli) fn long(ms: u64) -> String {
     let seconds = ms / 1000;
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
     let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);

@@ -14,17 +14,17 @@ pub(super) mod board;
 mod commit;
 pub(super) mod delivery;
 pub(super) mod delivery_client;
-mod details;
+pub(super) mod details;
 pub(super) mod doc;
 mod files;
 pub(super) mod hints;
 pub(super) mod issue;
-mod labels;
+pub(super) mod labels;
 mod lease;
 pub(super) mod lock;
 pub(super) mod names;
 mod pages;
-mod rows;
+pub(super) mod rows;
 pub(super) mod settings;
 pub(super) mod task;
 pub(super) mod worker;
@@ -39,7 +39,7 @@ An issue is named by its id, or by the last part of it: issue_1700000000000_00af
 A task is named ISSUE/task-3 or ISSUE/3, a delivery and a lock by their ids.";
 
 /// What an answer that was repeated says to people.
-fn again(repeated: bool) -> &'static str {
+pub(super) fn again(repeated: bool) -> &'static str {
     if repeated { " That had been done before." } else { "" }
 }
 

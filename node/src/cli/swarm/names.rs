@@ -20,8 +20,9 @@ use crate::cli::role_args::RoleClient;
 /// Issues among which the last part of an id is looked for, the newest first: ten pages.
 const LOOKED_AT_MAX: u32 = 2000;
 
-/// Characters of the last part of an id, at least.
+/// Characters of the last part of an id.
 const SHORT_CHARS_MIN: usize = 4;
+const SHORT_CHARS_MAX: usize = 8;
 
 /// An issue as it was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +53,12 @@ pub(in crate::cli) struct TaskIds {
     pub(in crate::cli) task: String,
 }
 
+/// Whether a text can be the last part of an id.
+pub(in crate::cli) fn is_id_end(text: &str) -> bool {
+    let is_hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
+    (SHORT_CHARS_MIN..=SHORT_CHARS_MAX).contains(&text.len()) && text.bytes().all(is_hex)
+}
+
 impl FromStr for IssueName {
     type Err = String;
 
@@ -59,8 +66,7 @@ impl FromStr for IssueName {
         if let Ok(id) = text.parse() {
             return Ok(Self::Whole(id));
         }
-        let is_hex = |c: u8| matches!(c, b'0'..=b'9' | b'a'..=b'f');
-        if SHORT_CHARS_MIN <= text.len() && text.len() <= 8 && text.bytes().all(is_hex) {
+        if is_id_end(text) {
             return Ok(Self::Short(text.to_owned()));
         }
         Err("an issue is like issue_1700000000000_00af, or the last part of that: 00af".to_owned())

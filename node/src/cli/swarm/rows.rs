@@ -22,7 +22,8 @@ const WHO_CHARS_MAX: usize = 16;
 /// Of the files of a lock.
 const FILES_CHARS_MAX: usize = 60;
 
-fn headed(text: &str) -> String {
+/// The head of a list.
+pub(in crate::cli) fn headed(text: &str) -> String {
     format!("{}\n", text.trim_end().dimmed())
 }
 

@@ -7,8 +7,8 @@
 //!
 //! - **TK2** A task can be asked about only by the role and instance it was made for, with the same
 //!   token, at an address that serves the role; to all others it is unknown, as one that never was.
-//! - **TK3** What a task says of its state is always the same few words; words of other agents are
-//!   in its result alone.
+//! - **TK3** What a task says of its state is always the same few words, with a run's id at most;
+//!   words of other agents are in its result alone.
 
 mod memory;
 mod rules;
@@ -187,12 +187,16 @@ impl Tasks {
 
     /// Takes note that nobody waits for a task any more. One that has ended stays as it is.
     pub(super) fn cancel(&self, id: &str, asker: &Asker<'_>) -> Result<(), ErrorData> {
-        let (asked, _) = self.open(id, asker)?;
+        let (asked, asking) = self.open(id, asker)?;
         if self.memory().end(id).is_none() {
             if !self.is_superseded(&asked) {
                 self.waits.end(&asked.question);
             }
-            self.cancelled(id, &asked, CANCELLED);
+            let what_goes_on = match &asking.about {
+                About::Run { run, .. } => format!(" The run goes on; run_cancel {run} ends it."),
+                About::Turn(_) | About::Mail { .. } | About::Swarm { .. } => String::new(),
+            };
+            self.cancelled(id, &asked, &format!("{CANCELLED}{what_goes_on}"));
         }
         Ok(())
     }
@@ -216,7 +220,7 @@ impl Tasks {
         asked.created_ms < self.memory().heard_of(&asked.question, asked.created_ms)
     }
 
-    fn cancelled(&self, id: &str, asked: &Asked, why: &'static str) -> DetailedTask {
+    fn cancelled(&self, id: &str, asked: &Asked, why: &str) -> DetailedTask {
         let end = Arc::new(detailed(id, asked, why, TaskPayload::Cancelled));
         self.memory().told(id, &end, id.len());
         DetailedTask::clone(&end)
@@ -266,7 +270,7 @@ fn word(looked: &Looked) -> Word {
     }
 }
 
-fn task(id: &str, asked: &Asked, status: TaskStatus, message: &'static str) -> Task {
+fn task(id: &str, asked: &Asked, status: TaskStatus, message: &str) -> Task {
     let updated_ms = match status.is_terminal() {
         true => clock::steady_ms().max(asked.created_ms),
         false => asked.created_ms,
@@ -277,7 +281,7 @@ fn task(id: &str, asked: &Asked, status: TaskStatus, message: &'static str) -> T
         .with_poll_interval_ms(POLL_INTERVAL_MS)
 }
 
-fn detailed(id: &str, asked: &Asked, message: &'static str, payload: TaskPayload) -> DetailedTask {
+fn detailed(id: &str, asked: &Asked, message: &str, payload: TaskPayload) -> DetailedTask {
     DetailedTask::new(task(id, asked, payload.status(), message), payload)
 }
 

@@ -18,7 +18,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 use serde_json::Value;
-use tasuki_proto::{limits::TEXT_BYTES_MAX, reason::Reason};
+use tasuki_proto::{echo::echo, limits::TEXT_BYTES_MAX, reason::Reason};
 
 use crate::role::Refusal;
 
@@ -347,6 +347,12 @@ impl Error for ArgumentError {
 
     fn missing_field(field: &'static str) -> Self {
         Self { at: None, fault: Fault::Missing { field: field.to_owned() } }
+    }
+
+    /// Of a type that takes no others.
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let field = echo(field);
+        Self::custom(format_args!("has no field {field}; its fields are {}", expected.join(", ")))
     }
 }
 

@@ -8,7 +8,6 @@ use rmcp::{
     service::RequestContext,
 };
 use tasuki_proto::{id::RoleId, visible::is_visible};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -19,7 +18,7 @@ use super::{
 use crate::{
     mcp::{
         hold::{self, Transport},
-        host::{Host, Scope},
+        host::{Host, Places, Scope},
         transport::write_ack::WriteAck,
     },
     role::{Refusal, player::Instance},
@@ -47,7 +46,7 @@ pub(in crate::mcp) struct Call<'a> {
     pub inputs: InputResponses,
     pub context: &'a RequestContext<RoleServer>,
     /// Once its role is known, its place among the role's calls.
-    pub admitted: OnceLock<Option<OwnedSemaphorePermit>>,
+    pub admitted: OnceLock<Places>,
 }
 
 impl Call<'_> {
@@ -55,14 +54,15 @@ impl Call<'_> {
     pub(super) fn admit(&self, role: &RoleId) -> Result<(), Refusal> {
         if self.admitted.get().is_none() {
             // Nobody else admits this call.
-            drop(self.admitted.set(self.host.admit(role)?));
+            drop(self.admitted.set(Vec::from_iter(self.host.admit(role)?)));
         }
         Ok(())
     }
 
     /// The call is held from here on; unless it is answered, its client gave it up.
     pub(super) fn hold_for(&self, hold: Duration) -> Held<'_> {
-        let client = self.client.as_ref();
+        // A sub-agent is ended by others: that says nothing of how long its client waits.
+        let client = self.client.as_ref().filter(|_| !self.scope.is_step());
         let held = self.host.learning.begin(client, hold, self.hold.is_some());
         if let Some(probe) = &self.probe {
             probe.when_cut(held.clone());

@@ -2,10 +2,11 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use tasuki_proto::id::RoleId;
+use tasuki_proto::{echo::echo, id::RoleId, reason::Reason};
 
 use super::{
     Call,
+    arguments::invalid,
     tool::{Caller, RoleArgument, ToolDef},
 };
 use crate::{
@@ -89,5 +90,62 @@ impl<S> RoleCaller<'_, S> {
     /// The answers on their way to the agent of the role.
     pub(super) fn in_flight_acks(&self) -> InFlightAcks {
         self.call.host.in_flight_acks.get(self.role()).cloned().unwrap_or_default()
+    }
+}
+
+/// The role that calls, of those of the address that have the tool: the only one, or the one that
+/// `argument` names. `unknown`: why one is refused that is not among them.
+pub(super) fn find_able(
+    call: &Call<'_>,
+    tool: &ToolDef,
+    argument: &str,
+    unknown: Reason,
+) -> Result<Arc<dyn Actions>, Refusal> {
+    let host = call.host;
+    let has_tool = |role: &RoleId| tool.sets.iter().any(|it| host.has_set(role, it.set));
+    let mut able = call.scope.roles(host);
+    able.retain(|role| has_tool(role) && call.only.is_none_or(|only| only == *role));
+    let names = || able.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
+    let role = match (call.named_role(tool)?, &able[..]) {
+        (None, [only]) => *only,
+        (None, []) => return Err(no_set(tool)),
+        (None, [first, ..]) => {
+            return Err(Refusal {
+                reason: Reason::RoleRequired,
+                message: format!(
+                    "several roles of this address may call this tool: {}. Set `{argument}` to \
+                     your role if the tool has it, or connect to /mcp/{first}.",
+                    names()
+                ),
+            });
+        }
+        (Some(_), []) => {
+            return Err(invalid(argument, &"is not a role that may call this tool here"));
+        }
+        (Some(named), able) => {
+            let own = able.iter().copied().find(|it| it.as_str() == named);
+            own.ok_or_else(|| Refusal {
+                reason: unknown,
+                message: format!(
+                    "unknown {argument} {}: you are {} here. Omit it or use that. No change was \
+                     made.",
+                    echo(&named),
+                    names()
+                ),
+            })?
+        }
+    };
+    host.roles.get(role).map(Arc::clone).ok_or_else(|| no_set(tool))
+}
+
+fn no_set(tool: &ToolDef) -> Refusal {
+    let set = tool.sets.first().map_or("", |it| it.set);
+    Refusal {
+        reason: Reason::RoleForbidden,
+        message: format!(
+            "no role of this node has a toolset with {name}. No change was made. Ask your user to \
+             add one: --role NAME={set}.",
+            name = tool.name
+        ),
     }
 }

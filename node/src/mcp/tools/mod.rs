@@ -28,7 +28,10 @@ use tasuki_proto::{id::RoleId, reason::Reason};
 
 use self::{arguments::UnknownFields, tool::ToolDef};
 use super::host::{Host, Scope};
-use crate::{role::Refusal, toolset::ToolsetChoice};
+use crate::{
+    role::Refusal,
+    toolset::{RUN_STEP, ToolsetChoice},
+};
 
 #[cfg(test)]
 pub(super) use self::swarm::tools_named_in;
@@ -36,7 +39,7 @@ pub(super) use self::{
     call::{Call, label, label_as},
     mail::wait_result as mail_result,
     result::{refused, time},
-    runs::{Waiter, ended_or_asked, read_steps, run_resource_facts, run_result},
+    runs::{ended_or_asked, read_steps, run_resource_facts, run_result},
     swarm::{FencingTokens, LockGrants, wait_result as swarm_result},
     turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, LoopView, turn_result},
 };
@@ -163,16 +166,12 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
     let found =
         |set: &&'static dyn Toolset| Some((*set, set.tools().iter().find(|it| it.name == name)?));
     let (toolset, tool) = TOOLSETS.iter().find_map(found)?;
-    let has_set = match call.scope {
-        Scope::One(actions) => tool.sets.iter().any(|it| call.host.has_set(actions.role(), it.set)),
-        // It has its sets by its key.
-        Scope::Step(_) => {
-            let choices = call.scope.toolsets(call.host);
-            tool.sets.iter().any(|it| choices.iter().any(|choice| choice.set == it.set))
-        }
-        Scope::All => true,
-    };
-    if !has_set {
+    let sets = call.scope.toolsets(call.host);
+    let has_set = tool.sets.iter().any(|it| sets.iter().any(|choice| choice.set == it.set));
+    // Where an address speaks for several roles, the tool says which of them may call it; what is for
+    // sub-agents none may.
+    let is_of_roles = matches!(call.scope, Scope::All) && !tool.is_in(RUN_STEP);
+    if !has_set && !is_of_roles {
         return None;
     }
     let unknown = UnknownFields::default();
@@ -197,7 +196,7 @@ mod tests {
         let sets: BTreeSet<&str> = tools().flat_map(|it| it.sets).map(|it| it.set).collect();
         let mut known = BTreeSet::from(crate::toolset::NAMES);
         // No role is given this one.
-        known.insert(crate::toolset::RUN_STEP);
+        known.insert(RUN_STEP);
         let differing: Vec<_> = sets.symmetric_difference(&known).collect();
         assert!(differing.is_empty(), "without tools, or with tools and unknown: {differing:?}");
         for tool in tools() {

@@ -246,6 +246,8 @@ fn shrink(schema: &mut Value) {
     if fields.get("type").is_some_and(|it| it == "object") {
         fields.entry("properties").or_insert_with(|| json!({}));
         fields.entry("required").or_insert_with(|| json!([]));
+        // Whoever sends another field is told.
+        fields.remove("additionalProperties");
     }
     if let Some(Value::Object(properties)) = fields.get_mut("properties") {
         properties.values_mut().for_each(shrink);

@@ -4,6 +4,10 @@ use std::{convert::Infallible, time::Duration};
 
 use rmcp::model::{CallToolResponse, ProgressNotificationParam};
 use tasuki_proto::{id::RoleId, reason::Reason};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 use super::{Call, runs::progress_of};
 use crate::{
@@ -17,11 +21,14 @@ use crate::{
 
 /// Between two signs of life during a wait, in milliseconds: a third of the shortest silence
 /// that a client takes for death.
-pub(super) const PROGRESS_MS: u64 = 10_000;
+const PROGRESS_MS: u64 = 10_000;
 
 /// Before the first of them, in milliseconds: it opens the response, but an answer that is
 /// there at once needs none.
-pub(super) const PROGRESS_FIRST_MS: u64 = 200;
+const PROGRESS_FIRST_MS: u64 = 200;
+
+/// Between two of them that differ, in milliseconds: of what changes meanwhile the newest is told.
+const PROGRESS_PAUSE_MS: u64 = 250;
 
 /// What became of a held call.
 pub(super) enum Held<T> {
@@ -82,7 +89,7 @@ pub(super) async fn held_with<T>(
         () = lost => Held::Lost,
         answer = answer => Held::Answered(answer),
         () = call.host.stopping.cancelled() => Held::Over,
-        () = tokio::time::sleep(hold + Duration::from_millis(OVERDUE_MS)) => Held::Over,
+        () = sleep(hold + Duration::from_millis(OVERDUE_MS)) => Held::Over,
         () = abandoned(call) => Held::Over,
         never = signs => match never {},
     };
@@ -146,23 +153,36 @@ async fn abandoned(call: &Call<'_>) {
         Some(probe) => probe.is_cut().await,
         None => std::future::pending().await,
     }
-    tokio::time::sleep(call.host.resume_within).await;
+    sleep(call.host.resume_within).await;
 }
 
 /// Progress for as long as it is polled.
 pub(super) async fn signs_of_life(call: &Call<'_>, message: &'static str) -> Infallible {
+    let (_unchanged, message) = watch::channel(message.to_owned());
+    tell_progress(call, message).await
+}
+
+/// The same with words that change: the newest, and now and then that they did not.
+pub(super) async fn tell_progress(
+    call: &Call<'_>,
+    mut newest: watch::Receiver<String>,
+) -> Infallible {
     let Some(token) = call.context.meta.get_progress_token() else {
         return std::future::pending().await;
     };
-    tokio::time::sleep(Duration::from_millis(PROGRESS_FIRST_MS)).await;
+    sleep(Duration::from_millis(PROGRESS_FIRST_MS)).await;
     let mut count = 0.0;
     loop {
         count += 1.0;
-        let sign = ProgressNotificationParam::new(token.clone(), count).with_message(message);
+        let words = newest.borrow_and_update().clone();
+        let sign = ProgressNotificationParam::new(token.clone(), count).with_message(words);
         if call.context.peer.notify_progress(sign).await.is_err() {
             // The stream is gone but a session outlives it: the wait itself goes on.
             return std::future::pending().await;
         }
-        tokio::time::sleep(Duration::from_millis(PROGRESS_MS)).await;
+        sleep(Duration::from_millis(PROGRESS_PAUSE_MS)).await;
+        let quiet = Duration::from_millis(PROGRESS_MS - PROGRESS_PAUSE_MS);
+        // Whether something changed or not, it is said.
+        drop(timeout(quiet, newest.changed()).await);
     }
 }

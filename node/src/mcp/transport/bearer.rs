@@ -46,7 +46,7 @@ use crate::{
 };
 
 /// The scheme of the header `Authorization`, in lower case.
-pub(super) const SCHEME: &str = "bearer";
+const SCHEME: &str = "bearer";
 
 /// Names under which clients put a token into an address, where it does not belong: addresses
 /// are kept in logs.
@@ -128,7 +128,7 @@ struct Live {
 
 /// Why a request is not let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Denied {
+pub(super) enum Denied {
     NoToken,
     Twice,
     InAddress,
@@ -163,17 +163,7 @@ impl Bearers {
         if is_in(uri) {
             return Err(Denied::InAddress);
         }
-        let mut all = headers.get_all(AUTHORIZATION).iter();
-        let shown = all.next().ok_or(Denied::NoToken)?;
-        if all.next().is_some() {
-            return Err(Denied::Twice);
-        }
-        let shown = shown.to_str().map_err(|_| Denied::NotGood)?;
-        let (scheme, token) = shown.split_once(' ').ok_or(Denied::NotGood)?;
-        if !scheme.eq_ignore_ascii_case(SCHEME) {
-            return Err(Denied::NotGood);
-        }
-        let token: Token = token.trim().parse().map_err(|_| Denied::NotGood)?;
+        let token: Token = shown(headers)?.parse().map_err(|_| Denied::NotGood)?;
         let live = self.live.read();
         let known = live.get(&token.id);
         // Compared also where nobody has that id, in the same time whatever differs.
@@ -221,6 +211,20 @@ struct Answered<'a> {
 impl Drop for Answered<'_> {
     fn drop(&mut self) {
         self.failures.answered(self.from);
+    }
+}
+
+/// The credentials in the one header `Authorization` of a request.
+pub(super) fn shown(headers: &HeaderMap) -> Result<&str, Denied> {
+    let mut all = headers.get_all(AUTHORIZATION).iter();
+    let shown = all.next().ok_or(Denied::NoToken)?;
+    if all.next().is_some() {
+        return Err(Denied::Twice);
+    }
+    let shown = shown.to_str().map_err(|_| Denied::NotGood)?;
+    match shown.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(SCHEME) => Ok(token.trim()),
+        Some(_) | None => Err(Denied::NotGood),
     }
 }
 

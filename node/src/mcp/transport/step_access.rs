@@ -6,11 +6,11 @@
 //! - Nothing of a request but its Host and Origin is looked at before its key.
 //! - **SA1** What a key opened ends with its step: requests, streams, sessions.
 //! - **SA2** A key that is wrong and one of a step that ended get one and the same answer.
-//! - **S4** A key opens nothing else, and nothing of another step.
+//! - **SA3** A key opens nothing else, and nothing of another step.
 //!
 //! Which steps run and what they are served says a [`StepService`].
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use async_trait::async_trait;
 use axum::{
@@ -19,21 +19,18 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
+use http::{HeaderMap, Method, StatusCode};
 use parking_lot::Mutex;
 use tasuki_proto::{id::RoleId, run::StepId};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    bearer::{SCHEME, unauthenticated, until_gone},
+    bearer::{self, shown, unauthenticated, until_gone},
     server::{Life, read_body, refuse},
     service::McpService,
     streamable::Streamable,
 };
 use crate::{mcp::address::Address, step_key::StepKey};
-
-/// How the addresses of roles begin.
-const MCP: &str = "/mcp/";
 
 /// Where a sub-agent speaks MCP, on the address of its node.
 pub const STEP_PATH: &str = "/mcp/step";
@@ -71,9 +68,7 @@ pub(super) struct StepAccess<T: StepService> {
 /// What a step has opened.
 struct Opened<S: McpService> {
     streamable: Streamable<S>,
-    /// Ends its streams.
-    ending: CancellationToken,
-    /// Ends its requests.
+    /// Ends its requests and streams.
     gone: CancellationToken,
 }
 
@@ -110,64 +105,47 @@ impl<T: StepService> StepAccess<T> {
         life: Life,
         mut roles: impl Iterator<Item = &'a RoleId>,
     ) -> Self {
-        let is_role = roles.any(|role| STEP_PATH.strip_prefix(MCP) == Some(role.as_str()));
+        let is_role = roles.any(|role| STEP_PATH == format!("/mcp/{role}"));
         Self { service, life, is_role, opened: Mutex::default() }
     }
 
     fn authenticate(&self, headers: &HeaderMap) -> Result<StepKey, Denied> {
-        let mut all = headers.get_all(AUTHORIZATION).iter();
-        let shown = all.next().ok_or(Denied::NoKey)?;
-        if all.next().is_some() {
-            return Err(Denied::NotAKey);
-        }
-        let shown = shown.to_str().map_err(|_| Denied::NotAKey)?;
-        let (scheme, text) = shown.split_once(' ').ok_or(Denied::NotAKey)?;
-        if !scheme.eq_ignore_ascii_case(SCHEME) {
-            return Err(Denied::NotAKey);
-        }
-        let key: StepKey = text.trim().parse().map_err(|_| Denied::NotAKey)?;
+        let key = match shown(headers) {
+            Ok(shown) => shown.parse::<StepKey>().map_err(|_| Denied::NotAKey)?,
+            Err(bearer::Denied::NoToken) => return Err(Denied::NoKey),
+            Err(_) => return Err(Denied::NotAKey),
+        };
         if self.service.is_live(&key) { Ok(key) } else { Err(Denied::NotLive) }
     }
 
     /// What the step of a key that was good a moment ago has opened.
-    fn opened(self: &Arc<Self>, key: &StepKey) -> io::Result<Arc<Opened<T::Mcp>>> {
+    fn opened(self: &Arc<Self>, key: &StepKey) -> Arc<Opened<T::Mcp>> {
         let step = key.step();
         let mut all = self.opened.lock();
-        if let Some(opened) = all.get(&step) {
-            return Ok(Arc::clone(opened));
-        }
-        let ending = self.life.ending.child_token();
-        let life = Life { ending: ending.clone(), ..self.life.clone() };
-        let streamable = Streamable::new(Arc::new(self.service.mcp(key)), &life, None)?;
-        let opened = Arc::new(Opened { streamable, ending, gone: CancellationToken::new() });
-        all.insert(step, Arc::clone(&opened));
-        self.life.tasks.spawn(Arc::clone(self).end_with(step));
-        Ok(opened)
+        let open = || {
+            let gone = self.life.ending.child_token();
+            let life = Life { ending: gone.clone(), ..self.life.clone() };
+            let streamable = Streamable::new(Arc::new(self.service.mcp(key)), &life, None);
+            let streamable = streamable.expect("without a directory nothing is opened");
+            self.life.tasks.spawn(Arc::clone(self).end_with(step));
+            Arc::new(Opened { streamable, gone })
+        };
+        Arc::clone(all.entry(step).or_insert_with(open))
     }
 
-    /// Ends what a step opened once it has ended.
+    /// Ends what a step opened once it has ended, or the node.
     async fn end_with(self: Arc<Self>, step: StepId) {
-        tokio::select! {
-            () = self.service.ended(step) => {}
-            // Streams end then without it.
-            () = self.life.ending.cancelled() => return,
-        }
+        let ended = self.service.ended(step);
+        self.life.ending.run_until_cancelled(ended).await;
         let opened = self.opened.lock().remove(&step);
         if let Some(opened) = opened {
             opened.gone.cancel();
-            opened.ending.cancel();
             opened.streamable.end_all_sessions().await;
         }
     }
 
     async fn answer(self: &Arc<Self>, key: StepKey, request: Request) -> Response {
-        let opened = match self.opened(&key) {
-            Ok(opened) => opened,
-            Err(why) => {
-                let why = why.to_string();
-                return refuse(StatusCode::INTERNAL_SERVER_ERROR, "unavailable", why);
-            }
-        };
+        let opened = self.opened(&key);
         let call = request.uri().path().strip_prefix(CALLS).map(str::to_owned);
         let answering = async {
             match call {

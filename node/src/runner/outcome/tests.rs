@@ -116,10 +116,27 @@ fn everything_that_is_no_success_says_which_failure_it_is() {
     let not_found = Exit::NotFound { program: "pi".to_owned() };
     let not_started =
         Exit::NotStarted { program: "pi".to_owned(), why: "permission denied".to_owned() };
-    let table: [(&str, Exit, &str, Option<&Stopped>, &str); 32] = [
+    let table: [(&str, Exit, &str, Option<&Stopped>, &str); 37] = [
         (&stop, Exit::Code(0), "", None, "ok: hi"),
-        // It was over before our signal came.
-        (&stop, Exit::Code(0), "", Some(&Stopped::Cancelled), "ok: hi"),
+        // It took our signal, and ended as if nothing were wrong.
+        (&stop, Exit::Code(0), "", Some(&Stopped::Cancelled), "cancelled: Cancelled."),
+        (&stop, Exit::Code(0), "", Some(&timed_out), "timed_out: Timed out after 60 s."),
+        (
+            &stop,
+            Exit::Code(0),
+            "",
+            Some(&budget),
+            "budget: Stopped: the budget is used up (max_cost 0.50 USD).",
+        ),
+        (
+            &stop,
+            Exit::Code(0),
+            "",
+            Some(&Stopped::Lingering),
+            "killed: The agent finished, but its process did not exit and was killed.",
+        ),
+        (&stop, Exit::KeeperLost, "", None, "killed: What watched over it was killed."),
+        (&stop, Exit::KeeperLost, "", Some(&Stopped::Cancelled), "cancelled: Cancelled."),
         (&stop, Exit::Code(143), "", Some(&Stopped::Cancelled), "cancelled: Cancelled."),
         (&tool, Exit::Code(0), "", Some(&Stopped::Cancelled), "cancelled: Cancelled."),
         (&tool, Exit::Signal(9), "", Some(&timed_out), "timed_out: Timed out after 60 s."),
@@ -241,6 +258,37 @@ fn everything_that_is_no_success_says_which_failure_it_is() {
         let report = read(Dialect::Pi, stream.as_bytes());
         let shown = format!("{exit:?} {stderr:?} {stopped:?}");
         assert_eq!(render(&Outcome::new(report, exit, stderr, stopped)), expected, "{shown}");
+    }
+}
+
+/// Holds RN1.
+#[test]
+fn no_older_answer_is_taken_for_one_that_is_too_long_to_be_read() {
+    let long = "x".repeat(super::super::stream::LINE_BYTES_MAX);
+    let line = |head: &str| format!("{head}{long}\"}}\n");
+    let said = r#"{"type":"item.completed","item":{"type":"agent_message","text":"hi"}}"#;
+    let said = format!("{said}\n");
+    let completed = "{\"type\":\"turn.completed\"}\n";
+    let (unread, of_codex) =
+        (line("{\"type\":\"message_end\",\""), line("{\"type\":\"item.completed\",\""));
+    let malformed = "malformed_stream: A line of the stream is longer than 16 MiB.";
+    for (dialect, stream, expected) in [
+        (Dialect::Pi, format!("{}{unread}", answer("stop")), malformed),
+        (Dialect::Pi, format!("{unread}{}", answer("stop")), "ok: hi"),
+        (Dialect::Pi, format!("{}{}", answer("stop"), line("")), malformed),
+        // All messages once more.
+        (
+            Dialect::Pi,
+            format!("{}{}", answer("stop"), line("{\"type\":\"agent_end\",\"")),
+            "ok: hi",
+        ),
+        (Dialect::Codex, format!("{said}{of_codex}{completed}"), malformed),
+        (Dialect::Codex, format!("{of_codex}{said}{completed}"), "ok: hi"),
+    ] {
+        let report = read(dialect, stream.as_bytes());
+        assert_eq!(report.oversized_lines, 1);
+        let beginning = &stream[..100];
+        assert_eq!(render(&Outcome::new(report, Exit::Code(0), "", None)), expected, "{beginning}");
     }
 }
 

@@ -16,7 +16,13 @@ use crate::step_key::STEP_TOKEN_VARIABLE;
 /// sub-agent does not play its user's role.
 const NAME: &str = "tasuki";
 
-/// The same in Codex, which merges settings field by field: an address beside the command of a server
+/// Its tools in a list of Claude Code's permissions.
+pub(super) const CLAUDE_TOOLS: &str = "mcp__tasuki";
+
+/// The same in a list of opencode's tools.
+pub(super) const OPENCODE_TOOLS: &str = "tasuki_*";
+
+/// Its name in Codex, which merges settings field by field: an address beside the command of a server
 /// that the user has under this name would keep it from starting.
 const CODEX_NAME: &str = "tasuki_run";
 
@@ -68,14 +74,4 @@ impl McpServer {
     fn headers(&self) -> Value {
         json!({ "Authorization": format!("Bearer {}", self.token) })
     }
-}
-
-/// The server's tools in a list of Claude Code's permissions.
-pub(super) fn claude_tools() -> String {
-    format!("mcp__{NAME}")
-}
-
-/// The same in a list of opencode's tools.
-pub(super) fn opencode_tools() -> String {
-    format!("{NAME}_*")
 }

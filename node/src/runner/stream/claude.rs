@@ -305,6 +305,8 @@ fn end(event: &ResultEvent<'_>, state: &mut State, sink: OnProgress<'_>) {
     } else {
         if state.report.output.text != said {
             state.set_output(said, sink);
+        } else if !said.is_empty() {
+            state.confirm_output();
         }
         state.report.messages = state.report.messages.max(1);
         match reason {

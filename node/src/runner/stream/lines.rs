@@ -1,7 +1,8 @@
 //! Lines out of bytes that come in any pieces.
 //!
 //! A line ends with LF alone: U+2028 and U+2029 may stand inside JSON. A trailing CR is no part of
-//! it. At most [`LINE_BYTES_MAX`] bytes are held; a longer line is skipped to its LF and counted.
+//! it. At most [`LINE_BYTES_MAX`] bytes are held; a longer line is skipped to its LF, and only its
+//! beginning is handed out, in its turn.
 //!
 //! Not here: what a line means.
 
@@ -17,23 +18,27 @@ const KEPT_BYTES_MAX: usize = 256 << 10;
 /// The first reservation for a line that came in pieces.
 const PARTIAL_BYTES: usize = 8 << 10;
 
+/// What is handed out of a line that is too long.
+const HEAD_BYTES: usize = 128;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line<'a> {
+    Whole(&'a [u8]),
+    /// The beginning of one longer than [`LINE_BYTES_MAX`].
+    Oversized(&'a [u8]),
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// The beginning of a line whose LF has not come.
     partial: Vec<u8>,
     /// The line that comes is too long.
     is_skipping: bool,
-    /// Lines that were too long.
-    oversized: u64,
 }
 
 impl Lines {
-    pub(super) fn oversized(&self) -> u64 {
-        self.oversized
-    }
-
-    /// Hands every line that these bytes complete to `line`.
-    pub(super) fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) {
+    /// Hands every line that these bytes complete to `line`, and each that they make too long.
+    pub(super) fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(Line<'_>)) {
         while !bytes.is_empty() {
             let mut rest = bytes;
             // Reading from memory does not fail; were it to, the rest is one unfinished line.
@@ -42,29 +47,29 @@ impl Lines {
             bytes = rest;
             match piece.strip_suffix(b"\n") {
                 Some(piece) => self.end(piece, &mut line),
-                None => self.hold(piece),
+                None => self.hold(piece, &mut line),
             }
         }
     }
 
     /// Hands out what came after the last LF.
-    pub(super) fn finish(&mut self, mut line: impl FnMut(&[u8])) {
+    pub(super) fn finish(&mut self, mut line: impl FnMut(Line<'_>)) {
         if !self.partial.is_empty() {
             self.end(&[], &mut line);
         }
     }
 
-    fn end(&mut self, piece: &[u8], line: &mut impl FnMut(&[u8])) {
+    fn end(&mut self, piece: &[u8], line: &mut impl FnMut(Line<'_>)) {
         if self.is_skipping {
             self.is_skipping = false;
         } else if self.is_too_long(piece) {
-            self.skip();
+            self.skip(piece, line);
             self.is_skipping = false;
         } else if self.partial.is_empty() {
-            line(trim(piece));
+            line(Line::Whole(trim(piece)));
         } else {
             self.append(piece);
-            line(trim(&self.partial));
+            line(Line::Whole(trim(&self.partial)));
             if self.partial.capacity() > KEPT_BYTES_MAX {
                 self.partial = Vec::new();
             }
@@ -72,10 +77,10 @@ impl Lines {
         }
     }
 
-    fn hold(&mut self, piece: &[u8]) {
+    fn hold(&mut self, piece: &[u8], line: &mut impl FnMut(Line<'_>)) {
         if self.is_skipping {
         } else if self.is_too_long(piece) {
-            self.skip();
+            self.skip(piece, line);
         } else {
             self.append(piece);
         }
@@ -85,10 +90,13 @@ impl Lines {
         self.partial.len() + piece.len() > LINE_BYTES_MAX
     }
 
-    fn skip(&mut self) {
-        self.partial = Vec::new();
+    fn skip(&mut self, piece: &[u8], line: &mut impl FnMut(Line<'_>)) {
+        let mut head = std::mem::take(&mut self.partial);
+        head.truncate(HEAD_BYTES);
+        let room = piece.len().min(HEAD_BYTES - head.len());
+        head.extend_from_slice(&piece[..room]);
         self.is_skipping = true;
-        self.oversized += 1;
+        line(Line::Oversized(&head));
     }
 
     /// Doubles as `Vec` does, but never past the bound.
@@ -111,50 +119,57 @@ fn trim(line: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn lines(pieces: &[&[u8]]) -> (Vec<Vec<u8>>, u64) {
+    /// The lines, and the beginnings of those that are too long.
+    fn lines(pieces: &[&[u8]]) -> Vec<Result<Vec<u8>, Vec<u8>>> {
         let mut lines = Lines::default();
         let mut seen = Vec::new();
+        let mut note = |line: Line<'_>| {
+            seen.push(match line {
+                Line::Whole(line) => Ok(line.to_vec()),
+                Line::Oversized(head) => Err(head.to_vec()),
+            });
+        };
         for piece in pieces {
-            lines.push(piece, |line| seen.push(line.to_vec()));
+            lines.push(piece, &mut note);
         }
-        lines.finish(|line| seen.push(line.to_vec()));
-        (seen, lines.oversized())
+        lines.finish(&mut note);
+        seen
     }
 
     #[test]
     fn only_lf_ends_a_line() {
-        let (seen, _) = lines(&["a\u{2028}b\r\n\n c\rd\r\r\nlast".as_bytes()]);
-        let text: Vec<_> = seen.iter().map(|line| String::from_utf8_lossy(line)).collect();
-        assert_eq!(text, ["a\u{2028}b", "", " c\rd\r", "last"]);
+        let seen = lines(&["a\u{2028}b\r\n\n c\rd\r\r\nlast".as_bytes()]);
+        let expected = ["a\u{2028}b", "", " c\rd\r", "last"];
+        assert_eq!(seen, expected.map(|line| Ok(line.as_bytes().to_vec())));
     }
 
     #[test]
     fn a_line_at_the_bound_is_read_and_one_past_it_is_skipped_however_it_is_split() {
         let mut bytes = vec![b'x'; LINE_BYTES_MAX];
-        bytes.extend(b"\n");
-        bytes.extend(vec![b'y'; LINE_BYTES_MAX + 1]);
+        bytes.extend(b"\nhead");
+        bytes.extend(vec![b'y'; LINE_BYTES_MAX]);
         bytes.extend(b"\nz\n");
-        let ends = |(seen, oversized): (Vec<Vec<u8>>, u64)| {
-            let sizes: Vec<_> = seen.iter().map(Vec::len).collect();
-            (sizes, oversized)
-        };
-        let whole = ends(lines(&[&bytes]));
-        assert_eq!(whole, (vec![LINE_BYTES_MAX, 1], 1));
-        for size in [1 << 16, 1_000_003] {
+        let head = [&b"head"[..], &[b'y'; HEAD_BYTES - 4]].concat();
+        let expected = [Ok(vec![b'x'; LINE_BYTES_MAX]), Err(head), Ok(b"z".to_vec())];
+        // The last split is behind `he`.
+        for size in [bytes.len(), 1 << 16, 1_000_003, LINE_BYTES_MAX + 3] {
             let pieces: Vec<_> = bytes.chunks(size).collect();
-            assert_eq!(ends(lines(&pieces)), whole);
+            assert!(lines(&pieces) == expected, "in pieces of {size}");
         }
     }
 
     #[test]
     fn an_endless_line_is_not_held() {
-        let mut lines = Lines::default();
+        let (mut lines, mut oversized) = (Lines::default(), 0);
         for _ in 0..40 {
-            lines.push(&[b'x'; 1 << 20], |_| panic!("no line ended"));
+            lines.push(&[b'x'; 1 << 20], |line| {
+                assert_eq!(line, Line::Oversized(&[b'x'; HEAD_BYTES]), "no line ended");
+                oversized += 1;
+            });
             assert!(lines.partial.capacity() <= LINE_BYTES_MAX);
         }
         assert!(lines.is_skipping && lines.partial.capacity() == 0);
-        lines.push(b"\n{}\n", |line| assert_eq!(line, b"{}"));
-        assert_eq!(lines.oversized(), 1);
+        lines.push(b"\n{}\n", |line| assert_eq!(line, Line::Whole(b"{}")));
+        assert_eq!(oversized, 1);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! - **ST1** How bytes were split changes nothing.
 //! - **ST2** Whatever comes, memory is bounded and nothing panics. Lines that are no JSON, lines that
-//!   are too long and events that nobody knows are counted and otherwise ignored.
+//!   are too long and events that nobody knows are counted and otherwise ignored; whether a line that
+//!   is too long may have held a newer answer is told.
 //! - **ST3** The last message decides: an error that the agent recovered from is forgotten.
 //! - **ST4** Each end of a tool follows a beginning.
 //!
@@ -30,7 +31,10 @@ pub use self::{
     lines::LINE_BYTES_MAX,
     state::{ErrorClass, OUTPUT_BYTES_MAX, Output, Report, Stop, StreamError, Usage, classify},
 };
-use self::{lines::Lines, state::State};
+use self::{
+    lines::{Line, Lines},
+    state::State,
+};
 
 /// A JSON stream that some agent CLI writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,6 +143,16 @@ enum Parser {
     Opencode(opencode::Parser),
 }
 
+impl Parser {
+    /// Whether an event of this type may be an answer, or a part of one, that no other one is.
+    fn may_answer(&self, kind: &str) -> bool {
+        match self {
+            Self::Pi(_) => !pi::NO_ANSWERS.contains(&kind),
+            Self::Claude(_) | Self::Codex(_) | Self::Gemini(_) | Self::Opencode(_) => true,
+        }
+    }
+}
+
 /// Reads one run's standard output.
 #[derive(Debug)]
 pub struct Reader {
@@ -163,7 +177,6 @@ impl Reader {
     pub fn push(&mut self, bytes: &[u8], sink: &mut dyn FnMut(Progress<'_>)) {
         let Self { lines, parser, state } = self;
         lines.push(bytes, |line| read_line(parser, state, line, sink));
-        state.report.oversized_lines = lines.oversized();
     }
 
     /// What the stream said so far.
@@ -175,13 +188,18 @@ impl Reader {
     pub fn finish(mut self, sink: &mut dyn FnMut(Progress<'_>)) -> Report {
         let Self { lines, parser, state } = &mut self;
         lines.finish(|line| read_line(parser, state, line, sink));
-        state.report.oversized_lines = lines.oversized();
         self.state.report
     }
 }
 
-fn read_line(parser: &mut Parser, state: &mut State, line: &[u8], sink: OnProgress<'_>) {
-    let line = without_escapes(line);
+fn read_line(parser: &mut Parser, state: &mut State, line: Line<'_>, sink: OnProgress<'_>) {
+    let line = match line {
+        Line::Whole(line) => without_escapes(line),
+        Line::Oversized(head) => {
+            let kind = leading_type(without_escapes(head));
+            return state.skip_line(kind.is_none_or(|kind| parser.may_answer(kind)));
+        }
+    };
     if line.iter().all(u8::is_ascii_whitespace) {
         return;
     }
@@ -221,16 +239,19 @@ fn event_type(line: &[u8]) -> Result<field::Str<'_>, serde_json::Error> {
         #[serde(borrow, rename = "type")]
         kind: field::Str<'a>,
     }
-    let quick = line.strip_prefix(TYPE_FIRST).and_then(|rest| {
-        let name = rest.get(..TYPE_BYTES_MAX.min(rest.len()))?;
-        let end = name.iter().position(|byte| *byte == b'"')?;
-        let name = std::str::from_utf8(name.get(..end)?).ok()?;
-        (!name.contains('\\')).then_some(name)
-    });
-    match quick {
+    match leading_type(line) {
         Some(name) => Ok(field::Str(name.into())),
         None => serde_json::from_slice::<Head<'_>>(line).map(|head| head.kind),
     }
+}
+
+/// The type of an event that begins with it, told by its beginning alone.
+fn leading_type(line: &[u8]) -> Option<&str> {
+    let rest = line.strip_prefix(TYPE_FIRST)?;
+    let name = rest.get(..TYPE_BYTES_MAX.min(rest.len()))?;
+    let end = name.iter().position(|byte| *byte == b'"')?;
+    let name = std::str::from_utf8(name.get(..end)?).ok()?;
+    (!name.contains('\\')).then_some(name)
 }
 
 /// A line of which only the type counts, checked to be JSON.

@@ -19,6 +19,18 @@ use super::{
     unknown,
 };
 
+/// Events that hold no answer, or one that a `message_end` holds, too. The last of a run has all of
+/// its messages, and so may be longer than any other.
+pub(super) const NO_ANSWERS: [&str; 7] = [
+    "message_update",
+    "tool_execution_start",
+    "tool_execution_update",
+    "tool_execution_end",
+    "entry_appended",
+    "turn_end",
+    "agent_end",
+];
+
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     /// The text that comes next begins a part.

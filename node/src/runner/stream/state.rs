@@ -150,6 +150,8 @@ pub struct Report {
     pub garbage_lines: u64,
     /// Lines longer than [`super::LINE_BYTES_MAX`].
     pub oversized_lines: u64,
+    /// Those of them that came after the output and may have held another one.
+    pub oversized_since_output: u64,
 }
 
 #[derive(Debug, Default)]
@@ -179,8 +181,20 @@ impl State {
         if !text.trim().is_empty() {
             self.report.output = Output::default();
             self.report.output.append(text);
+            self.confirm_output();
             sink(Progress::Output { text, begins: true });
         }
+    }
+
+    /// The output is the newest that there is: what was left out came before it.
+    pub(super) fn confirm_output(&mut self) {
+        self.report.oversized_since_output = 0;
+    }
+
+    /// A line was too long to be read.
+    pub(super) fn skip_line(&mut self, may_answer: bool) {
+        self.report.oversized_lines += 1;
+        self.report.oversized_since_output += u64::from(may_answer);
     }
 
     /// Adds to an output that comes in pieces.

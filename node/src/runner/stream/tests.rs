@@ -117,8 +117,9 @@ fn how_a_stream_is_split_changes_nothing() {
             for at in 0..line.len() {
                 let (a, b) = line.split_at(at);
                 let (mut lines, mut seen) = (Lines::default(), 0);
-                let mut same = |found: &[u8]| {
-                    assert_eq!(found, line.trim_ascii_end(), "{name} split at {at}");
+                let mut same = |found: Line<'_>| {
+                    let whole = Line::Whole(line.trim_ascii_end());
+                    assert_eq!(found, whole, "{name} split at {at}");
                     seen += 1;
                 };
                 lines.push(a, &mut same);

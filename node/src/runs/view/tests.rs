@@ -5,61 +5,45 @@ use tasuki_proto::wire::StepStatus;
 use super::*;
 use crate::runs::convert::text;
 
-/// A step that ended, and its words.
-#[derive(Clone)]
-struct Told {
-    step: wire::RunStep,
-    output: Vec<&'static str>,
-    error: &'static str,
-}
-
-fn step(agent: &str, status: StepStatus) -> Told {
-    let step = wire::RunStep {
-        agent: agent.to_owned(),
-        status: status.into(),
-        started_ms: 1_000,
-        ended_ms: 3_500,
-        ..Default::default()
-    };
-    Told { step, output: Vec::new(), error: "" }
-}
-
-fn answered(agent: &str, output: &'static str) -> Told {
-    Told { output: vec![output], ..step(agent, Succeeded) }
-}
-
-fn failed(agent: &str, failure: StepFailure, error: &'static str) -> Told {
-    let mut told = step(agent, Failed);
-    told.step.set_failure(failure);
-    Told { error, ..told }
-}
-
-/// It never ran.
-fn unbegun(agent: &str, status: StepStatus) -> Told {
-    let mut told = step(agent, status);
-    (told.step.started_ms, told.step.ended_ms) = (0, 0);
-    told
-}
-
-fn view(mode: RunMode, status: RunStatus, told: Vec<Told>) -> RunView {
+/// A run as `MODE STATUS`, and its steps as `AGENT STATUS FAILURE|WORDS`, with a `-` before the status
+/// of one that never began. The words are its output, or why it failed.
+fn view(run: &str, steps: &[&str]) -> RunView {
+    let named = |prefix: &str, name: &str| format!("{prefix}{}", name.to_uppercase());
+    let (mode, status) = run.split_once(' ').unwrap();
     let mut view = RunView {
         run: wire::Run {
             run_id: "run_1_00af".to_owned(),
-            mode: mode.into(),
-            status: status.into(),
+            mode: RunMode::from_str_name(&named("RUN_MODE_", mode)).unwrap().into(),
+            status: RunStatus::from_str_name(&named("RUN_STATUS_", status)).unwrap().into(),
             ..Default::default()
         },
         steps: Vec::new(),
     };
-    for (number, Told { mut step, output, error }) in (1..).zip(told) {
-        step.step = number;
-        let bytes: usize = output.iter().map(|part| part.len()).sum();
-        step.output_bytes = step.output_bytes.max(bytes as u64);
+    for (number, line) in (1..).zip(steps) {
+        let (how, words) = line.split_once('|').unwrap_or((line, ""));
+        let mut how = how.split(' ');
+        let (agent, status) = (how.next().unwrap(), how.next().unwrap());
+        let ran = u64::from(!status.starts_with('-'));
+        let status = named("STEP_STATUS_", status.trim_start_matches('-'));
+        let status = StepStatus::from_str_name(&status).unwrap();
+        let failure = how.next().map(|it| named("STEP_FAILURE_", it));
+        let failure = failure.map(|it| StepFailure::from_str_name(&it).unwrap());
+        let (output, error) = if status == Succeeded { (words, "") } else { ("", words) };
+        let step = wire::RunStep {
+            step: number,
+            agent: agent.to_owned(),
+            status: status.into(),
+            failure: failure.unwrap_or_default().into(),
+            started_ms: ran * 1_000,
+            ended_ms: if status == Running { 0 } else { ran * 3_500 },
+            output_bytes: output.len() as u64,
+            ..Default::default()
+        };
         view.run.steps.push(step.clone());
         view.steps.push(wire::GetStepResponse {
             step: Some(step),
-            output: output.into_iter().map(text).collect(),
-            error: (!error.is_empty()).then(|| text(error)),
+            output: vec![text(output)],
+            error: Some(text(error)),
             now_ms: 9_000,
             ..Default::default()
         });
@@ -69,58 +53,42 @@ fn view(mode: RunMode, status: RunStatus, told: Vec<Told>) -> RunView {
 
 #[test]
 fn a_single_run_is_its_output_or_why_there_is_none() {
-    for (status, told, said) in [
-        (RunStatus::Succeeded, answered("scout", "out[auth]"), "out[auth]"),
-        (RunStatus::Succeeded, answered("scout", " \n"), "(no output)"),
+    for (run, step, said) in [
+        ("single succeeded", "scout succeeded|out[auth]", "out[auth]"),
+        ("single succeeded", "scout succeeded| \n", "(no output)"),
+        ("single failed", "scout failed model_error|401 bad key", "Agent error: 401 bad key"),
+        ("single failed", "scout failed refused|It is not here.", "Agent failed: It is not here."),
         (
-            RunStatus::Failed,
-            failed("scout", StepFailure::ModelError, "401 bad key"),
-            "Agent error: 401 bad key",
+            "single failed",
+            "scout failed refused",
+            "Agent failed: The node could not deliver what it wrote: the workspace takes no plain \
+             texts.",
         ),
+        ("single failed", "scout failed exit_code| ", "Agent failed: No reason is known."),
         (
-            RunStatus::Failed,
-            failed("scout", StepFailure::Refused, "The directory is not in the project."),
-            "Agent failed: The directory is not in the project.",
-        ),
-        (
-            RunStatus::Failed,
-            failed("scout", StepFailure::ExitCode, " "),
-            "Agent failed: No reason is known.",
-        ),
-        (
-            RunStatus::Lost,
-            step("scout", Lost),
+            "single lost",
+            "scout lost",
             "Agent failed: The node that ran it is gone; it was not run again.",
         ),
-        (RunStatus::Canceled, step("scout", Canceled), "Agent aborted: Canceled."),
-        (
-            RunStatus::Canceled,
-            unbegun("scout", Canceled),
-            "Agent aborted: Canceled before it began.",
-        ),
+        ("single canceled", "scout canceled", "Agent aborted: Canceled."),
+        ("single canceled", "scout -canceled", "Agent aborted: Canceled before it began."),
         // Of a newer broker.
-        (
-            RunStatus::Unspecified,
-            step("scout", Unspecified),
-            "Agent failed: How it ended is not known.",
-        ),
+        ("single unspecified", "scout unspecified", "Agent failed: How it ended is not known."),
     ] {
-        let view = view(RunMode::Single, status, vec![told]);
+        let view = view(run, &[step]);
         assert_eq!(view.text(), said);
-        assert_eq!(view.is_failure(), status != RunStatus::Succeeded, "{said}");
+        assert_eq!(view.is_failure(), run != "single succeeded", "{said}");
     }
 }
 
 #[test]
 fn an_output_in_parts_is_one_and_what_is_missing_is_counted() {
-    let mut told = Told { output: vec!["first, ", "second"], ..step("scout", Succeeded) };
+    let mut view = view("single succeeded", &["scout succeeded|first, "]);
+    view.steps[0].output.push(text("second"));
+    assert_eq!(view.text(), "first, second");
+    view.run.steps[0].output_bytes = 100;
     assert_eq!(
-        view(RunMode::Single, RunStatus::Succeeded, vec![told.clone()]).text(),
-        "first, second"
-    );
-    told.step.output_bytes = 100;
-    assert_eq!(
-        view(RunMode::Single, RunStatus::Succeeded, vec![told]).text(),
+        view.text(),
         "first, second\n\n[Output truncated: 87 bytes omitted. Call run_output with run run_1_00af \
          for all of it.]"
     );
@@ -128,75 +96,58 @@ fn an_output_in_parts_is_one_and_what_is_missing_is_counted() {
 
 #[test]
 fn a_parallel_run_tells_all_steps_and_fails_with_any() {
-    let one = || answered("scout", "out[t1]");
-    let all = view(RunMode::Parallel, RunStatus::Succeeded, vec![one(), one()]);
-    assert!(all.text().starts_with("Parallel: 2/2 succeeded\n\n### [scout] completed\n\nout[t1]"));
+    const ONE: &str = "scout succeeded|out[t1]";
+    let all = view("parallel succeeded", &[ONE, ONE]);
+    let begin = "Parallel: 2/2 succeeded\n\n### 1/2 [scout] completed\n\nout[t1]";
+    assert!(all.text().starts_with(begin), "{}", all.text());
     assert!(!all.is_failure());
-    let some = view(
-        RunMode::Parallel,
-        RunStatus::Failed,
-        vec![one(), failed("writer", StepFailure::TimedOut, "Timed out after 60 s."), one()],
-    );
+    let late = "writer failed timed_out|Timed out after 60 s.";
+    let some = view("parallel failed", &[ONE, late, ONE]);
     assert_eq!(
         some.text(),
-        "Parallel: 2/3 succeeded\n\n### [scout] completed\n\nout[t1]\n\n---\n\n### [writer] failed \
-         (timed_out)\n\nError: Timed out after 60 s.\n\n---\n\n### [scout] completed\n\nout[t1]"
+        "Parallel: 2/3 succeeded\n\n### 1/3 [scout] completed\n\nout[t1]\n\n---\n\n### 2/3 [writer] \
+         failed (timed_out)\n\nError: Timed out after 60 s.\n\n---\n\n### 3/3 [scout] \
+         completed\n\nout[t1]"
     );
     assert!(some.is_failure());
     // A step decides, whatever is said of the run.
-    let odd = view(RunMode::Parallel, RunStatus::Succeeded, vec![one(), step("writer", Lost)]);
-    assert!(odd.is_failure());
+    assert!(view("parallel succeeded", &[ONE, "writer lost"]).is_failure());
 }
 
 #[test]
 fn a_chain_is_its_last_output_or_the_step_that_stopped_it() {
-    let first = || answered("scout", "out[a]");
-    let chain = |status, rest: Vec<Told>| {
-        let told = [vec![first()], rest].concat();
-        view(RunMode::Chain, status, told)
-    };
-    let done = chain(RunStatus::Succeeded, vec![answered("writer", "out[b]")]);
+    const FIRST: &str = "scout succeeded|out[a]";
+    let done = view("chain succeeded", &[FIRST, "writer succeeded|out[b]"]);
     assert_eq!((done.text(), done.is_failure()), ("out[b]".to_owned(), false));
-    for (status, rest, said) in [
-        (
-            RunStatus::Failed,
-            vec![failed("writer", StepFailure::ModelError, "429"), unbegun("tester", Canceled)],
-            "Chain stopped at step 2 (writer): 429",
-        ),
-        (
-            RunStatus::Lost,
-            vec![step("writer", Lost), unbegun("tester", Canceled)],
-            "Chain stopped at step 2 (writer): The node that ran it is gone; it was not run again.",
-        ),
-        (
-            RunStatus::Canceled,
-            vec![unbegun("writer", Canceled), unbegun("tester", Canceled)],
-            "Chain stopped at step 2 (writer): Canceled before it began.",
-        ),
+    for (run, second, why) in [
+        ("chain failed", "writer failed model_error|429", "429"),
+        ("chain lost", "writer lost", "The node that ran it is gone; it was not run again."),
+        ("chain canceled", "writer -canceled", "Canceled before it began."),
     ] {
-        let stopped = chain(status, rest);
-        assert_eq!((stopped.text(), stopped.is_failure()), (said.to_owned(), true));
+        let stopped = view(run, &[FIRST, second, "tester -canceled"]);
+        let said = format!("Chain stopped at step 2 (writer): {why}");
+        assert_eq!((stopped.text(), stopped.is_failure()), (said, true));
     }
 }
 
 #[test]
 fn a_run_without_budget_says_which_limit_is_reached() {
-    let told = vec![
-        failed("scout", StepFailure::Budget, ""),
-        unbegun("writer", Canceled),
-        failed("tester", StepFailure::Budget, "Stopped: the budget is used up (max_turns)."),
+    let steps = [
+        "scout failed budget",
+        "writer -canceled",
+        "tester failed budget|Stopped: the budget is used up (max_turns).",
     ];
-    let mut view = view(RunMode::Parallel, RunStatus::OutOfBudget, told);
+    let mut view = view("parallel out_of_budget", &steps);
     view.run.budget =
         Some(wire::RunBudget { max_cost_microusd: 500_000, max_turns: 20, ..Default::default() });
     view.run.usage =
         Some(wire::RunUsage { cost_microusd: 500_001, turns: 19, ..Default::default() });
     assert_eq!(
         view.text(),
-        "Parallel: 0/3 succeeded\n\n### [scout] failed (budget)\n\nError: Stopped: the budget is \
-         used up (max_cost 0.5 USD).\n\n---\n\n### [writer] failed (budget)\n\nError: Not started: \
-         the budget is used up (max_cost 0.5 USD).\n\n---\n\n### [tester] failed (budget)\n\n\
-         Error: Stopped: the budget is used up (max_turns)."
+        "Parallel: 0/3 succeeded\n\n### 1/3 [scout] failed (budget)\n\nError: Stopped: the budget is \
+         used up (max_cost 0.5 USD).\n\n---\n\n### 2/3 [writer] failed (budget)\n\nError: Not \
+         started: the budget is used up (max_cost 0.5 USD).\n\n---\n\n### 3/3 [tester] failed \
+         (budget)\n\nError: Stopped: the budget is used up (max_turns)."
     );
     assert!(view.is_failure());
     // A limit of a run above it is not seen here.
@@ -204,35 +155,31 @@ fn a_run_without_budget_says_which_limit_is_reached() {
     assert!(view.text().contains("Not started: the budget is used up.\n"), "{}", view.text());
 }
 
+/// Holds RV2.
 #[test]
 fn progress_is_said_in_fixed_words_until_it_is_over() {
-    let done = || answered("scout", "secret words");
-    let open = |agent, status| unbegun(agent, status);
-    for (mode, told, said) in [
-        (RunMode::Single, vec![step("scout", Running)], "(running...)"),
+    const DONE: &str = "scout succeeded|secret words";
+    for (mode, steps, said) in [
+        ("single", vec!["scout running"], "(running...)"),
         (
-            RunMode::Parallel,
-            vec![done(), failed("scout", StepFailure::Killed, "words"), step("writer", Running)],
+            "parallel",
+            vec![DONE, "scout failed killed|words", "writer running"],
             "Parallel: 2/3 done, 1 running...",
         ),
         (
-            RunMode::Parallel,
-            vec![step("writer", Running), open("scout", Ready), open("scout", Waiting)],
+            "parallel",
+            vec!["writer running", "scout -ready", "scout -waiting"],
             "Parallel: 0/3 done, 1 running, 2 pending...",
         ),
         (
-            RunMode::Chain,
-            vec![done(), step("planner", Running), open("writer", Waiting)],
+            "chain",
+            vec![DONE, "planner running", "writer -waiting"],
             "Chain: Step 2/3 (planner) running...",
         ),
-        (
-            RunMode::Chain,
-            vec![done(), open("writer", Ready)],
-            "Chain: Step 2/2 (writer) running...",
-        ),
-        (RunMode::Chain, vec![done()], "Chain: Step 1/1 (scout) running..."),
+        ("chain", vec![DONE, "writer -ready"], "Chain: Step 2/2 (writer) running..."),
+        ("chain", vec![DONE], "Chain: Step 1/1 (scout) running..."),
     ] {
-        let view = view(mode, RunStatus::Running, told);
+        let view = view(&format!("{mode} running"), &steps);
         assert_eq!((view.progress(), view.text()), (said.to_owned(), said.to_owned()));
         assert!(!view.is_failure());
     }
@@ -240,7 +187,8 @@ fn progress_is_said_in_fixed_words_until_it_is_over() {
 
 #[test]
 fn a_program_is_told_the_output_first_then_all_of_the_run() {
-    let mut told = failed("scout", StepFailure::OutputInvalid, "It is no JSON.");
+    let steps = ["scout failed output_invalid|It is no JSON.", "writer running", "scout -canceled"];
+    let mut view = view("parallel failed", &steps);
     let usage = wire::RunUsage {
         input_tokens: 1000,
         output_tokens: 20,
@@ -250,21 +198,16 @@ fn a_program_is_told_the_output_first_then_all_of_the_run() {
         turns: 2,
         context_tokens: 1242,
     };
-    told.step.usage = Some(usage);
-    told.step.exit_code = Some(0);
-    told.step.stop_reason = "stop".to_owned();
-    (told.step.model, told.step.node) = ("opus".to_owned(), "laptop".to_owned());
-    told.step.output_bytes = 7;
-    let mut open = step("writer", Running);
-    open.step.ended_ms = 0;
-    let mut view =
-        view(RunMode::Parallel, RunStatus::Failed, vec![told, open, unbegun("scout", Canceled)]);
+    let step = &mut view.run.steps[0];
+    (step.usage, step.exit_code, step.output_bytes) = (Some(usage), Some(0), 7);
+    step.stop_reason = "stop".to_owned();
+    (step.model, step.node) = ("opus".to_owned(), "laptop".to_owned());
     view.run.usage = Some(wire::RunUsage { cost_microusd: 2_500_000, ..usage });
-    let text = serde_json::to_string(&view.report()).unwrap();
+    let value = view.value();
+    let text = value.to_string();
     let fields = ["output", "run_id", "run_mode", "status", "steps"].map(|it| format!("\"{it}\":"));
     let places: Vec<_> = fields.iter().map(|field| text.find(field).unwrap()).collect();
     assert!(places.is_sorted() && places[0] == 1, "{text}");
-    let value = view.value();
     assert_eq!(value["output"], view.text());
     assert_eq!(
         json!([value["run_id"], value["run_mode"], value["status"], value["usage"]["cost_usd"]]),
@@ -317,11 +260,10 @@ fn dollars_are_exact() {
 /// Holds RV1.
 #[test]
 fn a_status_that_is_not_known_is_no_success() {
-    let mut told = view(RunMode::Single, RunStatus::Succeeded, vec![answered("scout", "out")]);
-    assert!(!told.is_failure());
-    told.run.status = 99;
-    assert!(told.is_failure(), "the run's");
-    let mut told = view(RunMode::Single, RunStatus::Succeeded, vec![answered("scout", "out")]);
-    told.run.steps[0].status = 99;
-    assert!(told.is_failure(), "a step's");
+    let known = view("single succeeded", &["scout succeeded|out"]);
+    assert!(!known.is_failure());
+    let (mut run, mut step) = (known.clone(), known);
+    run.run.status = 99;
+    step.run.steps[0].status = 99;
+    assert!(run.is_failure() && step.is_failure());
 }

@@ -1,71 +1,77 @@
 //! How a step ended, as the broker is told. Pure.
 
 use tasuki_proto::{
-    limits::{OUTPUT_PARTS_MAX, STEP_ERROR_BYTES_MAX, TEXT_BYTES_MAX},
+    limits::{OUTPUT_PARTS_MAX, STEP_ERROR_BYTES_MAX, TEXT_BYTES_MAX, WRITTEN_BYTES_MAX},
     visible::is_visible,
     wire::{EndStepRequest, RunText, StepFailure, StepStatus},
 };
 
 use crate::{
-    runner::outcome::{Exit, FailureKind, Outcome},
+    runner::outcome::{Exit, Failure, FailureKind, Outcome},
     runs::convert,
 };
 
 /// What is said of a step that ends because its node does.
 pub(super) const NODE_STOPPED: &str = "The node was stopped.";
 
+/// The name of a model, in characters.
+const MODEL_CHARS_MAX: usize = 100;
+
+/// One word of an agent CLI, in bytes.
+const WORD_BYTES_MAX: usize = 32;
+
 /// A name that the broker takes, in bytes.
 const LABEL_BYTES_MAX: usize = 200;
 
 /// How a process ended.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ending<'a> {
-    pub(super) outcome: &'a Outcome,
+#[derive(Debug)]
+pub(super) struct Ending {
+    pub(super) outcome: Outcome,
     pub(super) is_sandboxed: bool,
     /// The node ends, and so ended what ran.
     pub(super) is_node_stopping: bool,
 }
 
-impl Ending<'_> {
+impl Ending {
     /// What the broker is told. Which step it was is still to be filled in.
-    pub(super) fn to_request(self) -> EndStepRequest {
+    pub(super) fn into_request(self) -> EndStepRequest {
         let Outcome { failure, output, usage, model, stop_reason, exit, .. } = self.outcome;
+        // It was not put into a sandbox, so it was not run.
+        let is_refused = self.is_sandboxed && matches!(exit, Exit::NotStarted { .. });
         let (status, failure, error) = match failure {
             None => (StepStatus::Succeeded, StepFailure::Unspecified, None),
-            Some(failure) if failure.kind == FailureKind::Cancelled => {
-                let own = failure.text.as_str();
-                let text = if self.is_node_stopping { NODE_STOPPED } else { own };
-                (StepStatus::Canceled, StepFailure::Unspecified, Some(text))
+            Some(Failure { kind: FailureKind::Cancelled, text }) => {
+                let text = if self.is_node_stopping { NODE_STOPPED } else { &text };
+                (StepStatus::Canceled, StepFailure::Unspecified, Some(error_text(text)))
             }
-            Some(failure) => {
-                let text = Some(failure.text.as_str());
-                (StepStatus::Failed, self.failure_to_wire(failure.kind), text)
+            Some(Failure { text, .. }) if is_refused => {
+                (StepStatus::Failed, StepFailure::Refused, Some(error_text(&text)))
+            }
+            Some(Failure { kind, text }) => {
+                (StepStatus::Failed, convert::failure_to_wire(kind), Some(error_text(&text)))
             }
         };
-        let parts = parts(&output.text);
-        let kept: usize = parts.iter().map(|part| part.len()).sum();
+        let output_bytes = output.bytes.min(WRITTEN_BYTES_MAX);
+        let output = parts(&output.text);
         EndStepRequest {
             status: status.into(),
             failure: failure.into(),
-            error: error.map(error_text),
-            output: parts.into_iter().map(convert::text).collect(),
-            output_bytes: output.bytes,
-            output_kept: kept as u64,
-            usage: Some(convert::usage_to_wire(usage)),
-            model: label(model.as_deref().unwrap_or_default()),
-            stop_reason: label(stop_reason.as_deref().unwrap_or_default()),
+            error,
+            output_kept: output.iter().map(|part| part.text.len() as u64).sum(),
+            output,
+            output_bytes,
+            usage: Some(convert::usage_to_wire(&usage)),
+            model: model_name(model.as_deref().unwrap_or_default()),
+            stop_reason: word(stop_reason.as_deref().unwrap_or_default()),
             exit_code: match exit {
-                Exit::Code(code) => Some(*code),
-                Exit::Signal(_) | Exit::NotFound { .. } | Exit::NotStarted { .. } => None,
+                Exit::Code(code) => Some(code),
+                Exit::Signal(_)
+                | Exit::NotFound { .. }
+                | Exit::NotStarted { .. }
+                | Exit::KeeperLost => None,
             },
             ..Default::default()
         }
-    }
-
-    fn failure_to_wire(self, kind: FailureKind) -> StepFailure {
-        // It was not put into a sandbox, so it was not run.
-        let is_refused = self.is_sandboxed && matches!(self.outcome.exit, Exit::NotStarted { .. });
-        if is_refused { StepFailure::Refused } else { convert::failure_to_wire(kind) }
     }
 }
 
@@ -89,26 +95,22 @@ pub(super) fn canceled(why: &str) -> EndStepRequest {
 }
 
 /// The same end for a broker that does not take its words. Without its output nothing succeeded.
-pub(super) fn without_words(end: EndStepRequest) -> EndStepRequest {
-    let (status, failure) = match end.status() {
-        StepStatus::Succeeded => (StepStatus::Failed, StepFailure::Refused),
-        StepStatus::Unspecified
-        | StepStatus::Waiting
-        | StepStatus::Ready
-        | StepStatus::Running
-        | StepStatus::Failed
-        | StepStatus::Canceled
-        | StepStatus::Lost => (end.status(), end.failure()),
+pub(super) fn without_words(end: &EndStepRequest) -> EndStepRequest {
+    let (status, failure) = if end.status() == StepStatus::Succeeded {
+        (StepStatus::Failed, StepFailure::Refused)
+    } else {
+        (end.status(), end.failure())
     };
     EndStepRequest {
+        run_id: end.run_id.clone(),
+        step: end.step,
+        claim_token: end.claim_token,
         status: status.into(),
         failure: failure.into(),
-        error: None,
-        output: Vec::new(),
-        output_kept: 0,
-        model: String::new(),
-        stop_reason: String::new(),
-        ..end
+        output_bytes: end.output_bytes,
+        usage: end.usage,
+        exit_code: end.exit_code,
+        ..Default::default()
     }
 }
 
@@ -119,16 +121,28 @@ pub(super) fn label(name: &str) -> String {
     visible
 }
 
+/// What stands beside fixed words must not read like them: no blanks.
+fn model_name(name: &str) -> String {
+    label(name).chars().filter(|it| !it.is_whitespace()).take(MODEL_CHARS_MAX).collect()
+}
+
+/// The same of what is a single word.
+fn word(said: &str) -> String {
+    let is_word = said.len() <= WORD_BYTES_MAX
+        && said.bytes().all(|it| it.is_ascii_alphanumeric() || b"_.-".contains(&it));
+    if is_word { said } else { "other" }.to_owned()
+}
+
 fn error_text(text: &str) -> RunText {
     convert::text(&text[..text.floor_char_boundary(STEP_ERROR_BYTES_MAX)])
 }
 
 /// An output in parts, each cut at a character.
-fn parts(output: &str) -> Vec<&str> {
+fn parts(output: &str) -> Vec<RunText> {
     let (mut parts, mut rest) = (Vec::new(), output);
     while !rest.is_empty() && parts.len() < OUTPUT_PARTS_MAX {
         let (part, after) = rest.split_at(rest.floor_char_boundary(TEXT_BYTES_MAX));
-        parts.push(part);
+        parts.push(convert::text(part));
         rest = after;
     }
     parts
@@ -139,10 +153,7 @@ mod tests {
     use tasuki_proto::limits::OUTPUT_BYTES_MAX;
 
     use super::*;
-    use crate::runner::{
-        outcome::Failure,
-        stream::{Output, Usage},
-    };
+    use crate::runner::stream::{Output, Usage};
 
     fn outcome(failure: Option<(FailureKind, &str)>, exit: Exit) -> Outcome {
         Outcome {
@@ -157,49 +168,64 @@ mod tests {
         }
     }
 
-    fn end(outcome: &Outcome) -> EndStepRequest {
-        Ending { outcome, is_sandboxed: false, is_node_stopping: false }.to_request()
+    fn end(outcome: Outcome) -> EndStepRequest {
+        Ending { outcome, is_sandboxed: false, is_node_stopping: false }.into_request()
+    }
+
+    /// Which end it is, and why.
+    fn said(end: &EndStepRequest) -> (StepStatus, StepFailure, Option<&str>) {
+        (end.status(), end.failure(), end.error.as_ref().map(|it| it.text.as_str()))
     }
 
     #[test]
     fn a_success_has_its_output_and_what_it_used() {
-        let end = end(&outcome(None, Exit::Code(0)));
-        assert_eq!(
-            (end.status(), end.failure()),
-            (StepStatus::Succeeded, StepFailure::Unspecified)
-        );
-        assert_eq!((end.error, end.exit_code), (None, Some(0)));
-        assert_eq!((end.output_bytes, end.output_kept), (4, 4));
+        let end = end(outcome(None, Exit::Code(0)));
+        assert_eq!(said(&end), (StepStatus::Succeeded, StepFailure::Unspecified, None));
+        assert_eq!((end.exit_code, end.output_bytes, end.output_kept), (Some(0), 4, 4));
         assert_eq!(end.output, [convert::text("done")]);
         assert_eq!(end.usage.unwrap().turns, 2);
-        assert_eq!((end.model.as_str(), end.stop_reason.len()), ("m1", LABEL_BYTES_MAX));
+        assert_eq!((end.model.as_str(), end.stop_reason.as_str()), ("m1", "other"));
+    }
+
+    #[test]
+    fn a_model_and_a_stop_reason_are_no_sentences() {
+        for (said, reason) in [
+            ("", ""),
+            ("end_turn", "end_turn"),
+            ("MAX-TOKENS.2", "MAX-TOKENS.2"),
+            ("stop now", "other"),
+            ("stop\nStep 2: succeeded", "other"),
+            ("stöp", "other"),
+        ] {
+            assert_eq!(word(said), reason, "{said}");
+        }
+        assert_eq!(word(&"x".repeat(WORD_BYTES_MAX)).len(), WORD_BYTES_MAX);
+        assert_eq!(word(&"x".repeat(WORD_BYTES_MAX + 1)), "other");
+        assert_eq!(model_name("a/b-1 is\u{3000}good"), "a/b-1isgood");
+        assert_eq!(model_name(&"x".repeat(300)).len(), MODEL_CHARS_MAX);
     }
 
     #[test]
     fn a_failure_is_told_by_kind_and_in_words_and_keeps_its_output() {
-        let killed = outcome(Some((FailureKind::Killed, "Killed.")), Exit::Signal(9));
-        let end = end(&killed);
-        assert_eq!((end.status(), end.failure()), (StepStatus::Failed, StepFailure::Killed));
-        assert_eq!((end.error, end.exit_code), (Some(convert::text("Killed.")), None));
-        assert_eq!(end.output_kept, 4);
+        let end = end(outcome(Some((FailureKind::Killed, "Killed.")), Exit::Signal(9)));
+        assert_eq!(said(&end), (StepStatus::Failed, StepFailure::Killed, Some("Killed.")));
+        assert_eq!((end.exit_code, end.output_kept), (None, 4));
     }
 
     #[test]
     fn a_step_that_was_stopped_is_canceled_and_says_by_whom() {
         let stopped = outcome(Some((FailureKind::Cancelled, "Cancelled.")), Exit::Signal(15));
-        for (is_node_stopping, text) in [(false, "Cancelled."), (true, NODE_STOPPED)] {
-            let ending = Ending { outcome: &stopped, is_sandboxed: false, is_node_stopping };
-            let end = ending.to_request();
-            assert_eq!(
-                (end.status(), end.failure()),
-                (StepStatus::Canceled, StepFailure::Unspecified)
-            );
-            assert_eq!(end.error, Some(convert::text(text)));
-        }
         // What had ended before the node did is told as it was.
         let answered = outcome(None, Exit::Code(0));
-        let ending = Ending { outcome: &answered, is_sandboxed: false, is_node_stopping: true };
-        assert_eq!(ending.to_request().status(), StepStatus::Succeeded);
+        for (outcome, is_node_stopping, status, text) in [
+            (&stopped, false, StepStatus::Canceled, Some("Cancelled.")),
+            (&stopped, true, StepStatus::Canceled, Some(NODE_STOPPED)),
+            (&answered, true, StepStatus::Succeeded, None),
+        ] {
+            let outcome = outcome.clone();
+            let end = Ending { outcome, is_sandboxed: false, is_node_stopping }.into_request();
+            assert_eq!(said(&end), (status, StepFailure::Unspecified, text));
+        }
     }
 
     #[test]
@@ -209,37 +235,32 @@ mod tests {
         for (is_sandboxed, failure) in
             [(true, StepFailure::Refused), (false, StepFailure::NotInstalled)]
         {
-            let ending = Ending { outcome: &unstarted, is_sandboxed, is_node_stopping: false };
-            assert_eq!(ending.to_request().failure(), failure);
+            let outcome = unstarted.clone();
+            let ending = Ending { outcome, is_sandboxed, is_node_stopping: false };
+            assert_eq!(ending.into_request().failure(), failure);
         }
     }
 
     #[test]
     fn a_long_output_comes_in_parts_that_are_whole_texts() {
+        let whole = |parts: &[RunText]| parts.iter().map(|it| it.text.as_str()).collect::<String>();
         assert!(parts("").is_empty());
         let exact = "x".repeat(OUTPUT_BYTES_MAX);
-        assert_eq!(parts(&exact).concat(), exact);
+        assert_eq!(whole(&parts(&exact)), exact);
         let odd = format!("x{}", "é".repeat(OUTPUT_BYTES_MAX / 2 - 1));
         let cut = parts(&odd);
         assert_eq!(cut.len(), OUTPUT_PARTS_MAX);
-        assert!(cut.iter().all(|part| part.len() <= TEXT_BYTES_MAX));
-        assert!(odd.starts_with(&cut.concat()));
+        assert!(cut.iter().all(|part| part.text.len() <= TEXT_BYTES_MAX));
+        assert!(odd.starts_with(&whole(&cut)));
     }
 
     #[test]
     fn an_end_without_words_is_no_success() {
-        let success = without_words(end(&outcome(None, Exit::Code(0))));
-        assert_eq!(
-            (success.status(), success.failure()),
-            (StepStatus::Failed, StepFailure::Refused)
-        );
+        let success = without_words(&end(outcome(None, Exit::Code(0))));
+        assert_eq!(said(&success), (StepStatus::Failed, StepFailure::Refused, None));
         assert!(success.output.is_empty() && success.output_bytes == 4);
-        let failure = outcome(Some((FailureKind::CutOff, "Cut.")), Exit::Code(0));
-        let failure = without_words(end(&failure));
-        assert_eq!(
-            (failure.status(), failure.failure()),
-            (StepStatus::Failed, StepFailure::CutOff)
-        );
-        assert_eq!(failure.error, None);
+        let failure = end(outcome(Some((FailureKind::CutOff, "Cut.")), Exit::Code(0)));
+        let failure = without_words(&failure);
+        assert_eq!(said(&failure), (StepStatus::Failed, StepFailure::CutOff, None));
     }
 }

@@ -37,6 +37,9 @@ const OUTPUT_FILE_BYTES_MAX: u64 = 1 << 30;
 /// Outputs that are kept. The oldest go first.
 const OUTPUTS_MAX: usize = 1_000;
 
+/// All of them, in bytes.
+const OUTPUTS_BYTES_MAX: u64 = 4 << 30;
+
 /// What is held before a file is made, in bytes: most outputs are no longer.
 const HELD_BYTES_MAX: usize = 64 * 1024;
 
@@ -58,7 +61,7 @@ impl Place {
     pub(super) fn make(directory: &Path, step: StepId) -> io::Result<Self> {
         let path = place_of(directory, step);
         // Nothing of another step has this name.
-        remove_tree(&path);
+        check_gone(&path, fs::remove_dir_all(&path));
         files::private_directory(&path)?;
         let place = Self(path);
         files::private_directory(&place.own())?;
@@ -72,16 +75,26 @@ impl Place {
 
     /// What the step is to write its output to.
     pub(super) fn output(&self) -> OutputFile {
-        OutputFile::new(self.0.join(PART))
+        let path = self.0.join(PART);
+        OutputFile { path, held: String::new(), file: None, bytes: 0, is_broken: false }
     }
 
     /// Removes everything but the output, if it is long enough to be kept. Says whether it was.
     pub(super) fn close(self, output: OutputFile) -> bool {
-        let is_long = output.bytes > OUTPUT_BYTES_MAX as u64;
-        let is_there = output.file.is_some();
+        if output.bytes <= OUTPUT_BYTES_MAX as u64 {
+            return false;
+        }
+        let is_whole = output.file.is_some();
         // It is closed before it gets its name.
         drop(output);
-        is_long && is_there && fs::rename(self.0.join(PART), self.0.join(OUTPUT)).is_ok()
+        let is_kept = is_whole && fs::rename(self.0.join(PART), self.0.join(OUTPUT)).is_ok();
+        if !is_kept {
+            tracing::warn!(
+                path = %self.0.display(),
+                "the whole output of a step is not kept; the broker has its beginning"
+            );
+        }
+        is_kept
     }
 }
 
@@ -93,22 +106,15 @@ impl Drop for Place {
 
 /// Removes a step's directory but for an output that is kept.
 fn remove_rest(place: &Path) {
-    remove_tree(&place.join(OWN));
-    remove_file(&place.join(PART));
+    let (own, part) = (place.join(OWN), place.join(PART));
+    check_gone(&own, fs::remove_dir_all(&own));
+    check_gone(&part, fs::remove_file(&part));
     // With an output in it, it stays.
     fs::remove_dir(place).ok();
 }
 
-fn remove_tree(path: &Path) {
-    if let Err(error) = fs::remove_dir_all(path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!(%error, path = %path.display(), "files of a step cannot be removed");
-    }
-}
-
-fn remove_file(path: &Path) {
-    if let Err(error) = fs::remove_file(path)
+fn check_gone(path: &Path, removed: io::Result<()>) {
+    if let Err(error) = removed
         && error.kind() != io::ErrorKind::NotFound
     {
         tracing::warn!(%error, path = %path.display(), "files of a step cannot be removed");
@@ -116,50 +122,50 @@ fn remove_file(path: &Path) {
 }
 
 /// Makes the directory of all steps, and removes what an earlier life of this node left in it.
-///
-/// # Errors
-/// When it cannot be made or read.
-pub(super) fn clean(directory: &Path, now_ms: u64) -> io::Result<()> {
-    files::private_directory(directory)?;
-    files::keep_others_out(directory);
-    for place in places(directory)? {
-        remove_rest(&place);
+pub(super) fn clean(directory: &Path, now_ms: u64) {
+    if let Err(error) = files::private_directory(directory) {
+        tracing::warn!(%error, directory = %directory.display(), "steps can keep no files");
     }
-    prune(directory, now_ms)
+    files::keep_others_out(directory);
+    places(directory).iter().for_each(|place| remove_rest(place));
+    prune(directory, now_ms);
 }
 
-/// Removes outputs that are too old, or too many.
-///
-/// # Errors
-/// When the directory cannot be read.
-pub(super) fn prune(directory: &Path, now_ms: u64) -> io::Result<()> {
-    let kept = places(directory)?.into_iter().filter_map(|place| {
-        let written = fs::symlink_metadata(place.join(OUTPUT)).ok()?.modified().ok()?;
-        let since = written.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Some((u64::try_from(since.as_millis()).unwrap_or(u64::MAX), place))
+/// Removes outputs that are too old, or too many, or take too much room.
+pub(super) fn prune(directory: &Path, now_ms: u64) {
+    let kept = places(directory).into_iter().filter_map(|place| {
+        let file = fs::symlink_metadata(place.join(OUTPUT)).ok()?;
+        let since = file.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Some((u64::try_from(since.as_millis()).unwrap_or(u64::MAX), place, file.len()))
     });
-    let mut kept: Vec<(u64, PathBuf)> = kept.collect();
+    let mut kept: Vec<(u64, PathBuf, u64)> = kept.collect();
     kept.sort();
     let over = kept.len().saturating_sub(OUTPUTS_MAX);
-    for (at, (written, place)) in kept.iter().enumerate() {
-        if at < over || written.saturating_add(RUN_KEPT_MS) <= now_ms {
-            remove_tree(place);
+    let mut bytes: u64 = kept.iter().map(|(_, _, bytes)| bytes).sum();
+    for (at, (written, place, its)) in kept.iter().enumerate() {
+        let is_too_old = written.saturating_add(RUN_KEPT_MS) <= now_ms;
+        if at < over || is_too_old || bytes > OUTPUTS_BYTES_MAX {
+            bytes = bytes.saturating_sub(*its);
+            check_gone(place, fs::remove_dir_all(place));
         }
     }
-    Ok(())
 }
 
 /// The directories of steps. Links are none.
-fn places(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory)?.filter_map(Result::ok);
+fn places(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).inspect_err(|error| {
+        tracing::warn!(%error, directory = %directory.display(), "files of steps may be left");
+    });
+    let entries = entries.into_iter().flatten().filter_map(Result::ok);
     let is_place = |entry: &fs::DirEntry| {
         entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX))
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
     };
-    Ok(entries.filter(is_place).map(|entry| entry.path()).collect())
+    entries.filter(is_place).map(|entry| entry.path()).collect()
 }
 
-/// The whole output of a step, as it comes. A short one stays in memory.
+/// The whole output of a step, as it comes. A short one stays in memory; a long one is written where
+/// it is read, so that a disk that is slow holds the agent up and takes no memory.
 #[derive(Debug)]
 pub(super) struct OutputFile {
     path: PathBuf,
@@ -167,20 +173,14 @@ pub(super) struct OutputFile {
     file: Option<File>,
     /// Of all that the step said since its output began.
     bytes: u64,
-    written: u64,
     /// It could not be written to since.
     is_broken: bool,
 }
 
 impl OutputFile {
-    fn new(path: PathBuf) -> Self {
-        Self { path, held: String::new(), file: None, bytes: 0, written: 0, is_broken: false }
-    }
-
     pub(super) fn take(&mut self, progress: &Progress<'_>) {
         let Progress::Output { text, begins } = progress else { return };
         let taken = if *begins { self.begin() } else { Ok(()) };
-        self.bytes = self.bytes.saturating_add(text.len() as u64);
         if let Err(error) = taken.and_then(|()| self.append(text)) {
             tracing::warn!(%error, path = %self.path.display(), "an output cannot be written");
             (self.file, self.is_broken) = (None, true);
@@ -189,7 +189,7 @@ impl OutputFile {
 
     fn begin(&mut self) -> io::Result<()> {
         self.held.clear();
-        (self.bytes, self.written, self.is_broken) = (0, 0, false);
+        (self.bytes, self.is_broken) = (0, false);
         if let Some(file) = &mut self.file {
             file.set_len(0)?;
             file.rewind()?;
@@ -198,29 +198,23 @@ impl OutputFile {
     }
 
     fn append(&mut self, text: &str) -> io::Result<()> {
+        let room = OUTPUT_FILE_BYTES_MAX.saturating_sub(self.bytes);
+        self.bytes = self.bytes.saturating_add(text.len() as u64);
         if self.is_broken {
             return Ok(());
         }
-        if self.file.is_none() {
-            if self.held.len() + text.len() <= HELD_BYTES_MAX {
-                self.held.push_str(text);
-                return Ok(());
-            }
-            self.file = Some(files::private(&self.path)?);
-            let held = std::mem::take(&mut self.held);
-            self.write(&held)?;
+        if self.file.is_none() && self.held.len() + text.len() <= HELD_BYTES_MAX {
+            self.held.push_str(text);
+            return Ok(());
         }
-        self.write(text)
-    }
-
-    /// Writes as much as there is room for.
-    fn write(&mut self, text: &str) -> io::Result<()> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        let room = OUTPUT_FILE_BYTES_MAX.saturating_sub(self.written);
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => files::private(&self.path)?,
+        };
+        file.write_all(std::mem::take(&mut self.held).as_bytes())?;
         let room = usize::try_from(room).unwrap_or(usize::MAX);
-        let text = &text[..text.floor_char_boundary(room)];
-        file.write_all(text.as_bytes())?;
-        self.written = self.written.saturating_add(text.len() as u64);
+        file.write_all(&text.as_bytes()[..text.floor_char_boundary(room)])?;
+        self.file = Some(file);
         Ok(())
     }
 }
@@ -238,7 +232,8 @@ mod tests {
 
     fn end(directory: &Path, number: u32, said: &[(&str, bool)]) -> Option<String> {
         let place = Place::make(directory, step(number)).unwrap();
-        fs::write(place.own().join("system.md"), "s").unwrap();
+        let own = place.own();
+        fs::write(own.join("system.md"), "s").unwrap();
         let mut output = place.output();
         for (text, begins) in said {
             output.take(&Progress::Output { text, begins: *begins });
@@ -247,6 +242,7 @@ mod tests {
         let file = output_file(directory, step(number));
         assert_eq!(is_kept, file.exists());
         assert_eq!(is_kept, file.parent().unwrap().exists());
+        assert!(own != file.parent().unwrap() && !own.exists(), "the agent's is gone");
         is_kept.then(|| fs::read_to_string(file).unwrap())
     }
 
@@ -267,34 +263,26 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_has_a_directory_of_its_own_beside_the_output() {
-        let place = tempfile::tempdir().unwrap();
-        let own = Place::make(place.path(), step(1)).unwrap().own();
-        assert_ne!(own, output_file(place.path(), step(1)).parent().unwrap());
-        assert!(!own.exists(), "it went with the place");
-    }
-
-    #[test]
     fn what_a_node_left_that_was_killed_is_removed_but_for_outputs() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("runs");
         let long = "x".repeat(OUTPUT_BYTES_MAX + 1);
-        clean(&directory, wall_ms()).unwrap();
+        clean(&directory, wall_ms());
         end(&directory, 1, &[(&long, true)]).unwrap();
         let killed = Place::make(&directory, step(2)).unwrap();
         let mut output = killed.output();
         output.take(&Progress::Output { text: &long, begins: true });
         std::mem::forget((killed, output));
         fs::create_dir(directory.join("other")).unwrap();
-        clean(&directory, wall_ms()).unwrap();
+        clean(&directory, wall_ms());
         let entries = fs::read_dir(&directory).unwrap();
         let mut names: Vec<_> = entries.map(|it| it.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["other", "run_1700000000000_00af.1"]);
         // As long as the broker remembers the run.
-        clean(&directory, wall_ms() + RUN_KEPT_MS - 60_000).unwrap();
+        clean(&directory, wall_ms() + RUN_KEPT_MS - 60_000);
         assert!(output_file(&directory, step(1)).exists());
-        clean(&directory, wall_ms() + RUN_KEPT_MS + 60_000).unwrap();
+        clean(&directory, wall_ms() + RUN_KEPT_MS + 60_000);
         assert!(!output_file(&directory, step(1)).exists());
     }
 
@@ -309,10 +297,40 @@ mod tests {
             let written = UNIX_EPOCH + Duration::from_millis(now - 600_000 + u64::from(number));
             File::create(&file).unwrap().set_modified(written).unwrap();
         }
-        prune(place.path(), now).unwrap();
+        prune(place.path(), now);
         let is_there = |number| output_file(place.path(), step(number)).exists();
         assert!((1..=surplus).all(|number| !is_there(number)));
         assert!(is_there(surplus + 1));
-        assert_eq!(places(place.path()).unwrap().len(), OUTPUTS_MAX);
+        assert_eq!(places(place.path()).len(), OUTPUTS_MAX);
+    }
+
+    #[test]
+    fn of_outputs_that_take_too_much_room_the_oldest_go() {
+        let place = tempfile::tempdir().unwrap();
+        let now = wall_ms();
+        for number in 1..=6 {
+            let path = output_file(place.path(), step(number));
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            // None of it takes room on the disk.
+            let file = File::create(&path).unwrap();
+            file.set_len(OUTPUT_FILE_BYTES_MAX).unwrap();
+            let written = UNIX_EPOCH + Duration::from_millis(now - 600_000 + u64::from(number));
+            file.set_modified(written).unwrap();
+        }
+        prune(place.path(), now);
+        let is_there = |number: &u32| output_file(place.path(), step(*number)).exists();
+        assert_eq!((1..=6).filter(is_there).collect::<Vec<_>>(), [3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn an_output_that_could_not_be_written_is_not_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let made = Place::make(place.path(), step(1)).unwrap();
+        let mut output = made.output();
+        // Nothing can be written to a directory.
+        fs::create_dir(made.0.join(PART)).unwrap();
+        output.take(&Progress::Output { text: &"x".repeat(OUTPUT_BYTES_MAX + 1), begins: true });
+        assert!(!made.close(output));
+        assert!(!output_file(place.path(), step(1)).exists());
     }
 }

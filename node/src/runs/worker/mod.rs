@@ -27,62 +27,54 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Fuse, FusedFuture as _},
+};
 use tasuki_proto::{
-    id::{NodeLabel, RunnerName},
     limits::{HOLD_MS_MAX, RUNNERS_MAX},
     run::StepId,
     wire::{self, run_answer::Standing},
 };
 use tokio::{
-    sync::oneshot,
+    sync::{Semaphore, oneshot},
     task::{self, JoinError, JoinSet},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub use self::files::output_file;
 use self::{
     report::{Stop, ask_to_stop},
-    step::Context,
+    step::{CHECKS_MAX, Claim, Context},
 };
-use super::{live::LiveSteps, own::OwnRunners};
+use super::{client::run_answer, live::LiveSteps, own::OwnRunners};
 use crate::{
     client::retry::{Backoff, chance},
     clock,
+    config::RunSettings,
     link::Link,
     refusal::Refusal,
     runner::outcome::Stopped,
-    step_key::StepKey,
-    wait::{Answer, Question, RunAwaited, StepOffer},
+    wait::{Question, RunAwaited, StepOffer},
 };
 
 /// How long one wait stays open.
 const HOLD: Duration = Duration::from_millis(HOLD_MS_MAX);
 
-/// Programs are installed and removed while a node runs.
+/// Programs are installed and removed while a node runs, and nobody tells it.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-
-/// Steps that are remembered as to be stopped although they do not run here.
-const STRAYS_MAX: usize = 256;
 
 /// What steps run with on this node.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
     pub own: Arc<OwnRunners>,
-    pub labels: Vec<String>,
-    /// Steps at the same time.
-    pub places: u32,
-    /// Also those that other machines ask for.
-    pub accepts_elsewhere: bool,
-    /// Of a step that names none.
-    pub limit: Duration,
-    /// Beside the usual variables, what agents with an `env` list may be given when another machine
-    /// asks for them.
-    pub env: Vec<String>,
-    /// For files of steps that run, and for long outputs; of this node alone.
+    /// What the operator says.
+    pub runs: RunSettings,
+    /// For files of steps that run, and for long outputs; of this node alone. Absolute: agents work
+    /// elsewhere than this process.
     pub directory: PathBuf,
-    pub endpoint: Option<StepEndpoint>,
+    pub endpoint: StepEndpoint,
 }
 
 /// Where sub-agents reach this node.
@@ -99,180 +91,179 @@ pub struct StepEndpoint {
 /// Runs steps until it is shut down or dropped.
 #[derive(Debug)]
 pub struct Worker {
-    live: LiveSteps,
-    closing: CancellationToken,
-    /// Resolves when nothing runs any more.
+    closing: DropGuard,
+    /// Closed when nothing runs any more.
     done: oneshot::Receiver<()>,
 }
 
 impl Worker {
-    /// Begins to wait for steps, in the background.
-    pub fn start(link: Link, settings: WorkerSettings) -> Self {
-        let (closing, live) = (CancellationToken::new(), LiveSteps::default());
-        // Agents work elsewhere than this process.
-        let directory = std::path::absolute(&settings.directory);
-        let directory = directory.unwrap_or_else(|_| settings.directory.clone());
-        let context = Context {
-            link: link.clone(),
-            settings: WorkerSettings { directory, ..settings },
-            live: live.clone(),
-            closing: closing.clone(),
-        };
-        let (ended, done) = oneshot::channel();
+    /// Begins to wait for steps, in the background. Those that run are in `live`.
+    pub fn start(link: Link, settings: WorkerSettings, live: LiveSteps) -> Self {
+        let (running, done) = oneshot::channel();
+        let (offering, closing) = Offering::new(link.clone(), settings, live);
         link.spawn(async move {
-            Offering::new(Arc::new(context)).run().await;
-            // Nobody may wait for it. It is dropped where this does not get so far.
-            ended.send(()).ok();
+            offering.run().await;
+            drop(running);
         });
-        Self { live, closing, done }
-    }
-
-    /// The steps that run here.
-    pub fn live_steps(&self) -> LiveSteps {
-        self.live.clone()
+        Self { closing: closing.drop_guard(), done }
     }
 
     /// Ends what runs, and tells the broker while there is time. The link has to live until then.
-    pub async fn shutdown(mut self) {
-        self.closing.cancel();
-        // An error says that the link ended, and everything with it.
-        (&mut self.done).await.ok();
+    pub async fn shutdown(self) {
+        drop(self.closing);
+        self.done.await.ok();
     }
 }
 
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.closing.cancel();
-    }
-}
-
-/// A step that was claimed, or is just being.
+/// A step that was claimed.
 #[derive(Debug)]
 struct Running {
     task: task::Id,
     stop: Arc<Stop>,
-    /// The broker said that it is to be stopped.
-    is_stopping: bool,
 }
 
-type Waiting = BoxFuture<'static, Result<Answer, Refusal>>;
+/// What comes once, or is not waited for.
+type Pending<T> = Fuse<BoxFuture<'static, T>>;
 
 /// What waits for steps.
 struct Offering {
     context: Arc<Context>,
     tasks: JoinSet<()>,
     running: BTreeMap<StepId, Running>,
-    /// Of this node for the broker, and to be stopped, but not here.
-    strays: BTreeSet<StepId>,
     runners: BTreeSet<String>,
-    /// When to look again which runners there are.
-    look_at: Instant,
-    /// The open wait, and what it offers.
-    wait: Option<(StepOffer, Waiting)>,
-    /// Whether the step that was shown last was claimed, once that is known.
-    claiming: Option<oneshot::Receiver<bool>>,
+    /// The next look at which runners are installed.
+    looking: Pending<Option<BTreeSet<String>>>,
+    /// What the open wait offers.
+    offered: Option<StepOffer>,
+    wait: Pending<Result<wire::RunAnswer, Refusal>>,
+    /// Of the step that was shown last.
+    claiming: Pending<Option<Claim>>,
     backoff: Backoff,
     /// For a broker that will have no wait of this node.
     refused: Backoff,
-    /// No wait before this.
+    /// No wait before this, unless the broker comes back.
     not_before: Instant,
 }
 
 impl Offering {
-    fn new(context: Arc<Context>) -> Self {
-        let now = Instant::now();
-        Self {
-            context,
+    /// With what ends it.
+    fn new(link: Link, settings: WorkerSettings, live: LiveSteps) -> (Self, CancellationToken) {
+        let closing = CancellationToken::new();
+        let checks = Arc::new(Semaphore::new(CHECKS_MAX));
+        let context = Context { link, settings, live, closing: closing.clone(), checks };
+        let offering = Self {
+            context: Arc::new(context),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
-            strays: BTreeSet::new(),
             runners: BTreeSet::new(),
-            look_at: now,
-            wait: None,
-            claiming: None,
+            looking: Fuse::terminated(),
+            offered: None,
+            wait: Fuse::terminated(),
+            claiming: Fuse::terminated(),
             backoff: Backoff::default(),
             refused: Backoff::turned_away(),
-            not_before: now,
-        }
+            not_before: Instant::now(),
+        };
+        (offering, closing)
     }
 
     async fn run(mut self) {
-        clean(self.context.settings.directory.clone()).await;
+        let directory = self.context.settings.directory.clone();
+        // A failure is in the log, and keeps no step from running.
+        task::spawn_blocking(move || files::clean(&directory, clock::wall_ms())).await.ok();
+        self.look(Duration::ZERO);
         let closing = self.context.closing.clone();
         loop {
             self.ask();
             tokio::select! {
                 () = closing.cancelled() => break,
-                () = sleep_until(self.look_at) => self.look().await,
+                found = &mut self.looking => self.looked(found),
                 Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
-                is_claimed = claimed(&mut self.claiming) => self.claimed(is_claimed),
-                answer = answered(&mut self.wait) => self.heed(answer),
+                claim = &mut self.claiming => self.claimed(claim),
+                answer = &mut self.wait => self.heed(answer),
             }
         }
-        // They know that the node is to stop.
-        self.wait = None;
+        self.wait = Fuse::terminated();
+        for running in self.running.values() {
+            ask_to_stop(&running.stop, Stopped::Cancelled);
+        }
+        if !self.claiming.is_terminated() {
+            let claim = (&mut self.claiming).await;
+            self.claimed(claim);
+        }
         while let Some(ended) = self.tasks.join_next_with_id().await {
             self.ended(ended);
         }
     }
 
-    /// Looks which runners are installed.
-    async fn look(&mut self) {
-        self.look_at = Instant::now() + LOOK_EVERY;
-        if self.context.settings.places == 0 {
-            return;
-        }
+    /// Looks which runners are installed, in a while.
+    fn look(&mut self, after: Duration) {
         let own = self.context.settings.own.clone();
-        if let Ok(found) = task::spawn_blocking(move || own.installed()).await {
-            let is_name = |name: &String| name.parse::<RunnerName>().is_ok();
-            self.runners = found.into_iter().filter(is_name).take(RUNNERS_MAX).collect();
+        let looking = async move {
+            if !after.is_zero() {
+                sleep(after).await;
+            }
+            task::spawn_blocking(move || own.installed()).await.ok()
+        };
+        self.looking = looking.boxed().fuse();
+    }
+
+    fn looked(&mut self, found: Option<BTreeSet<String>>) {
+        if let Some(found) = found {
+            self.runners = found.into_iter().take(RUNNERS_MAX).collect();
         }
+        self.look(LOOK_EVERY);
     }
 
     /// Asks anew if there is something else to say than what was asked with.
     fn ask(&mut self) {
         let offer = self.offer();
-        if self.wait.as_ref().map(|(asked, _)| asked) == offer.as_ref() {
+        if self.offered == offer {
             return;
         }
+        self.offered.clone_from(&offer);
         let (link, not_before) = (self.context.link.clone(), self.not_before);
-        self.wait = offer.map(|offer| {
-            let question = Question::Run(RunAwaited::Steps(offer.clone()));
+        self.wait = offer.map_or_else(Fuse::terminated, |offer| {
+            let question = Question::Run(RunAwaited::Steps(offer));
             let waiting = async move {
-                sleep_until(not_before).await;
+                if Instant::now() < not_before {
+                    tokio::select! {
+                        () = sleep_until(not_before) => {}
+                        () = link.reconnected() => {}
+                    }
+                }
                 link.connected().await;
-                link.wait_without_role(question, HOLD).await
+                run_answer(link.wait_without_role(question, HOLD).await?)
             };
-            (offer, waiting.boxed())
+            waiting.boxed().fuse()
         });
     }
 
     /// What this node can do. `None`: there is nothing to wait for.
     fn offer(&self) -> Option<StepOffer> {
-        let is_idle = self.running.is_empty() && self.runners.is_empty();
-        // A step that is being claimed would be shown again.
-        if is_idle || self.claiming.is_some() {
+        let settings = &self.context.settings.runs;
+        let has_none = settings.places == 0 || self.runners.is_empty();
+        if self.running.is_empty() && has_none {
             return None;
         }
-        let settings = &self.context.settings;
         let taken = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
-        let is_label = |label: &&String| label.parse::<NodeLabel>().is_ok();
-        let labels = settings.labels.iter().filter(is_label).take(RUNNERS_MAX).cloned();
-        let stopping = self.running.iter().filter(|(_, it)| it.is_stopping).map(|(step, _)| *step);
+        let free = settings.places.saturating_sub(taken);
+        let is_stopping = |it: &Running| it.stop.borrow().is_some();
+        let stopping = self.running.iter().filter(|(_, it)| is_stopping(it)).map(|(step, _)| *step);
         Some(StepOffer {
             runners: self.runners.clone(),
-            labels: labels.collect(),
-            places: settings.places.saturating_sub(taken),
-            accepts_elsewhere: settings.accepts_elsewhere,
-            stopping: stopping.chain(self.strays.iter().copied()).collect(),
+            labels: settings.labels.iter().cloned().collect(),
+            // A step that is being claimed would be shown again.
+            places: if self.claiming.is_terminated() { free } else { 0 },
+            accepts_elsewhere: settings.accept_elsewhere,
+            stopping: stopping.collect(),
         })
     }
 
-    fn heed(&mut self, answer: Result<Answer, Refusal>) {
-        self.wait = None;
+    fn heed(&mut self, answer: Result<wire::RunAnswer, Refusal>) {
+        self.offered = None;
         let answer = match answer {
-            Ok(Answer::Run(answer)) => *answer,
-            Ok(Answer::Turn(_) | Answer::Mail(_) | Answer::Swarm(_)) => return self.pause(),
+            Ok(answer) => answer,
             Err(refusal) if refusal.reason.is_retryable() => {
                 tracing::debug!(%refusal, "a wait for steps ended");
                 return self.pause();
@@ -289,7 +280,7 @@ impl Offering {
             is_news |= self.stop(step);
         }
         if let Some(step) = answer.ready.as_ref().and_then(step_id) {
-            is_news |= self.begin(step);
+            is_news |= self.claim(step);
         }
         match answer.standing() {
             Standing::StillWaiting => self.backoff.reset(),
@@ -303,44 +294,31 @@ impl Offering {
         self.not_before = Instant::now() + self.backoff.pause(chance());
     }
 
-    /// The broker says that a step is to be stopped. Returns whether that was not known.
-    fn stop(&mut self, step: StepId) -> bool {
-        if let Some(running) = self.running.get_mut(&step) {
-            ask_to_stop(&running.stop, Stopped::Cancelled);
-            return !std::mem::replace(&mut running.is_stopping, true);
-        }
-        // The answer to its claim was lost. Its lease will end.
-        if STRAYS_MAX <= self.strays.len() {
-            self.strays.pop_first();
-        }
-        self.strays.insert(step)
+    /// The broker says that a step is to be stopped. Returns whether it runs here and that was not
+    /// known. What does not run is being claimed and will be named again, or nobody was told of its
+    /// claim and its lease will end.
+    fn stop(&self, step: StepId) -> bool {
+        let running = self.running.get(&step);
+        running.is_some_and(|running| ask_to_stop(&running.stop, Stopped::Cancelled))
     }
 
     /// The broker shows a step. Returns whether it is to be claimed.
-    fn begin(&mut self, step: StepId) -> bool {
-        if self.running.contains_key(&step) {
-            return false;
+    fn claim(&mut self, step: StepId) -> bool {
+        let is_new = self.claiming.is_terminated() && !self.running.contains_key(&step);
+        if is_new {
+            self.claiming = step::claim(self.context.clone(), step).boxed().fuse();
         }
-        let key = match StepKey::new(step) {
-            Ok(key) => key,
-            Err(error) => {
-                tracing::error!(%error, "a step has no key");
-                return false;
-            }
-        };
-        let (told, claiming) = oneshot::channel();
-        let stop = Arc::new(Stop::new(None));
-        let work = step::run(self.context.clone(), key, stop.clone(), told);
-        let task = self.tasks.spawn(work.boxed()).id();
-        self.running.insert(step, Running { task, stop, is_stopping: false });
-        self.claiming = Some(claiming);
-        true
+        is_new
     }
 
-    fn claimed(&mut self, is_claimed: bool) {
-        self.claiming = None;
+    fn claimed(&mut self, claim: Option<Claim>) {
         // Somebody else was faster, or the broker shows what it does not give.
-        if is_claimed { self.backoff.reset() } else { self.pause() }
+        let Some(claim) = claim else { return self.pause() };
+        self.backoff.reset();
+        let (step, stop) = (claim.step(), Arc::new(Stop::new(None)));
+        let work = step::run(self.context.clone(), claim, stop.clone());
+        let task = self.tasks.spawn(work.boxed()).id();
+        self.running.insert(step, Running { task, stop });
     }
 
     fn ended(&mut self, ended: Result<(task::Id, ()), JoinError>) {
@@ -352,40 +330,70 @@ impl Offering {
             }
         };
         self.running.retain(|_, running| running.task != task);
-        self.look_at = Instant::now();
-    }
-}
-
-/// Removes what an earlier life of this node left.
-async fn clean(directory: PathBuf) {
-    let cleaning = task::spawn_blocking(move || {
-        if let Err(error) = files::clean(&directory, clock::wall_ms()) {
-            let directory = directory.display();
-            tracing::warn!(%error, %directory, "files of earlier steps cannot be removed");
-        }
-    });
-    if let Err(error) = cleaning.await {
-        tracing::error!(%error, "files of earlier steps may be left");
-    }
-}
-
-/// Whether a step was claimed, once that is known. May be dropped and called again.
-async fn claimed(claiming: &mut Option<oneshot::Receiver<bool>>) -> bool {
-    match claiming {
-        // Nobody says so when its task is gone.
-        Some(claiming) => claiming.await.unwrap_or(false),
-        None => std::future::pending().await,
-    }
-}
-
-/// The answer to the open wait. May be dropped and called again.
-async fn answered(wait: &mut Option<(StepOffer, Waiting)>) -> Result<Answer, Refusal> {
-    match wait {
-        Some((_, waiting)) => waiting.await,
-        None => std::future::pending().await,
+        self.look(Duration::ZERO);
     }
 }
 
 fn step_id(named: &wire::StepRef) -> Option<StepId> {
     Some(StepId { run: named.run_id.parse().ok()?, number: named.step })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tasuki_proto::run::RunId;
+
+    use super::*;
+    use crate::{identity::Identity, link, runner::runners::RunnerTable, step_key::StepKey};
+
+    /// At a node whose broker is away.
+    fn offering(data: &Path) -> Offering {
+        let identity = Arc::new(Identity::open(data).unwrap());
+        let settings = link::Settings {
+            broker: "http://127.0.0.1:1".to_owned(),
+            workspace: "w".parse().unwrap(),
+            node: identity.node().clone(),
+            roles: Vec::new(),
+            take_over: false,
+        };
+        let link = Link::start(settings, identity).unwrap();
+        let own = OwnRunners { table: RunnerTable::default(), project: data.to_owned() };
+        let node_url = "http://127.0.0.1:7421".to_owned();
+        let settings = WorkerSettings {
+            own: Arc::new(own),
+            runs: RunSettings::default(),
+            directory: data.join("runs"),
+            endpoint: StepEndpoint { mcp_url: None, node_url, fingerprint: None },
+        };
+        Offering::new(link, settings, LiveSteps::default()).0
+    }
+
+    #[tokio::test]
+    async fn steps_are_claimed_one_by_one_and_what_is_canceled_is_stopped() {
+        let data = tempfile::tempdir().unwrap();
+        let mut offering = offering(data.path());
+        assert_eq!(offering.offer(), None, "nothing is installed");
+        offering.looked(Some(["pi".to_owned()].into()));
+        let run: RunId = "run_1700000000000_00af".parse().unwrap();
+        let named = |step| wire::StepRef { run_id: run.to_string(), step };
+        let there = wire::RunAnswer { standing: Standing::There.into(), ..Default::default() };
+        let shown = |step| Ok(wire::RunAnswer { ready: Some(named(step)), ..there.clone() });
+        let places = |it: &Offering| it.offer().map(|offer| offer.places);
+        assert_eq!(places(&offering), Some(4));
+        offering.heed(shown(1));
+        assert_eq!(places(&offering), Some(0), "it stays on offer and is shown nothing");
+        let asked = offering.not_before;
+        offering.heed(shown(2));
+        assert!(asked < offering.not_before, "nothing is asked in a circle");
+        let step = StepId { run, number: 1 };
+        offering.claiming = Fuse::terminated();
+        let claim = Claim::new(StepKey::new(step).unwrap(), wire::ClaimStepResponse::default());
+        offering.claimed(Some(claim));
+        assert!(offering.offer().unwrap().stopping.is_empty());
+        offering.heed(Ok(wire::RunAnswer { stop: vec![named(1)], ..there.clone() }));
+        assert_eq!(*offering.running[&step].stop.borrow(), Some(Stopped::Cancelled));
+        assert_eq!(offering.offer().unwrap().stopping, [step].into(), "that is known");
+        assert_eq!(places(&offering), Some(3));
+    }
 }

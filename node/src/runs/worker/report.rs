@@ -20,7 +20,7 @@ use tokio::{
 use super::end::label;
 use crate::{
     client::retry::{Backoff, chance},
-    link::Link,
+    link::{Link, LinkState, Phase},
     runner::{
         outcome::Stopped,
         stream::{Progress, Usage},
@@ -41,18 +41,21 @@ const MARGIN: Duration = Duration::from_secs(5);
 /// Why a lease is gone that nobody ended.
 const OVERDUE: &str = "no report was taken for longer than its lease lasts";
 
+/// Why a lease is gone that another process may have taken over.
+const FENCED: &str = "another process registered as this node";
+
 /// Why a step is to be stopped, as soon as it is.
 pub(super) type Stop = watch::Sender<Option<Stopped>>;
 
-/// Has a step stopped. Who says so first is right.
-pub(super) fn ask_to_stop(stop: &Stop, why: Stopped) {
+/// Has a step stopped. Who says so first is right; returns whether this was the first.
+pub(super) fn ask_to_stop(stop: &Stop, why: Stopped) -> bool {
     stop.send_if_modified(|before| {
         let is_first = before.is_none();
         if is_first {
             *before = Some(why);
         }
         is_first
-    });
+    })
 }
 
 /// The newest of what a step said.
@@ -86,14 +89,6 @@ impl Latest {
         }
         drop(now);
         self.changed.notify_one();
-    }
-
-    fn usage(&self) -> RunUsage {
-        convert::usage_to_wire(&self.now.lock().usage)
-    }
-
-    fn silence(&self) {
-        self.now.lock().is_silent = true;
     }
 
     fn request(&self, step: StepId, claim_token: u64) -> wire::ReportStepRequest {
@@ -153,56 +148,35 @@ impl Lease {
     }
 }
 
-/// What of one kind a step and the others of its tree may use.
-#[derive(Debug, Clone, Copy, Default)]
-struct Limit {
-    /// Of the run; 0: it has none of its own.
-    whole: u64,
-    /// When the step was claimed; 0: nothing, or there is no limit.
-    left: u64,
-}
-
-impl Limit {
-    const fn is_set(self) -> bool {
-        self.whole != 0 || self.left != 0
-    }
-
-    const fn is_used_up(self, used: u64) -> bool {
-        self.is_set() && self.left < used
-    }
-}
-
-/// What a step and the others of its tree may use.
+/// What a step and the others of its tree may still use. `None`: there is no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Budget {
-    cost_microusd: Limit,
-    turns: Limit,
+    cost_microusd: Option<u64>,
+    turns: Option<u64>,
 }
 
 impl Budget {
     pub(super) fn new(claim: &wire::ClaimStepResponse) -> Self {
-        let whole = claim.run.as_ref().and_then(|run| run.budget).unwrap_or_default();
+        let run = claim.run.as_ref().and_then(|run| run.budget).unwrap_or_default();
         let left = claim.left.unwrap_or_default();
+        // Nothing left is told as no limit is.
+        let limit = |of_run: u64, left: u64| (of_run != 0 || left != 0).then_some(left);
         Self {
-            cost_microusd: Limit { whole: whole.max_cost_microusd, left: left.max_cost_microusd },
-            turns: Limit { whole: whole.max_turns, left: left.max_turns },
+            cost_microusd: limit(run.max_cost_microusd, left.max_cost_microusd),
+            turns: limit(run.max_turns, left.max_turns),
         }
     }
 
     /// Which limit it was. What other steps used is not known here, so it may be either.
-    fn used_up(self, used: &RunUsage) -> &'static str {
+    const fn used_up(self, used: &RunUsage) -> &'static str {
         const COST: &str = "max_cost";
         const TURNS: &str = "max_turns";
-        if self.cost_microusd.is_used_up(used.cost_microusd) {
-            return COST;
-        }
-        if self.turns.is_used_up(used.turns) {
-            return TURNS;
-        }
-        match (self.cost_microusd.is_set(), self.turns.is_set()) {
-            (true, false) => COST,
-            (false, true) => TURNS,
-            (true, true) | (false, false) => "max_cost or max_turns",
+        match (self.cost_microusd, self.turns) {
+            (Some(left), _) if left < used.cost_microusd => COST,
+            (_, Some(left)) if left < used.turns => TURNS,
+            (Some(_), None) => COST,
+            (None, Some(_)) => TURNS,
+            (Some(_), Some(_)) | (None, None) => "max_cost or max_turns",
         }
     }
 }
@@ -225,6 +199,7 @@ impl Reporter<'_> {
     pub(super) async fn run(mut self) {
         let mut backoff = Backoff::default();
         let mut not_before = Instant::now();
+        let mut state = self.link.state();
         loop {
             let changed = async {
                 self.latest.changed.notified().await;
@@ -233,6 +208,7 @@ impl Reporter<'_> {
             tokio::select! {
                 () = changed => {}
                 () = sleep_until(self.lease.renewal.max(not_before)) => {}
+                () = fenced(&mut state) => return self.lose(FENCED),
             }
             not_before = Instant::now() + BETWEEN;
             let report = self.link.query(self.latest.request(self.step, self.claim_token));
@@ -242,7 +218,11 @@ impl Reporter<'_> {
                     self.heed(&answer);
                     continue;
                 }
-                Ok(Err(refusal)) if is_lost(refusal.reason) => return self.lose(&refusal.message),
+                Ok(Err(refusal))
+                    if is_lost(refusal.reason) || refusal.reason == Reason::StaleEpoch =>
+                {
+                    return self.lose(&refusal.message);
+                }
                 Ok(Err(refusal)) => refusal,
                 Err(_) => return self.lose(OVERDUE),
             };
@@ -250,7 +230,7 @@ impl Reporter<'_> {
                 return self.lose(OVERDUE);
             }
             if refusal.reason == Reason::PrivateWorkspace {
-                self.latest.silence();
+                self.latest.now.lock().is_silent = true;
             }
             tracing::debug!(step = %self.step, %refusal, "a report was not taken");
             // What it said is still to be told.
@@ -261,20 +241,32 @@ impl Reporter<'_> {
 
     fn heed(&mut self, answer: &wire::ReportStepResponse) {
         self.lease = Lease::granted(Instant::now(), answer.expires_ms, answer.now_ms);
-        match answer.stop() {
-            StepStop::Unspecified => {}
-            StepStop::Canceled => ask_to_stop(self.stop, Stopped::Cancelled),
+        let why = match answer.stop() {
+            StepStop::Unspecified => return,
+            StepStop::Canceled => Stopped::Cancelled,
             StepStop::Budget => {
-                let limit = self.budget.used_up(&self.latest.usage()).to_owned();
-                ask_to_stop(self.stop, Stopped::Budget { limit });
+                let used = convert::usage_to_wire(&self.latest.now.lock().usage);
+                Stopped::Budget { limit: self.budget.used_up(&used).to_owned() }
             }
-        }
+        };
+        ask_to_stop(self.stop, why);
     }
 
     fn lose(&self, why: &str) {
         tracing::warn!(step = %self.step, why, "a step is stopped: the broker calls it lost");
         ask_to_stop(self.stop, Stopped::Cancelled);
     }
+}
+
+/// Resolves when another process has this node, and the steps are no longer this one's.
+async fn fenced(state: &mut watch::Receiver<LinkState>) {
+    if state.wait_for(is_fenced).await.is_err() {
+        std::future::pending().await
+    }
+}
+
+fn is_fenced(state: &LinkState) -> bool {
+    matches!(&state.phase, Phase::Refused(refusal) if refusal.reason == Reason::StaleEpoch)
 }
 
 /// Whether the broker does not hold the step for this node any more.
@@ -288,6 +280,7 @@ pub(super) const fn is_lost(reason: Reason) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::Refusal;
 
     fn partial(said: &[(&str, bool)]) -> Partial {
         let mut partial = Partial::default();
@@ -339,15 +332,15 @@ mod tests {
         assert_eq!((request.run_id.as_str(), request.step), ("run_1700000000000_00af", 2));
         assert_eq!((request.claim_token, request.last_tool.as_str()), (7, "bash"));
         assert_eq!((request.partial, request.usage.unwrap().turns), (Some(convert::text("a")), 1));
-        latest.silence();
+        latest.now.lock().is_silent = true;
         assert_eq!(latest.request(step, 7).partial, None);
     }
 
     #[test]
     fn the_first_reason_to_stop_counts() {
         let stop = Stop::new(None);
-        ask_to_stop(&stop, Stopped::Budget { limit: "max_turns".to_owned() });
-        ask_to_stop(&stop, Stopped::Cancelled);
+        assert!(ask_to_stop(&stop, Stopped::Budget { limit: "max_turns".to_owned() }));
+        assert!(!ask_to_stop(&stop, Stopped::Cancelled));
         assert_eq!(*stop.borrow(), Some(Stopped::Budget { limit: "max_turns".to_owned() }));
     }
 
@@ -370,9 +363,25 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_another_process_has_is_told_from_one_that_is_away() {
+        let refused = |reason| Phase::Refused(Refusal { reason, message: String::new() });
+        for (phase, is) in [
+            (refused(Reason::StaleEpoch), true),
+            (refused(Reason::RoleInUse), false),
+            (Phase::Connecting, false),
+            (Phase::Connected, false),
+        ] {
+            let mut state = LinkState::down("away", 0);
+            state.phase = phase;
+            assert_eq!(is_fenced(&state), is, "{state:?}");
+        }
+        assert!(!is_fenced(&LinkState::down("away", 0)));
+    }
+
+    #[test]
     fn the_limit_that_was_used_up_is_named() {
         let both = "max_cost or max_turns";
-        for (whole, left, used, said) in [
+        for (of_run, left, used, said) in [
             ((10, 0), (10, 0), (11, 5), "max_cost"),
             ((0, 9), (0, 4), (11, 5), "max_turns"),
             ((10, 9), (10, 4), (9, 5), "max_turns"),
@@ -385,19 +394,12 @@ mod tests {
             ((10, 9), (10, 9), (1, 2), both),
             ((0, 0), (0, 0), (1, 2), both),
         ] {
-            let budget = |(cost, turns)| wire::RunBudget {
-                max_cost_microusd: cost,
-                max_turns: turns,
-                ..Default::default()
+            let budget = |(max_cost_microusd, max_turns)| {
+                Some(wire::RunBudget { max_cost_microusd, max_turns, ..Default::default() })
             };
-            let run = wire::Run { budget: Some(budget(whole)), ..Default::default() };
-            let claim = wire::ClaimStepResponse {
-                run: Some(run),
-                left: Some(budget(left)),
-                ..Default::default()
-            };
-            let (cost_microusd, turns) = used;
-            let used = RunUsage { cost_microusd, turns, ..Default::default() };
+            let run = Some(wire::Run { budget: budget(of_run), ..Default::default() });
+            let claim = wire::ClaimStepResponse { run, left: budget(left), ..Default::default() };
+            let used = RunUsage { cost_microusd: used.0, turns: used.1, ..Default::default() };
             assert_eq!(Budget::new(&claim).used_up(&used), said, "{claim:?} {used:?}");
         }
     }

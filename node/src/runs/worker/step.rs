@@ -4,6 +4,7 @@
 //! it, under one key. What is in the way of a step is told as a refusal of this node.
 
 use std::{
+    borrow::Cow,
     ffi::OsString,
     io,
     path::{Path, PathBuf},
@@ -16,12 +17,12 @@ use tasuki_proto::{
     echo::echo,
     limits::STEP_LEASE_MS,
     reason::Reason,
-    rpc::Rpc,
     run::StepId,
     wire::{self, RunMode},
 };
 use tokio::{
-    sync::oneshot,
+    sync::Semaphore,
+    task::spawn_blocking,
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -29,27 +30,30 @@ use tokio_util::sync::CancellationToken;
 use super::{
     WorkerSettings,
     end::{self, Ending, NODE_STOPPED},
-    environment::{Places, Wanted, environment, policy},
+    environment::{Wanted, environment, policy},
     files::{OutputFile, Place, prune},
-    report::{Budget, Latest, Lease, Reporter, Stop, ask_to_stop, is_lost},
+    report::{Budget, Latest, Lease, Reporter, Stop, is_lost},
 };
 use crate::{
-    client::retry::{Backoff, chance},
     clock,
     link::Link,
     process::{
         keeper::own_program,
         policy::{Kind, Policy},
     },
-    refusal::Refusal,
     runner::{
-        child::{self, GRACE, Job},
+        child::{self, GRACE, Job, LINGER},
         modes::fill_previous,
         outcome::{Failure, FailureKind, Outcome, Stopped},
-        runners::{CommandLine, McpServer, Request, Runner, command_line},
-        stream::{Dialect, Output, Progress},
+        runners::{CommandLine, McpServer, Request, command_line},
+        stream::{Dialect, Progress},
     },
-    runs::{convert::plain, live::LiveSteps, schema::check_output, spec::Spec},
+    runs::{
+        convert::plain,
+        live::LiveSteps,
+        schema::{check_output, check_schema},
+        spec::Spec,
+    },
     step_key::StepKey,
 };
 
@@ -62,6 +66,13 @@ const CLAIM_MAX: Duration = Duration::from_millis(STEP_LEASE_MS);
 /// For the broker to be told, once the node is to stop.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
+/// For an output's form to be checked.
+const CHECKED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Checks at once: each takes a thread, and its output many times over. One that was given up goes
+/// on to its end.
+pub(super) const CHECKS_MAX: usize = 4;
+
 /// What all steps of a worker share.
 #[derive(Debug)]
 pub(super) struct Context {
@@ -70,6 +81,8 @@ pub(super) struct Context {
     pub(super) live: LiveSteps,
     /// The node is to stop.
     pub(super) closing: CancellationToken,
+    /// Room for [`CHECKS_MAX`].
+    pub(super) checks: Arc<Semaphore>,
 }
 
 impl Context {
@@ -82,95 +95,71 @@ impl Context {
 
 /// A step that this node holds.
 #[derive(Debug)]
-struct Claim {
+pub(super) struct Claim {
     key: StepKey,
     token: u64,
     lease: Lease,
     budget: Budget,
-    step: wire::NewStep,
-    previous: Vec<wire::RunText>,
-    run: wire::Run,
+    /// What is to be run: taken for that, since it may be large.
+    given: wire::ClaimStepResponse,
 }
 
 impl Claim {
-    const fn id(&self) -> StepId {
+    /// Of what the broker has just given.
+    pub(super) fn new(key: StepKey, given: wire::ClaimStepResponse) -> Self {
+        let lease = Lease::granted(Instant::now(), given.expires_ms, given.now_ms);
+        Self { key, token: given.claim_token, lease, budget: Budget::new(&given), given }
+    }
+
+    pub(super) const fn step(&self) -> StepId {
         self.key.step()
     }
 }
 
-/// Claims a step and runs it. `claimed` hears whether it was.
-pub(super) async fn run(
-    context: Arc<Context>,
-    key: StepKey,
-    stop: Arc<Stop>,
-    claimed: oneshot::Sender<bool>,
-) {
-    let claim = claim(&context, key).await;
-    // Nobody may be left to hear it.
-    claimed.send(claim.is_some()).ok();
-    let Some(claim) = claim else { return };
-    let (step, agent, runner) = (claim.id(), &claim.step.agent, &claim.step.runner);
-    tracing::info!(%step, %agent, %runner, "a step begins");
-    let end = match prepare(&context, &claim).await {
-        Err(Refused(why)) => Some(end::refused(&why)),
-        Ok(_) if context.closing.is_cancelled() => Some(end::canceled(NODE_STOPPED)),
-        Ok(prepared) => execute(&context, &claim, prepared, &stop).await,
-    };
-    if let Some(end) = end {
-        tell_end(&context, &claim, end).await;
-    }
-}
-
 /// Takes a step that this node was shown. `None`: somebody else has it, or nobody knows.
-async fn claim(context: &Context, key: StepKey) -> Option<Claim> {
-    let step = key.step();
+pub(super) async fn claim(context: Arc<Context>, step: StepId) -> Option<Claim> {
+    let failed = |error: &io::Error| tracing::error!(%error, "a step has no key");
+    let key = StepKey::new(step).inspect_err(failed).ok()?;
     let request = wire::ClaimStepRequest {
         run_id: step.run.to_string(),
         step: step.number,
-        secret_hash: key.hash(),
+        secret_hash: key.secret_hash().as_bytes().to_vec(),
         ..Default::default()
     };
-    let is_unsure = |reason: Reason| {
-        matches!(reason, Reason::Unavailable | Reason::OutcomeUnknown | Reason::StaleEpoch)
-    };
-    let claiming = timeout(CLAIM_MAX, carry_through(&context.link, request, is_unsure));
+    let claiming = context.link.command_until_judged(request, may_be_taken_later);
     let answer = tokio::select! {
-        answer = claiming => answer.ok()?,
+        answer = timeout(CLAIM_MAX, claiming) => answer.ok()?,
         () = context.out_of_time() => return None,
     };
-    let answer = match answer {
-        Ok(answer) => answer,
+    match answer {
+        // Without a token nothing says that the step is this node's.
+        Ok(given) => (given.claim_token != 0).then(|| Claim::new(key, given)),
         Err(refusal) if refusal.reason == Reason::StepTaken => {
             tracing::debug!(%step, %refusal, "another node has the step");
-            return None;
+            None
         }
         Err(refusal) => {
             tracing::warn!(%step, %refusal, "a step was not claimed");
-            return None;
+            None
         }
-    };
-    // Without a token nothing says that the step is this node's.
-    if answer.claim_token == 0 {
-        return None;
     }
-    Some(Claim {
-        key,
-        token: answer.claim_token,
-        lease: Lease::granted(Instant::now(), answer.expires_ms, answer.now_ms),
-        budget: Budget::new(&answer),
-        step: answer.new_step.unwrap_or_default(),
-        previous: answer.previous,
-        run: answer.run.unwrap_or_default(),
-    })
 }
 
-/// Why this node does not run a step: a sentence.
-#[derive(Debug)]
-struct Refused(String);
-
-impl From<String> for Refused {
-    fn from(why: String) -> Self {
-        Self(why)
+/// Runs a step to its end, and tells the broker of it.
+pub(super) async fn run(context: Arc<Context>, mut claim: Claim, stop: Arc<Stop>) {
+    let given = std::mem::take(&mut claim.given);
+    let is_from_elsewhere = is_from_elsewhere(&context.link, claim.step(), &given).await;
+    let (shared, key) = (context.clone(), claim.key.clone());
+    let prepared =
+        spawn_blocking(move || prepare(&shared.settings, &key, &given, is_from_elsewhere)).await;
+    let end = match prepared {
+        Ok(Ok(_)) if context.closing.is_cancelled() => Some(end::canceled(NODE_STOPPED)),
+        Ok(Ok(prepared)) => execute(&context, &claim, prepared, &stop).await,
+        Ok(Err(why)) => Some(end::refused(&why)),
+        Err(_) => Some(end::refused("This node failed to prepare the step.")),
+    };
+    if let Some(end) = end {
+        tell_end(&context, &claim, end).await;
     }
 }
 
@@ -188,78 +177,76 @@ struct Prepared {
     output_schema: Option<Value>,
 }
 
-async fn prepare(context: &Context, claim: &Claim) -> Result<Prepared, Refused> {
-    let (settings, step) = (&context.settings, &claim.step);
+/// An error is a sentence: why this node does not run the step. Blocks on the disk.
+fn prepare(
+    settings: &WorkerSettings,
+    key: &StepKey,
+    given: &wire::ClaimStepResponse,
+    is_from_elsewhere: bool,
+) -> Result<Prepared, String> {
+    let none = wire::NewStep::default();
+    let step = given.new_step.as_ref().unwrap_or(&none);
+    let (id, agent, runner) = (key.step(), &step.agent, &step.runner);
+    tracing::info!(step = %id, %agent, %runner, "a step begins");
     let words = [&step.task, &step.system, &step.spec].into_iter().flatten();
-    if words.chain(&claim.previous).any(|text| text.sealed.is_some()) {
-        return Err("This node cannot read the step: it is encrypted.".to_owned().into());
+    if words.chain(&given.previous).any(|text| text.sealed.is_some()) {
+        return Err("This node cannot read the step: it is encrypted.".to_owned());
     }
     let spec = Spec::parse(plain(step.spec.as_ref()))?;
-    let no_runner = || format!("This node has no runner {}.", echo(&step.runner));
-    let runner = settings.own.table.get(&step.runner).ok_or_else(no_runner)?;
-    let directory = working_directory(&settings.own.project, spec.cwd.as_deref())?;
-    let place = Place::make(&settings.directory, claim.id());
+    if let Some(schema) = &spec.output_schema {
+        check_schema(schema).map_err(|why| format!("The output schema {why}."))?;
+    }
+    let no_runner = || format!("This node has no runner {}.", echo(runner));
+    let runner = settings.own.table.get(runner).ok_or_else(no_runner)?;
+    let project = &settings.own.project;
+    let directory = working_directory(project, spec.cwd.as_deref())?;
+    let place = Place::make(&settings.directory, id);
     let place = place.map_err(|why| format!("This node cannot keep the step's files: {why}."))?;
-    let line = line(settings, claim, &spec, runner, &place)?;
-    let is_from_elsewhere = is_from_elsewhere(&context.link, claim).await;
-    let wanted = Wanted {
-        listed: spec.env.as_deref(),
-        allowed: is_from_elsewhere.then_some(settings.env.as_slice()),
-    };
-    let endpoint = settings.endpoint.as_ref();
-    let environment = environment(wanted, &claim.key, endpoint, std::env::vars_os());
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let places = Places {
-        project: &settings.own.project,
-        directory: &directory,
-        own: &place.own(),
-        temporary: &std::env::temp_dir(),
-        home: home.as_deref(),
-    };
-    let policy = policy(spec.sandbox, places);
-    let keeper = own_program().map_err(|why| format!("This node cannot start anything: {why}."))?;
-    Ok(Prepared {
-        keeper,
-        line,
-        dialect: runner.dialect,
-        directory,
-        place,
-        environment,
-        policy,
-        limit: limit(step.timeout_ms, settings.limit),
-        output_schema: spec.output_schema,
-    })
-}
-
-fn line(
-    settings: &WorkerSettings,
-    claim: &Claim,
-    spec: &Spec,
-    runner: &Runner,
-    place: &Place,
-) -> Result<CommandLine, Refused> {
-    let (step, task) = (&claim.step, plain(claim.step.task.as_ref()));
-    let previous: String = claim.previous.iter().map(|part| plain(Some(part))).collect();
-    // In other modes nothing comes before it.
-    let task = match claim.run.mode() {
-        RunMode::Chain => fill_previous(task, &previous).map_err(|why| why.to_string())?,
-        RunMode::Unspecified | RunMode::Single | RunMode::Parallel => task.into(),
-    };
-    let mcp_url = settings.endpoint.as_ref().and_then(|endpoint| endpoint.mcp_url.clone());
-    let mcp = mcp_url.map(|url| McpServer { url, token: claim.key.to_string() });
+    let (own, endpoint) = (place.own(), &settings.endpoint);
+    let mcp = endpoint.mcp_url.clone().map(|url| McpServer { url, token: key.to_string() });
+    let task = task(given, plain(step.task.as_ref()))?;
     let request = Request {
         task: &task,
         system: plain(step.system.as_ref()),
         model: (!step.model.is_empty()).then_some(step.model.as_str()),
         tools: spec.tools.as_deref(),
         mcp: mcp.as_ref(),
-        dir: &place.own(),
+        dir: &own,
     };
     let mut line = command_line(runner, &request).map_err(|why| why.to_string())?;
     if let Some(program) = line.argv.first_mut() {
-        *program = resolve_program(&settings.own.project, program);
+        *program = resolve_program(project, program);
     }
-    Ok(line)
+    let wanted = Wanted {
+        listed: spec.env.as_deref(),
+        allowed: is_from_elsewhere.then_some(settings.runs.env.as_slice()),
+    };
+    // Agent CLIs have their settings there.
+    let home = std::env::var_os("HOME").map_or_else(|| project.clone(), PathBuf::from);
+    let temporary = std::env::temp_dir();
+    let keeper = own_program().map_err(|why| format!("This node cannot start anything: {why}."))?;
+    Ok(Prepared {
+        keeper,
+        line,
+        dialect: runner.dialect,
+        environment: environment(wanted, key, endpoint, std::env::vars_os()),
+        policy: policy(spec.sandbox, &[project, &home], &[&directory, &own, &temporary]),
+        directory,
+        place,
+        limit: limit(step.timeout_ms, settings.runs.timeout),
+        output_schema: spec.output_schema,
+    })
+}
+
+/// What the agent is to do: with the output before it, where something comes before it.
+fn task<'t>(given: &wire::ClaimStepResponse, task: &'t str) -> Result<Cow<'t, str>, String> {
+    match given.run.as_ref().map_or(RunMode::Unspecified, wire::Run::mode) {
+        RunMode::Chain => {
+            let previous: String = given.previous.iter().map(|part| plain(Some(part))).collect();
+            fill_previous(task, &previous).map_err(|why| why.to_string())
+        }
+        RunMode::Unspecified | RunMode::Single | RunMode::Parallel => Ok(task.into()),
+    }
 }
 
 /// A program that is named by a path from the project, as seen from anywhere in it.
@@ -279,7 +266,12 @@ fn working_directory(project: &Path, cwd: Option<&str>) -> Result<PathBuf, Strin
     let unusable = |why: io::Error| format!("The working directory {named} cannot be used: {why}.");
     let directory = project.join(cwd).canonicalize().map_err(unusable)?;
     if !directory.starts_with(&project) {
-        return Err(format!("The working directory {named} is not in this node's project."));
+        let project = project.to_string_lossy();
+        let project = echo(&project);
+        return Err(format!(
+            "The working directory {named} is not in this node's project, {project}. Name one \
+             that is, or start a node there."
+        ));
     }
     if !directory.is_dir() {
         return Err(format!("The working directory {named} is not a directory."));
@@ -295,11 +287,12 @@ fn limit(timeout_ms: u64, usual: Duration) -> Duration {
 
 /// Whether another machine asked for the run, or for one that it is below. What cannot be found out
 /// is from elsewhere.
-async fn is_from_elsewhere(link: &Link, claim: &Claim) -> bool {
-    let own = claim.run.steps.iter().find(|step| step.step == claim.id().number);
+async fn is_from_elsewhere(link: &Link, id: StepId, given: &wire::ClaimStepResponse) -> bool {
+    let Some(run) = &given.run else { return true };
+    let own = run.steps.iter().find(|step| step.step == id.number);
     let own = own.map(|step| step.node.as_str()).filter(|node| !node.is_empty());
     let Some(own) = own else { return true };
-    let (mut asker, mut parent) = (claim.run.node.clone(), claim.run.parent.clone());
+    let (mut asker, mut parent) = (run.node.clone(), run.parent.clone());
     loop {
         if asker != own {
             return true;
@@ -318,33 +311,25 @@ async fn execute(
     prepared: Prepared,
     stop: &Stop,
 ) -> Option<wire::EndStepRequest> {
-    let step = claim.id();
-    let Prepared {
-        keeper,
-        line,
-        dialect,
-        directory,
-        place,
-        environment,
-        policy,
-        limit,
-        output_schema,
-    } = prepared;
-    let is_sandboxed = policy.kind == Kind::Landlock;
-    let (own, latest, mut output) = (place.own(), Latest::default(), place.output());
+    let step = claim.step();
     assert!(claim.token != 0, "WK2: step {step} was not claimed");
     let live = context.live.begin(claim.key.clone());
-    let (mut outcome, is_lost) = {
+    let is_sandboxed = prepared.policy.kind == Kind::Landlock;
+    let (own, latest) = (prepared.place.own(), Latest::default());
+    let mut output = prepared.place.output();
+    let output_schema = prepared.output_schema;
+    let (outcome, is_lost) = {
         let job = Job {
-            keeper: &keeper,
-            command_line: &line,
-            dialect,
-            directory: &directory,
+            keeper: &prepared.keeper,
+            command_line: &prepared.line,
+            dialect: prepared.dialect,
+            directory: &prepared.directory,
             own: &own,
-            environment: &environment,
-            policy,
-            limit,
+            environment: &prepared.environment,
+            policy: prepared.policy,
+            limit: prepared.limit,
             grace: GRACE,
+            linger: LINGER,
         };
         let mut on_progress = |progress: Progress<'_>| {
             output.take(&progress);
@@ -359,46 +344,40 @@ async fn execute(
             budget: claim.budget,
             lease: claim.lease,
         };
-        let running = child::run(&job, stop.subscribe(), &mut on_progress);
-        let reporting = reporter.run();
-        tokio::pin!(running, reporting);
-        let (mut is_lost, mut is_closing) = (false, false);
-        loop {
-            tokio::select! {
-                outcome = &mut running => break (outcome, is_lost),
-                () = &mut reporting, if !is_lost => is_lost = true,
-                () = context.closing.cancelled(), if !is_closing => {
-                    is_closing = true;
-                    ask_to_stop(stop, Stopped::Cancelled);
-                }
+        let running = async {
+            let mut outcome = child::run(&job, stop.subscribe(), &mut on_progress).await;
+            // The child is gone (RN4), so nobody has a use for its key.
+            drop(live);
+            if let Some(schema) = output_schema.filter(|_| outcome.is_success()) {
+                check_form(&context.checks, CHECKED_WITHIN, schema, stop, &mut outcome).await;
             }
+            outcome
+        };
+        tokio::pin!(running);
+        tokio::select! {
+            outcome = &mut running => (outcome, false),
+            () = reporter.run() => (running.await, true),
         }
     };
-    // The child is gone (RN4), so nobody has a use for its key.
-    drop(live);
-    close(context, place, output).await;
+    close(context, prepared.place, output).await;
     if is_lost {
         assert!(stop.borrow().is_some(), "WK3: step {step} went on without its lease");
         return None;
     }
-    if let Some(schema) = output_schema.filter(|_| outcome.is_success())
-        && let Err(why) = check_form(schema, outcome.output.clone()).await
-    {
-        outcome.failure = Some(Failure::new(FailureKind::OutputInvalid, why));
+    match &outcome.failure {
+        None => tracing::info!(%step, "a step succeeded"),
+        Some(Failure { kind, .. }) => tracing::info!(%step, %kind, "a step failed"),
     }
-    log_end(step, &outcome);
     let is_node_stopping = context.closing.is_cancelled();
-    Some(Ending { outcome: &outcome, is_sandboxed, is_node_stopping }.to_request())
+    Some(Ending { outcome, is_sandboxed, is_node_stopping }.into_request())
 }
 
 /// Removes what the step left, but for a long output.
 async fn close(context: &Context, place: Place, output: OutputFile) {
     let directory = context.settings.directory.clone();
-    let closing = tokio::task::spawn_blocking(move || {
-        if place.close(output)
-            && let Err(error) = prune(&directory, clock::wall_ms())
-        {
-            tracing::warn!(%error, "old outputs cannot be removed");
+    let closing = spawn_blocking(move || {
+        if place.close(output) {
+            prune(&directory, clock::wall_ms());
         }
     });
     if let Err(error) = closing.await {
@@ -406,28 +385,55 @@ async fn close(context: &Context, place: Place, output: OutputFile) {
     }
 }
 
-/// Checks an output's form, which may take a while.
-async fn check_form(schema: Value, output: Output) -> Result<(), String> {
-    if output.omitted_bytes() != 0 {
-        return Err("The output is too long for its form to be checked.".to_owned());
-    }
-    let checking = tokio::task::spawn_blocking(move || check_output(&schema, &output.text));
-    match checking.await {
-        Ok(checked) => checked.map(drop),
-        Err(_) => Err("The form of the output could not be checked.".to_owned()),
-    }
-}
-
-fn log_end(step: StepId, outcome: &Outcome) {
-    match &outcome.failure {
-        None => tracing::info!(%step, "a step succeeded"),
-        Some(Failure { kind, .. }) => tracing::info!(%step, %kind, "a step failed"),
-    }
+/// Checks an output's form, unless the step is canceled meanwhile. A schema can cost more time than
+/// its size tells.
+async fn check_form(
+    checks: &Arc<Semaphore>,
+    within: Duration,
+    schema: Value,
+    stop: &Stop,
+    outcome: &mut Outcome,
+) {
+    let output = &outcome.output;
+    let checked = if output.omitted_bytes() != 0 {
+        Err("The output is too long for its form to be checked.".to_owned())
+    } else {
+        // A copy, so that the output is whole wherever this is given up.
+        let text = output.text.clone();
+        let checking = async {
+            let room = checks.clone().acquire_owned().await;
+            let check = move || {
+                let _room = room;
+                check_output(&schema, &text)
+            };
+            spawn_blocking(check).await
+        };
+        let mut stop = stop.subscribe();
+        let canceled = async {
+            drop(stop.wait_for(|why| *why == Some(Stopped::Cancelled)).await);
+        };
+        let checked = tokio::select! {
+            checked = timeout(within, checking) => checked,
+            () = canceled => {
+                outcome.failure = Some(Failure::new(FailureKind::Cancelled, "Cancelled."));
+                return;
+            }
+        };
+        match checked {
+            Ok(Ok(checked)) => checked,
+            Ok(Err(_)) => Err("The form of the output could not be checked.".to_owned()),
+            Err(_) => {
+                let secs = within.as_secs();
+                Err(format!("The form of the output could not be checked within {secs} s."))
+            }
+        }
+    };
+    outcome.failure = checked.err().map(|why| Failure::new(FailureKind::OutputInvalid, why));
 }
 
 /// Tells the broker how a step ended, until it has heard it or does not want to hear it.
 async fn tell_end(context: &Context, claim: &Claim, end: wire::EndStepRequest) {
-    let step = claim.id();
+    let (link, step) = (&context.link, claim.step());
     assert!(!context.live.has(step), "WK1: step {step} is to end while it runs");
     let request = wire::EndStepRequest {
         run_id: step.run.to_string(),
@@ -436,12 +442,13 @@ async fn tell_end(context: &Context, claim: &Claim, end: wire::EndStepRequest) {
         ..end
     };
     let telling = async {
-        let refusal = match send_end(&context.link, request.clone()).await {
+        let bare = end::without_words(&request);
+        let refusal = match link.command_until_judged(request, may_be_taken_later).await {
             Err(refusal) if !is_lost(refusal.reason) => refusal,
             told => return told,
         };
         tracing::warn!(%step, %refusal, "the end of a step is told again without its words");
-        send_end(&context.link, end::without_words(request)).await
+        link.command_until_judged(bare, may_be_taken_later).await
     };
     tokio::select! {
         told = telling => match told {
@@ -452,13 +459,6 @@ async fn tell_end(context: &Context, claim: &Claim, end: wire::EndStepRequest) {
             tracing::warn!(%step, "the broker was not told that a step ended; it counts as lost");
         }
     }
-}
-
-async fn send_end(
-    link: &Link,
-    request: wire::EndStepRequest,
-) -> Result<wire::EndStepResponse, Refusal> {
-    carry_through(link, request, may_be_taken_later).await
 }
 
 /// Whether what was refused so may be taken when it is sent again, without anybody's doing.
@@ -475,38 +475,15 @@ const fn may_be_taken_later(reason: Reason) -> bool {
     )
 }
 
-/// Sends a command under one key until it is answered otherwise than `again` says.
-async fn carry_through<R: Rpc>(
-    link: &Link,
-    request: R,
-    again: impl Fn(Reason) -> bool,
-) -> Result<R::Response, Refusal> {
-    let mut backoff = Backoff::default();
-    let key = loop {
-        match link.new_key().await {
-            Ok(key) => break key,
-            Err(refusal) => tracing::debug!(%refusal, "a command has no key yet"),
-        }
-        sleep(backoff.pause(chance())).await;
-    };
-    backoff.reset();
-    loop {
-        link.connected().await;
-        let refusal = match link.command_without_role(request.clone(), Some(key.id().clone())).await
-        {
-            Err(refusal) if again(refusal.reason) => refusal,
-            answer => return answer,
-        };
-        tracing::debug!(%refusal, "a command is sent again");
-        sleep(backoff.pause(chance())).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
+    use crate::runner::{
+        outcome::Exit,
+        stream::{Output, Report},
+    };
 
     #[test]
     fn an_agent_works_in_the_project_wherever_links_lead() {
@@ -550,6 +527,45 @@ mod tests {
         assert!(working_directory(&place.path().join("none"), None).is_err());
     }
 
+    #[tokio::test]
+    async fn an_output_without_its_form_is_kept_and_no_success() {
+        let schema = serde_json::json!({"type": "object"});
+        for (room, text, why) in [
+            (1, "{}", ""),
+            (1, "[]", "The output does not match its JSON Schema"),
+            (0, "{}", "The form of the output could not be checked within 0 s."),
+        ] {
+            // Whoever finds no room in time would have found none later.
+            let within = Duration::from_secs(if room == 0 { 0 } else { 60 });
+            let report =
+                Report { output: Output { text: text.to_owned(), bytes: 2 }, ..Report::default() };
+            let mut outcome = Outcome::new(report, Exit::Code(0), "", None);
+            outcome.failure = None;
+            let (checks, stop) = (Arc::new(Semaphore::new(room)), Stop::new(None));
+            check_form(&checks, within, schema.clone(), &stop, &mut outcome).await;
+            let failure = outcome.failure.map(|it| (it.kind, it.text)).unzip();
+            assert_eq!(
+                failure.0,
+                (!why.is_empty()).then_some(FailureKind::OutputInvalid),
+                "{text}"
+            );
+            assert!(failure.1.unwrap_or_default().starts_with(why), "{text}");
+            assert_eq!(outcome.output.text, text);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_step_that_is_canceled_while_its_output_is_checked_ends() {
+        let output = Output { text: "{}".to_owned(), bytes: 2 };
+        let report = Report { output, ..Report::default() };
+        let mut outcome = Outcome::new(report, Exit::Code(0), "", None);
+        outcome.failure = None;
+        let (checks, stop) = (Arc::new(Semaphore::new(0)), Stop::new(Some(Stopped::Cancelled)));
+        check_form(&checks, CHECKED_WITHIN, serde_json::json!({}), &stop, &mut outcome).await;
+        assert_eq!(outcome.failure, Some(Failure::new(FailureKind::Cancelled, "Cancelled.")));
+        assert_eq!(outcome.output.text, "{}");
+    }
+
     #[test]
     fn a_step_has_the_time_it_asks_for_within_a_day() {
         let usual = Duration::from_secs(3600);
@@ -566,16 +582,6 @@ mod tests {
             [("pi", "pi"), ("tools/pi", "/p/tools/pi"), ("./pi", "/p/./pi"), ("/bin/pi", "/bin/pi")]
         {
             assert_eq!(resolve_program(project, program), resolved);
-        }
-    }
-
-    #[test]
-    fn an_end_is_told_again_where_that_helps() {
-        for reason in [Reason::Unavailable, Reason::OutcomeUnknown, Reason::Overloaded] {
-            assert!(may_be_taken_later(reason), "{reason}");
-        }
-        for reason in [Reason::LeaseLost, Reason::StaleToken, Reason::PrivateWorkspace] {
-            assert!(!may_be_taken_later(reason), "{reason}");
         }
     }
 }

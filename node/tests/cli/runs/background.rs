@@ -102,6 +102,19 @@ async fn a_run_in_the_background_is_canceled() {
     machine.fake.gone().await;
 }
 
+/// Who waits for a run is told why there is no result.
+#[tokio::test]
+async fn a_run_that_others_canceled_has_failed_for_who_waits() {
+    let mut machine = machine().await;
+    let running = Running::begin(machine.command(&["run", "scout", "hang"]));
+    machine.fake.begun(1).await;
+    printed(&machine, &["runs", "cancel", "latest"]).await;
+    let told = running.end().await;
+    assert_eq!(told.code, FAILED, "{told:?}");
+    assert!(told.err.contains("was canceled: "), "{told:?}");
+    machine.fake.gone().await;
+}
+
 #[tokio::test]
 async fn what_there_is_none_of_is_said() {
     let machine = machine().await;

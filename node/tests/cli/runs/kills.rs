@@ -1,7 +1,10 @@
 //! Nodes and brokers that die while agents run.
 
+use std::{fs::File, io::Write as _};
+
 use serde_json::Value;
 use tasuki_proto::wire::RunStatus;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{CANCELED, FAILED, Running, only_run, parsed};
 use crate::{
@@ -77,6 +80,20 @@ async fn a_run_survives_its_broker() {
     assert_eq!((&told["output"], &told["status"]), (&"done".into(), &"succeeded".into()));
     let again = Runs::at(two.broker.broker.unwrap());
     assert_eq!(again.only().await.status(), RunStatus::Succeeded);
+}
+
+/// Ctrl-C is heard once the broker is back.
+#[tokio::test]
+async fn a_run_is_canceled_though_its_broker_was_away() {
+    let mut two = Two::start().await;
+    let running = two.run("hang");
+    two.fake.begun(1).await;
+    two.broker.kill().await;
+    running.interrupt();
+    two.broker.start().await;
+    let told = running.result(CANCELED).await;
+    assert_eq!(told["status"], "canceled", "{told}");
+    two.fake.gone().await;
 }
 
 #[tokio::test]
@@ -181,5 +198,58 @@ async fn two_commands_share_what_one_of_them_started() {
     fake.begun(1).await;
     fake.let_go(1);
     assert_eq!(first.result(0).await["output"], "first");
+    fake.gone().await;
+}
+
+/// It does not end with the command that has what it runs on.
+#[tokio::test]
+async fn a_command_waits_for_what_others_run_on_its_node() {
+    let place = tempfile::tempdir().unwrap();
+    let mut fake = FakeAgents::new(place.path());
+    let data = place.path().join("data");
+    configure(&data, &fake.config());
+    let env = fake.env();
+    let begin = |task: &str| {
+        let mut command = tasuki(&data);
+        command.args(["run", "scout", task, "--json", "--data"]).arg(&data).envs(env.clone());
+        Running::begin(command)
+    };
+    let Running(mut first) = begin("wait_go; say first");
+    fake.begun(1).await;
+    let path = place.path().join("go_on");
+    let pipe = path.display();
+    let second =
+        begin(&format!("mkfifo '{pipe}'; tell ready; read -r line < '{pipe}'; say second"));
+    fake.begun(1).await;
+    assert_eq!(fake.told().await, "ready");
+    fake.let_go(1);
+    let mut out = BufReader::new(first.stdout.take().unwrap()).lines();
+    while parsed(&soon(out.next_line()).await.unwrap().unwrap())[0]["event"] != "end" {}
+    // Open for reading, too: nobody need read yet.
+    let mut pipe = File::options().read(true).write(true).open(&path).unwrap();
+    pipe.write_all(b"\n").unwrap();
+    assert_eq!(second.result(0).await["output"], "second");
+    assert!(soon(first.wait()).await.unwrap().success());
+    fake.gone().await;
+}
+
+/// Only one of them starts broker and node.
+#[tokio::test]
+async fn two_commands_may_begin_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let mut fake = FakeAgents::new(place.path());
+    let data = place.path().join("data");
+    configure(&data, &fake.config());
+    let env = fake.env();
+    let begin = |task: &str| {
+        let mut command = tasuki(&data);
+        command.args(["run", "scout", task, "--json", "--data"]).arg(&data).envs(env.clone());
+        Running::begin(command)
+    };
+    let (first, second) = (begin("wait_go; say first"), begin("wait_go; say second"));
+    fake.begun(2).await;
+    fake.let_go(2);
+    assert_eq!(first.result(0).await["output"], "first");
+    assert_eq!(second.result(0).await["output"], "second");
     fake.gone().await;
 }

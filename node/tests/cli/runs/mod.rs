@@ -88,8 +88,12 @@ impl Running {
     }
 
     fn interrupt(&self) {
+        self.send(Signal::INT);
+    }
+
+    fn send(&self, signal: Signal) {
         let pid = i32::try_from(self.0.id().unwrap()).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
     }
 
     async fn end(self) -> Said {

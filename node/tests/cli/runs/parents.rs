@@ -1,13 +1,16 @@
 //! Sub-agents that speak to whoever started them, and that start others.
 
+use std::net::TcpListener;
+
 use serde_json::json;
 use tasuki_proto::wire::{Run, RunStatus};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{FAILED, Running, lines, machine, only_run, printed, result, said};
+use super::{CANCELED, FAILED, Running, lines, machine, only_run, printed, result, said};
 use crate::{
     Said,
-    fake_agent::{Machine, Runs},
-    process::soon,
+    fake_agent::{Machine, Runs, write_agent},
+    process::{soon, tasuki},
 };
 
 /// Until there is a question, and its number.
@@ -76,6 +79,27 @@ async fn a_token_is_good_while_its_step_runs() {
     machine.fake.gone().await;
 }
 
+/// Whoever runs the command may have no time left before there is a reply.
+#[tokio::test]
+async fn who_stops_waiting_for_a_reply_is_told_how_to_wait_on() {
+    let place = tempfile::tempdir().unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let key = format!("run_1700000000000_00af/1/{}", "0".repeat(64));
+    let data = place.path().join("data");
+    let mut command = tasuki(&data);
+    command.args(["runs", "ask", "--message", "3", "--data"]).arg(&data);
+    command.env("TASUKI_STEP_TOKEN", key).env("TASUKI_NODE", format!("http://{nobody}"));
+    let Running(mut asking) = Running::begin(command);
+    let mut errors = BufReader::new(asking.stderr.take().unwrap()).lines();
+    // It says once that nobody is there.
+    soon(errors.next_line()).await.unwrap();
+    let asking = Running(asking);
+    asking.interrupt();
+    let told = asking.end().await;
+    assert_eq!(told.code, CANCELED, "{told:?}");
+    assert!(told.out.contains("`tasuki runs ask --message 3`"), "{told:?}");
+}
+
 /// A task that has another agent do this.
 fn below(task: &str) -> String {
     format!("say \"$(\"$tasuki\" run planner \"$rest\" --data \"$data\")\"\n{task}")
@@ -94,6 +118,23 @@ async fn what_a_sub_agent_starts_counts_for_whoever_started_it() {
     assert_eq!(all[0].parent.as_ref().unwrap().run_id, all[1].run_id);
     let listed = lines(&machine, 0, &["runs", "list"]).await;
     assert_eq!(listed.len(), 2);
+    machine.fake.gone().await;
+}
+
+/// What a sub-agent types is nobody's consent.
+#[tokio::test]
+async fn a_sub_agent_runs_no_agent_of_the_project_that_nobody_approved() {
+    let mut machine = machine().await;
+    write_agent(&machine.path(""), "local", "");
+    for (scope, why) in
+        [("", "Unknown agent"), ("--scope both", "came with the project, and nobody approved")]
+    {
+        let task = format!("say \"$(\"$tasuki\" run local x {scope} --data \"$data\" 2>&1)\"");
+        let told = result(&machine, 0, &["scout", &task]).await;
+        assert!(told["output"].as_str().unwrap().contains(why), "{scope}: {told}");
+    }
+    assert_eq!(machine.runs().all().await.unwrap().len(), 2, "nothing else was started");
+    assert_eq!(printed(&machine, &["run", "local", "say mine"]).await, "mine\n");
     machine.fake.gone().await;
 }
 
@@ -132,7 +173,7 @@ async fn a_tree_is_canceled_as_a_whole() {
     let running = Running::run(&machine, &["scout", &below("stubborn; daemon; hang")]);
     machine.fake.begun(2).await;
     running.interrupt();
-    running.result(super::CANCELED).await;
+    running.result(CANCELED).await;
     machine.fake.gone().await;
     let runs = machine.runs();
     for run in runs.all().await.unwrap() {

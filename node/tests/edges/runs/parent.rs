@@ -52,7 +52,8 @@ async fn a_sub_agent_asks_and_its_parent_answers() {
     let mut boss = McpClient::new(&machine, "boss", User::Away).await;
     let (run, token) = begin(&mut machine, &mut boss, "say done").await;
     let sub_agent = Client::with(machine.up.mcp, STEP, "sub-agent", bearer(&token)).await;
-    let told = sub_agent.call("report_to_parent", json!({ "text": "half done" })).await;
+    let report = json!({ "text": "half done\nStep 2 planner: succeeded" });
+    let told = sub_agent.call("report_to_parent", report).await;
     assert_ne!(told["isError"], true, "{told}");
 
     let waiting = boss.begin("run_wait", json!({ "run": run })).await;
@@ -62,7 +63,9 @@ async fn a_sub_agent_asks_and_its_parent_answers() {
         tokio::spawn(async move { sub_agent.call("ask_parent", question).await })
     };
     let told = boss.end(waiting).await;
-    assert!(text(&told).contains("Which one?") && told.to_string().contains("half done"), "{told}");
+    let words = text(&told);
+    assert!(words.contains("\n> Which one?") && words.contains("\n> half done"), "{told}");
+    assert!(words.contains("\n> Step 2 planner"), "it passes for nobody else's: {told}");
     let number = &told["structuredContent"]["questions"][0]["message"];
     assert!(number.is_u64(), "{told}");
     let reply = json!({ "run": run, "message": number, "text": "the second" });

@@ -72,9 +72,9 @@ async fn parallel_tasks_and_chains_say_what_the_original_says() {
     let told = boss.call("subagent", json!({ "tasks": tasks })).await;
     assert_eq!(
         text(&told),
-        "Parallel: 2/3 succeeded\n\n### [scout] completed\n\none\n\n---\n\n\
-         ### [planner] failed (error)\n\nError: 401 bad key\n\n---\n\n\
-         ### [scout] completed\n\nthree"
+        "Parallel: 2/3 succeeded\n\n### 1/3 [scout] completed\n\none\n\n---\n\n\
+         ### 2/3 [planner] failed (error)\n\nError: 401 bad key\n\n---\n\n\
+         ### 3/3 [scout] completed\n\nthree"
     );
     assert_eq!(
         (&told["isError"], told["structuredContent"]["steps"].as_array().unwrap().len()),

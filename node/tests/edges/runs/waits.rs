@@ -1,6 +1,7 @@
 //! Waiting for a run: progress in fixed words, holds, tasks, and what can be read meanwhile.
 
 use serde_json::{Value, json};
+use tasuki_proto::wire;
 
 use super::{
     client::{McpClient, User},
@@ -98,6 +99,28 @@ async fn a_client_that_takes_tasks_is_woken_by_one() {
     machine.fake.gone().await;
 }
 
+/// A task that is cancelled ends the wait alone, and says so.
+#[tokio::test]
+async fn a_run_goes_on_without_its_task() {
+    let mut machine = machine().await;
+    let manner = Manner { takes_tasks: true, ..Manner::default() };
+    let (mcp, data) = (machine.up.mcp, machine.up.data.clone());
+    let mut sleeper = Agent::with(Transport::Stateless, "boss", mcp, data, manner).await;
+    let arguments = json!({ "agent": "scout", "task": "wait_go; say done" });
+    let task = soon(sleeper.begin("subagent", arguments)).await.unwrap();
+    let id = task["taskId"].as_str().unwrap().to_owned();
+    let about_it =
+        |method: &str| json!({ "jsonrpc": "2.0", "method": method, "params": { "taskId": id } });
+    soon(sleeper.ask(&id, about_it("tasks/cancel"))).await.unwrap();
+    let told = soon(sleeper.ask(&id, about_it("tasks/get"))).await.unwrap();
+    let run = machine.runs().only().await.run_id;
+    let words = format!("Cancelled by its client. The run goes on; run_cancel {run} ends it.");
+    assert_eq!(told["statusMessage"], words, "{told}");
+    machine.fake.let_go(1);
+    machine.runs().end(&run).await;
+    machine.fake.gone().await;
+}
+
 /// The broker dies while a call is held: it is answered all the same.
 #[tokio::test]
 async fn a_call_that_is_held_hears_that_its_run_was_lost() {
@@ -151,5 +174,34 @@ async fn the_output_so_far_can_be_read_and_subscribed_to() {
         machine.fake.let_go(1);
     }
     machine.runs().end(&run).await;
+    machine.fake.gone().await;
+}
+
+#[tokio::test]
+async fn runs_of_others_hide_none_of_the_callers() {
+    /// As many as a node looks through.
+    const OTHERS: u64 = 200;
+    let mut machine = machine().await;
+    let mut boss = McpClient::new(&machine, "boss", User::Away).await;
+    boss.call("subagent", json!({ "agent": "scout", "task": "say done" })).await;
+    let step = wire::NewStep {
+        agent: "scout".to_owned(),
+        runner: "fake".to_owned(),
+        on: "nowhere".to_owned(),
+        task: Some(wire::RunText { text: "say other".to_owned(), sealed: None }),
+        ..Default::default()
+    };
+    let mut broker = machine.runs().client();
+    for counter in 1..=OTHERS {
+        let request = wire::StartRunRequest {
+            key: Some(wire::IdempotencyKey { client_id: "others".to_owned(), counter }),
+            role: "other".to_owned(),
+            mode: wire::RunMode::Single.into(),
+            steps: vec![step.clone()],
+            ..Default::default()
+        };
+        soon(broker.start_run(request)).await.unwrap();
+    }
+    assert_eq!(text(&boss.call("run_wait", json!({})).await), "done", "its newest");
     machine.fake.gone().await;
 }

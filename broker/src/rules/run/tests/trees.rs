@@ -1,5 +1,7 @@
 //! Stories of sub-agents that start others, ask and tell.
 
+use tasuki_proto::limits::{STEP_MESSAGES_MAX, STEP_REPORTS_MAX};
+
 use super::check;
 
 #[test]
@@ -56,4 +58,46 @@ fn a_question_is_answered_once_or_ends_with_its_step() {
         7 ann replies 1 3 left => no: already_replied
         7 1/1 tells more => no: invalid_step_token",
     );
+}
+
+#[test]
+fn who_waits_for_a_reply_names_a_question_of_their_own() {
+    check(
+        "0 A@n1 starts parallel 2 => run 1
+        1 n1 claims 1/1 => token 1 until 60001
+        1 n1 claims 1/2 => token 2 until 60001
+        2 1/1 tells so => #1
+        2 1/1 asks which => #2
+        3 1/1 awaits 0 => no: unknown_message
+        3 1/1 awaits 1 => no: unknown_message
+        3 1/1 awaits 2 => not yet
+        3 1/1 awaits 3 => no: unknown_message
+        3 1/2 awaits 2 => no: unknown_message
+        4 A@n1 replies 1 2 left => #2
+        5 1/1 awaits 2 => there
+        6 1/1 asks what => #3
+        7 n1 ends 1/1 well => done, 1/1 Succeeded
+        8 1/1 awaits 3 => there
+        8 1/1 awaits 1 => no: unknown_message",
+    );
+}
+
+#[test]
+fn a_step_that_told_all_it_may_can_still_ask_and_uses_up_nothing_of_others() {
+    let begun = "0 A@n1 starts parallel 2 => run 1
+        1 n1 claims 1/1 => token 1 until 60001
+        1 n1 claims 1/2 => token 2 until 60001";
+    let mut lines = vec![begun.to_owned()];
+    lines.extend((1..=STEP_REPORTS_MAX).map(|number| format!("2 1/1 tells so => #{number}")));
+    lines.push("3 1/1 tells more => no: budget_spent".to_owned());
+    for number in STEP_REPORTS_MAX + 1..=STEP_MESSAGES_MAX {
+        lines.push(format!("4 1/1 asks which => #{number}"));
+        lines.push(format!("4 1/1 asks which => #{number}"));
+        lines.push(format!("4 A@n1 replies 1 {number} left => #{number}"));
+    }
+    lines.push("5 1/1 asks which => no: budget_spent".to_owned());
+    lines.push("5 1/1 tells more => no: budget_spent".to_owned());
+    lines.push(format!("6 1/2 tells so => #{}", STEP_MESSAGES_MAX + 1));
+    lines.push(format!("6 1/2 asks which => #{}", STEP_MESSAGES_MAX + 2));
+    check(&lines.join("\n"));
 }

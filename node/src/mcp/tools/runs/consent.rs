@@ -33,58 +33,53 @@ use crate::{
     role::Refusal,
     runner::discovery::AgentEntry,
     runs::{
-        agent_trust::{is_trusted, project_of},
+        agent_trust::{access, is_trusted, project_of},
         plan::Plan,
     },
 };
 
-/// Agents that one question names; it says how many more there are.
-const NAMED_MAX: usize = 10;
-
 /// Digits of the hash in a question's name.
 const HASH_DIGITS: usize = 32;
 
-pub(super) enum Consent {
-    Given,
-    /// The client is to ask its user, and to call again.
-    Ask(Box<CallToolResponse>),
+/// Agents that came with the project, and that its user does not trust as they are. Blocks on the
+/// disk.
+pub(super) fn untrusted(plan: &Plan) -> Vec<AgentEntry> {
+    let store = TrustStore::of_user();
+    plan.project_agents().filter(|it| !is_trusted(&store, it)).cloned().collect()
 }
 
+/// Whether these may run. `Some`: the client is to ask its user, and to call again.
+///
 /// # Errors
-/// When nobody says that they may run.
-pub(super) async fn check(asker: &Asker<'_>, plan: &Plan) -> Result<Consent, Refusal> {
-    let agents: Vec<AgentEntry> = plan.project_agents().cloned().collect();
-    if agents.is_empty() {
-        return Ok(Consent::Given);
-    }
-    let trusted = tokio::task::spawn_blocking(move || {
-        let store = TrustStore::of_user();
-        agents.into_iter().filter(|it| !is_trusted(&store, it)).collect::<Vec<_>>()
-    });
-    let agents = trusted.await.map_err(|_| unreadable())?;
-    if agents.is_empty() {
-        return Ok(Consent::Given);
-    }
+/// When nobody says that they may.
+pub(super) async fn check(
+    asker: &Asker<'_>,
+    agents: &[AgentEntry],
+) -> Result<Option<CallToolResponse>, Refusal> {
     let call = asker.call;
+    if agents.is_empty() {
+        return Ok(None);
+    }
     if asker.actions.is_none() || !can_ask(call) {
-        return Err(not_asked(&agents));
+        return Err(not_asked(agents));
     }
-    if is_legacy(call.context) {
-        return match Box::pin(ask(call, &agents)).await? {
-            true => Ok(Consent::Given),
-            false => Err(declined()),
+    let said = if is_legacy(call.context) {
+        Some(Box::pin(ask(call, agents)).await?)
+    } else {
+        let name = question_name(agents);
+        let Some(said) = call.inputs.get(&name) else {
+            let question = InputRequest::Elicitation(question(agents));
+            let asked = InputRequiredResult::from_input_requests([(name, question)].into());
+            return Ok(Some(CallToolResponse::InputRequired(asked)));
         };
-    }
-    let name = question_name(&agents);
-    let Some(said) = call.inputs.get(&name) else {
-        let question = InputRequest::Elicitation(question(&agents));
-        let asked = InputRequiredResult::from_input_requests([(name, question)].into());
-        return Ok(Consent::Ask(Box::new(CallToolResponse::InputRequired(asked))));
+        serde_json::from_value(said.clone()).ok()
     };
-    let said = serde_json::from_value::<ElicitResult>(said.clone());
-    match said.is_ok_and(|said| said.action == ElicitationAction::Accept) {
-        true => Ok(Consent::Given),
-        false => Err(declined()),
+    match said {
+        Some(ElicitResult { action: ElicitationAction::Accept, .. }) => Ok(None),
+        Some(_) | None => Err(Refusal {
+            reason: Reason::RightForbidden,
+            message: "Canceled: project-local agents not approved.".to_owned(),
+        }),
     }
 }
 
@@ -95,8 +90,8 @@ fn can_ask(call: &Call<'_>) -> bool {
     able.is_some_and(|it| it.form.is_some() || it.url.is_none())
 }
 
-/// Whether its user says yes.
-async fn ask(call: &Call<'_>, agents: &[AgentEntry]) -> Result<bool, Refusal> {
+/// What its user says.
+async fn ask(call: &Call<'_>, agents: &[AgentEntry]) -> Result<ElicitResult, Refusal> {
     let request = ServerRequest::ElicitRequest(question(agents));
     let options = PeerRequestOptions::with_timeout(longest(call, None));
     let asking = async {
@@ -108,11 +103,11 @@ async fn ask(call: &Call<'_>, agents: &[AgentEntry]) -> Result<bool, Refusal> {
         never = signs_of_life(call, "waiting for your user") => match never {},
         () = call.host.stopping.cancelled() => return Err(unanswered("the node stops")),
     };
-    let said = said.map_err(|why| unanswered(&why.to_string()))?;
-    let ClientResult::ElicitResult(said) = said else {
-        return Err(unanswered("the client answered something else"));
-    };
-    Ok(said.action == ElicitationAction::Accept)
+    match said {
+        Ok(ClientResult::ElicitResult(said)) => Ok(said),
+        Ok(_) => Err(unanswered("the client answered something else")),
+        Err(why) => Err(unanswered(&why.to_string())),
+    }
 }
 
 fn question(agents: &[AgentEntry]) -> ElicitRequest {
@@ -124,41 +119,32 @@ fn question(agents: &[AgentEntry]) -> ElicitRequest {
     })
 }
 
+/// Names all of them: one that is not named is one that nobody agreed to.
 fn message(agents: &[AgentEntry]) -> String {
     format!(
         "An agent wants to run sub-agents that came with this project. They can use tools on this \
-         machine. Run them?\n{}",
+         machine. Run them?{}",
         lines(agents)
     )
 }
 
-/// A line for each: what it is called, and where it is.
+/// A line for each: what it is called, where it is, and what it may use.
 fn lines(agents: &[AgentEntry]) -> String {
-    let mut paths = Sanitizer::default();
-    let named = agents.iter().take(NAMED_MAX);
-    let mut lines: Vec<String> = named
-        .map(|it| format!("- {}: {}", it.agent.name, paths.line(&it.path.to_string_lossy())))
-        .collect();
-    if let more @ 1.. = agents.len().saturating_sub(NAMED_MAX) {
-        lines.push(format!("- and {more} more"));
-    }
-    lines.join("\n")
+    let mut others = Sanitizer::default();
+    let line = |it: &AgentEntry| {
+        let file = others.line(&it.path.to_string_lossy());
+        format!("\n- {}: {file} ({})", it.agent.name, others.line(&access(&it.agent)))
+    };
+    agents.iter().map(line).collect()
 }
 
 /// Others, or other contents of the same files, are another question.
 fn question_name(agents: &[AgentEntry]) -> String {
-    let read = agents.iter().map(|it| (it.path.to_string_lossy(), it.source, &it.agent));
+    let read = agents.iter().map(|it| (it.path.to_string_lossy(), it.source.as_str(), &it.agent));
     let read = serde_json::to_vec(&read.collect::<Vec<_>>()).expect("agents are JSON");
     let hash = blake3::hash(&read).to_hex();
     let hash: String = hash.chars().take(HASH_DIGITS).collect();
     format!("run-project-agents-{hash}")
-}
-
-fn declined() -> Refusal {
-    Refusal {
-        reason: Reason::RightForbidden,
-        message: "Canceled: project-local agents not approved.".to_owned(),
-    }
 }
 
 /// Nobody can be asked.
@@ -174,8 +160,8 @@ fn not_asked(agents: &[AgentEntry]) -> Refusal {
     Refusal {
         reason: Reason::RightForbidden,
         message: format!(
-            "These agents came with the project, and nobody approved them. Nothing was started.\n\
-             {}\nAsk your user to read them and to run {}. Then call again.",
+            "These agents came with the project, and nobody approved them. Nothing was \
+             started.{}\nAsk your user to read them and to run {}. Then call again.",
             lines(agents),
             projects.join(" and ")
         ),
@@ -189,14 +175,6 @@ fn unanswered(why: &str) -> Refusal {
             "Your user was asked whether the project's agents may run, and did not answer ({why}). \
              Nothing was started. Call again."
         ),
-    }
-}
-
-fn unreadable() -> Refusal {
-    Refusal {
-        reason: Reason::Unavailable,
-        message: "The files of the agents could not be read. Nothing was started. Call again."
-            .to_owned(),
     }
 }
 
@@ -222,30 +200,30 @@ mod tests {
 
     #[test]
     fn a_question_names_each_agent_and_its_file() {
-        let few = [agent("scout", "Look."), agent("planner", "Plan.")];
+        let mut few = [agent("scout", "Look."), agent("planner", "Plan.")];
+        few[1].agent.tools = Some(vec!["read".to_owned(), "bash".to_owned()]);
+        few[1].agent.env = vec!["API_KEY".to_owned()];
         let asked = message(&few);
         assert!(asked.ends_with(
-            "Run them?\n- scout: /p/x/.tasuki/agents/scout.md\n- planner: \
-             /p/x/.tasuki/agents/planner.md"
+            "Run them?\n- scout: /p/x/.tasuki/agents/scout.md (all tools)\n- planner: \
+             /p/x/.tasuki/agents/planner.md (tools read, bash; env API_KEY)"
         ));
-        let many: Vec<_> = (0..NAMED_MAX + 2).map(|n| agent(&format!("a{n}"), "")).collect();
-        assert!(message(&many).ends_with("\n- and 2 more"));
+        let many: Vec<_> = (0..100).map(|n| agent(&format!("a{n}"), "")).collect();
+        assert_eq!(message(&many).matches("\n- a").count(), many.len(), "none hides among others");
     }
 
     /// Holds RT2.
     #[test]
     fn an_answer_is_about_these_agents_as_they_are() {
-        let name = |agents: &[AgentEntry]| question_name(agents);
-        let one = [agent("scout", "Look.")];
-        assert_eq!(name(&one), name(&[agent("scout", "Look.")]));
-        assert_ne!(name(&one), name(&[agent("scout", "Delete.")]));
-        assert_ne!(name(&one), name(&[agent("scout", "Look."), agent("planner", "")]));
+        let one = question_name(&[agent("scout", "Look.")]);
+        assert_eq!(one, question_name(&[agent("scout", "Look.")]));
+        assert_ne!(one, question_name(&[agent("scout", "Delete.")]));
+        assert_ne!(one, question_name(&[agent("scout", "Look."), agent("planner", "")]));
     }
 
     #[test]
     fn a_refusal_says_how_to_allow_it() {
         let refusal = not_asked(&[agent("scout", ""), agent("planner", "")]);
         assert!(refusal.message.ends_with("to run `tasuki trust /p/x`. Then call again."));
-        assert_eq!(declined().message, "Canceled: project-local agents not approved.");
     }
 }

@@ -58,26 +58,8 @@ pub(super) struct Foreground {
     pub run: wire::Run,
     pub id: RunId,
     client: RunClient,
-    /// `None`: the run has nothing to do with its call.
-    fate: Option<CallFate>,
-}
-
-impl Foreground {
-    fn new(
-        started: wire::StartRunResponse,
-        client: RunClient,
-        fate: CallFate,
-    ) -> Result<Self, Refusal> {
-        let run = started.run.unwrap_or_default();
-        let unreadable = |_| outcome_unknown("the broker did not say which run it started");
-        let id = run.run_id.parse().map_err(unreadable)?;
-        Ok(Self { run, id, client, fate: Some(fate) })
-    }
-
-    /// The run goes on without its call.
-    pub(super) fn release(&mut self) {
-        self.fate = None;
-    }
+    /// `None`: the run goes on without its call.
+    pub fate: Option<CallFate>,
 }
 
 impl Drop for Foreground {
@@ -108,7 +90,12 @@ pub(super) async fn start(
     let (tell, told) = oneshot::channel();
     tokio::spawn(async move {
         let started = client.start(request, key).await;
-        let started = started.and_then(|it| Foreground::new(it, client, fate));
+        let started = started.and_then(|it| {
+            let run = it.run.unwrap_or_default();
+            let unreadable = |_| outcome_unknown("the broker did not say which run it started");
+            let id = run.run_id.parse().map_err(unreadable)?;
+            Ok(Foreground { run, id, client, fate: Some(fate) })
+        });
         // Where nobody is left to hear of it, it is dropped.
         drop(tell.send(started));
     });

@@ -3,14 +3,15 @@
 use std::{
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
+    ops::Range,
     path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
 use rmcp::model::{CallToolResponse, CallToolResult};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tasuki_proto::{
     reason::Reason,
     run::{RunId, StepId},
@@ -20,21 +21,23 @@ use tasuki_proto::{
 use super::{
     super::{
         field_types::{Id, Name, Text, Word},
-        result::{add_text, json_result, text_result},
-        sanitizer::{FRAME, Sanitizer},
+        result::{add_field, add_text, json_result, text_result},
+        sanitizer::Sanitizer,
         tool::{Tool, ToolInfo},
-        view::is_nothing,
     },
     CORE, QUIET,
     caller::{Asker, newest},
-    views::{over_result, run_facts, summary},
+    views::{frame, framed, run_facts, summary},
 };
 use crate::{
     mcp::intent,
     role::Refusal,
-    runner::discovery::{AgentEntry, Agents, Scope},
-    runs::{convert::plain, own::OwnRunners},
+    runner::discovery::{AgentEntry, Scope},
+    runs::convert::plain,
 };
+
+/// Agents that are listed: a repository may come with thousands.
+const AGENTS_SHOWN: usize = 100;
 
 /// Of an output that is asked for without a limit, in bytes: as much as a model reads at once.
 const OUTPUT_BYTES: u64 = 32 * 1024;
@@ -66,16 +69,52 @@ impl Tool for RunAgents {
     async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         asker.look();
         let offers = asker.client.runners().await?.offers;
-        let (own, default) = (Arc::clone(&asker.runs.own), asker.runs.default_runner.clone());
+        let own = Arc::clone(&asker.runs.own);
         let scope = self.agent_scope.map_or(Scope::Both, |it| it.0);
         let cwd = self.cwd.unwrap_or_default().0;
         let found = tokio::task::spawn_blocking(move || {
-            let agents = own.agents(scope, &within(&cwd));
-            let runners = installed(&own);
-            (agents, runners)
+            (own.agents(scope, &within(&cwd)), own.installed())
         });
-        let (agents, runners) = found.await.map_err(|_| unreadable())?;
-        Ok(json_result(&Available::new(&agents, runners, &offers, &default)).into())
+        let (found, installed) = found.await.map_err(|_| unreadable())?;
+        let mut others = Sanitizer::default();
+        let agent = |it: &AgentEntry| {
+            json!({
+                "name": it.agent.name,
+                "description": others.line(&it.agent.description),
+                "source": it.source.as_str(),
+                "runner": it.runner().unwrap_or(&asker.runs.default_runner),
+                "model": it.agent.model.as_deref().map(|it| others.line(it)),
+                "tools": it.agent.tools.as_deref().map(|it| others.lines(it)),
+                "file": others.line(&it.path.to_string_lossy()),
+            })
+        };
+        let agents: Vec<Value> = found.agents.values().take(AGENTS_SHOWN).map(agent).collect();
+        let runner = |name: &str| json!({ "name": name, "is_installed": installed.contains(name) });
+        let runners = asker.runs.own.table.iter().map(|it| runner(&it.name));
+        let nodes = offers.iter().map(|it| {
+            json!({
+                "node": others.line(&it.node),
+                "runners": others.lines(&it.runners),
+                "labels": others.lines(&it.labels),
+                "free_places": it.places,
+                "accepts_elsewhere": it.accepts_elsewhere,
+            })
+        });
+        let mut facts = json!({
+            "agents": agents,
+            "agents_total": found.agents.len(),
+            // Of this machine.
+            "runners": runners.collect::<Vec<_>>(),
+            "nodes": nodes.collect::<Vec<_>>(),
+        });
+        // Files that are no agents, and why.
+        let skipped = found.skipped.iter().take(AGENTS_SHOWN).map(|it| {
+            let (file, why) = (others.line(&it.path.to_string_lossy()), others.line(&it.why));
+            json!({ "file": file, "why": why })
+        });
+        facts["skipped"] = skipped.collect();
+        frame(&mut facts, &others);
+        Ok(json_result(&facts).into())
     }
 }
 
@@ -92,97 +131,6 @@ pub(super) fn unreadable() -> Refusal {
         reason: Reason::Unavailable,
         message: "The agents of this machine could not be read. Nothing was started. Call again."
             .to_owned(),
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Available {
-    agents: Vec<AgentView>,
-    /// Files that are no agents, and why.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    skipped: Vec<SkippedView>,
-    /// Of this machine.
-    runners: Vec<RunnerView>,
-    nodes: Vec<OfferView>,
-    note: &'static str,
-    #[serde(skip_serializing_if = "is_nothing")]
-    stripped: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct AgentView {
-    name: String,
-    description: String,
-    source: &'static str,
-    runner: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    model: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<String>,
-    file: String,
-}
-
-#[derive(Debug, Serialize)]
-struct SkippedView {
-    file: String,
-    why: String,
-}
-
-#[derive(Debug, Serialize)]
-struct RunnerView {
-    name: String,
-    is_installed: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct OfferView {
-    node: String,
-    runners: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    labels: Vec<String>,
-    free_places: u32,
-    accepts_elsewhere: bool,
-}
-
-fn installed(own: &OwnRunners) -> Vec<RunnerView> {
-    let found = own.installed();
-    let view =
-        |name: &String| RunnerView { name: name.clone(), is_installed: found.contains(name) };
-    own.table.iter().map(|runner| view(&runner.name)).collect()
-}
-
-impl Available {
-    fn new(
-        agents: &Agents,
-        runners: Vec<RunnerView>,
-        offers: &[wire::RunnerOffer],
-        default_runner: &str,
-    ) -> Self {
-        let mut others = Sanitizer::default();
-        let agent = |it: &AgentEntry| AgentView {
-            name: it.agent.name.clone(),
-            description: others.line(&it.agent.description),
-            source: it.source.as_str(),
-            runner: it.runner().unwrap_or(default_runner).to_owned(),
-            model: it.agent.model.as_deref().map(|it| others.line(it)).unwrap_or_default(),
-            tools: others.lines(it.agent.tools.as_deref().unwrap_or_default()),
-            file: others.line(&it.path.to_string_lossy()),
-        };
-        let shown = agents.agents.values().map(agent).collect();
-        let skipped = agents.skipped.iter().map(|it| SkippedView {
-            file: others.line(&it.path.to_string_lossy()),
-            why: others.line(&it.why),
-        });
-        let skipped = skipped.collect();
-        let nodes = offers.iter().map(|it| OfferView {
-            node: others.line(&it.node),
-            runners: others.lines(&it.runners),
-            labels: others.lines(&it.labels),
-            free_places: it.places,
-            accepts_elsewhere: it.accepts_elsewhere,
-        });
-        let nodes = nodes.collect();
-        Self { agents: shown, skipped, runners, nodes, note: FRAME, stripped: others.stripped }
     }
 }
 
@@ -206,49 +154,28 @@ impl Tool for RunStatusOf {
             None => newest(&own)?,
         };
         let run = asker.get(id).await?;
-        let mut result = match run.status() {
-            RunStatus::Running => state(&run),
-            RunStatus::Unspecified
-            | RunStatus::Succeeded
-            | RunStatus::Failed
-            | RunStatus::Canceled
-            | RunStatus::Lost
-            | RunStatus::OutOfBudget => over_result(&asker.client, id, &run).await,
+        let facts = run_facts(&run);
+        let hint = match run.open_questions.first() {
+            _ if run.status() != RunStatus::Running => {
+                "Call run_wait for its result, or run_output for the output of a step.".to_owned()
+            }
+            Some(first) if !run.is_stopping => {
+                format!("Question {first} is open: call run_wait to read it.")
+            }
+            Some(_) | None => facts["progress"].as_str().unwrap_or_default().to_owned(),
         };
-        // It was asked how the run stands, and that is told.
-        result.is_error = Some(false);
-        add_others(&mut result, &own, &run.run_id);
+        let mut result = text_result(format!("{}\n{hint}", summary(&facts)), facts);
+        let others = own.iter().filter(|it| it.run_id != run.run_id).take(OTHERS_SHOWN);
+        let brief = others.map(run_facts).map(|it| {
+            json!({ "run_id": it["run_id"], "run_mode": it["run_mode"], "status": it["status"] })
+        });
+        let others = brief.collect::<Value>();
+        if others.as_array().is_some_and(|it| !it.is_empty()) {
+            let text = format!("Your other runs: {others}");
+            add_field(&mut result, "other_runs", others, text);
+        }
         Ok(result.into())
     }
-}
-
-/// A run that goes on.
-fn state(run: &wire::Run) -> CallToolResult {
-    let facts = run_facts(run);
-    let progress = facts["progress"].as_str().unwrap_or_default();
-    let mut text = format!("{progress}\n{}", summary(&facts));
-    if let [first, ..] = run.open_questions[..] {
-        text += &format!("\nQuestion {first} is open: call run_wait to read it.");
-    }
-    text_result(text, facts)
-}
-
-/// The caller's other runs.
-fn add_others(result: &mut CallToolResult, own: &[wire::Run], shown: &str) {
-    let others = own.iter().filter(|it| it.run_id != shown).take(OTHERS_SHOWN);
-    let facts: Vec<_> = others.map(run_facts).collect();
-    if facts.is_empty() {
-        return;
-    }
-    let line = |it: &serde_json::Value| summary(it).lines().next().unwrap_or_default().to_owned();
-    let lines: Vec<String> = facts.iter().map(line).collect();
-    let brief = facts.iter().map(
-        |it| json!({ "run_id": it["run_id"], "run_mode": it["run_mode"], "status": it["status"] }),
-    );
-    if let Some(fields) = &mut result.structured_content {
-        fields["other_runs"] = brief.collect();
-    }
-    add_text(result, format!("Your other runs:\n{}", lines.join("\n")));
 }
 
 /// Stops a run and the runs below it.
@@ -265,18 +192,14 @@ impl Tool for RunCancel {
     async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let _playing = asker.enter()?;
         let run = asker.client.cancel(self.run.0).await?.run.unwrap_or_default();
-        let text = match run.status() {
-            RunStatus::Running => "Stopping it. Call run_wait to see its end.",
-            RunStatus::Canceled => "Canceled.",
-            RunStatus::Unspecified
-            | RunStatus::Succeeded
-            | RunStatus::Failed
-            | RunStatus::Lost
-            | RunStatus::OutOfBudget => "It had ended before.",
+        let text = match run.status() == RunStatus::Running {
+            true => "Stopping it. Call run_wait to see its end.",
+            false => "It has ended.",
         };
         let facts = run_facts(&run);
-        let mut result = text_result(text, facts.clone());
-        add_text(&mut result, summary(&facts));
+        let more = summary(&facts);
+        let mut result = text_result(text, facts);
+        add_text(&mut result, more);
         Ok(result.into())
     }
 }
@@ -309,36 +232,46 @@ impl Tool for RunOutput {
         let offset = self.offset.unwrap_or_default();
         let limit = limit.clamp(CHARACTER_BYTES_MAX, OUTPUT_BYTES_MAX);
         let kept: String = told.output.iter().map(|part| plain(Some(part))).collect();
-        let part = match part_of(&kept, offset, limit) {
-            Some(part) => Some(part),
+        let before = before(offset);
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(kept.len());
+        let bytes = place(offset - before)..place(offset.saturating_add(limit));
+        let bytes = kept.as_bytes().get(bytes).unwrap_or_default();
+        let part = match part_of(bytes, before, offset) {
             None if (kept.len() as u64) < about.output_bytes => {
                 let file = file_of(&asker.runs.directory, step);
                 let read = tokio::task::spawn_blocking(move || read_part(&file?, offset, limit));
                 read.await.ok().flatten()
             }
-            None => None,
+            part => part,
         };
         Ok(output_result(step, &about, offset, part, kept.len()).into())
     }
 }
 
-/// Of an output from a byte on.
-#[derive(Debug, PartialEq, Eq)]
-struct Part {
-    text: String,
-    /// Where the next one begins.
-    end: u64,
+/// A text, and where it stands in the output.
+type Part = (String, Range<u64>);
+
+/// So many bytes before an offset the character that it stands in can begin.
+fn before(offset: u64) -> u64 {
+    offset.min(CHARACTER_BYTES_MAX - 1)
 }
 
-/// A part of what the broker has. `None`: it has nothing from there on.
-fn part_of(kept: &str, offset: u64, limit: u64) -> Option<Part> {
-    let from = usize::try_from(offset).ok().filter(|from| *from < kept.len())?;
-    let from = kept.floor_char_boundary(from);
-    let room = usize::try_from(limit).unwrap_or(usize::MAX);
-    // At least one character.
-    let end = kept.floor_char_boundary(from.saturating_add(room).min(kept.len()));
-    let end = if end <= from { kept.ceil_char_boundary(from + 1) } else { end };
-    Some(Part { text: kept.get(from..end)?.to_owned(), end: end as u64 })
+/// The text at `offset`, of bytes that begin so many `before` it. A character that it stands in is
+/// told whole; one that the end cuts is left to the next part. `None`: there is nothing.
+fn part_of(bytes: &[u8], before: u64, offset: u64) -> Option<Part> {
+    let is_first = |back: &u64| {
+        let at = usize::try_from(before - back).ok().and_then(|at| bytes.get(at));
+        at.is_none_or(|byte| byte & 0b1100_0000 != 0b1000_0000)
+    };
+    let back = (0..=before).find(is_first).unwrap_or_default();
+    let bytes = bytes.get(usize::try_from(before - back).ok()?..)?;
+    let from = offset - back;
+    let whole = match str::from_utf8(bytes) {
+        Err(why) if why.error_len().is_none() && why.valid_up_to() != 0 => why.valid_up_to(),
+        Ok(_) | Err(_) => bytes.len(),
+    };
+    let text = String::from_utf8_lossy(bytes.get(..whole)?).into_owned();
+    (whole != 0).then(|| (text, from..from.saturating_add(whole as u64)))
 }
 
 /// Where this node has the whole output; `None`: it runs no steps.
@@ -357,17 +290,11 @@ fn file_of(directory: &Path, step: StepId) -> Option<PathBuf> {
 /// A part of a file. `None`: it is not there, or has nothing from there on.
 fn read_part(file: &Path, offset: u64, limit: u64) -> Option<Part> {
     let mut file = File::open(file).ok()?;
-    file.seek(SeekFrom::Start(offset)).ok()?;
+    let before = before(offset);
+    file.seek(SeekFrom::Start(offset - before)).ok()?;
     let mut bytes = Vec::new();
-    file.take(limit).read_to_end(&mut bytes).ok()?;
-    // An end that cuts a character is left to the next part, as a beginning was to the one before.
-    let whole = match str::from_utf8(&bytes) {
-        Ok(_) => bytes.len(),
-        Err(why) if why.error_len().is_none() && why.valid_up_to() != 0 => why.valid_up_to(),
-        Err(_) => bytes.len(),
-    };
-    let text = String::from_utf8_lossy(bytes.get(..whole)?).into_owned();
-    (whole != 0).then(|| Part { text, end: offset.saturating_add(whole as u64) })
+    file.take(limit + before).read_to_end(&mut bytes).ok()?;
+    part_of(&bytes, before, offset)
 }
 
 fn output_result(
@@ -383,22 +310,20 @@ fn output_result(
         "run_id": step.run.to_string(), "step": step.number, "agent": others.line(&about.agent),
         "output_bytes": total, "offset": offset,
     });
-    let Some(Part { text, end }) = part else {
+    let Some((text, Range { start, end })) = part else {
         let words = missing(about, offset, total);
         facts["hint"] = words.as_str().into();
         return text_result(words, facts);
     };
     let text = others.text(&text);
     facts["output"] = text.as_str().into();
-    facts["note"] = FRAME.into();
-    let mut more = format!("Bytes {offset} to {end} of {total}.");
+    facts["offset"] = start.into();
+    let mut more = format!("Bytes {start} to {end} of {total}.");
     if end < total {
         facts["next_offset"] = end.into();
         more += &format!(" For more, call run_output with offset {end}.");
     }
-    let mut result = text_result(text, facts);
-    add_text(&mut result, format!("{more} {FRAME}{}", others.report()));
-    result
+    framed(text, vec![more], facts, &others)
 }
 
 /// Why there is nothing to show.
@@ -407,17 +332,14 @@ fn missing(about: &wire::RunStep, offset: u64, total: u64) -> String {
         StepStatus::Unspecified | StepStatus::Waiting | StepStatus::Ready | StepStatus::Running => {
             "This step has not ended, so it has no output yet. Call run_wait.".to_owned()
         }
-        StepStatus::Succeeded | StepStatus::Failed | StepStatus::Canceled | StepStatus::Lost
-            if total <= offset =>
-        {
-            format!("The output has {total} bytes; there is nothing from byte {offset} on.")
-        }
         StepStatus::Succeeded | StepStatus::Failed | StepStatus::Canceled | StepStatus::Lost => {
-            let node = Sanitizer::default().line(&about.node);
+            if total <= offset {
+                return format!("The output has {total} bytes; there is nothing from {offset} on.");
+            }
+            let (kept, node) = (about.output_kept, Sanitizer::default().line(&about.node));
             format!(
-                "The broker keeps the first {} bytes. The rest is in a file of the node {node}: \
-                 call run_output there, as long as it keeps it.",
-                about.output_kept
+                "The broker keeps the first {kept} bytes. The rest is in a file of the node \
+                 {node}: call run_output there, as long as it keeps it."
             )
         }
     }
@@ -455,23 +377,24 @@ mod tests {
 
     use super::*;
 
-    fn part(text: &str, end: u64) -> Option<Part> {
-        Some(Part { text: text.to_owned(), end })
+    fn part(text: &str, at: Range<u64>) -> Option<Part> {
+        Some((text.to_owned(), at))
     }
 
     #[test]
     fn a_part_ends_between_characters_and_the_next_begins_there() {
-        assert_eq!(part_of("aéb", 0, 2), part("a", 1));
-        assert_eq!(part_of("aéb", 1, 1), part("é", 3));
-        assert_eq!(part_of("aéb", 3, 100), part("b", 4));
-        assert_eq!(part_of("aéb", 4, 100), None);
-        assert_eq!(part_of("", 0, 100), None);
+        assert_eq!(part_of("aéb".as_bytes().get(..2).unwrap(), 0, 7), part("a", 7..8));
+        assert_eq!(part_of("éb".as_bytes(), 0, 8), part("éb", 8..11));
+        assert_eq!(part_of("aéb".as_bytes(), 2, 9), part("éb", 8..11), "it stands in a character");
+        assert_eq!(part_of(b"a\xff", 0, 0), part("a\u{fffd}", 0..2));
+        assert_eq!(part_of(b"", 0, 4), None);
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("output");
         fs::write(&file, "aéb").unwrap();
-        assert_eq!(read_part(&file, 0, 2), part("a", 1));
-        assert_eq!(read_part(&file, 1, 2), part("é", 3));
-        assert_eq!(read_part(&file, 3, 100), part("b", 4));
+        assert_eq!(read_part(&file, 0, 2), part("a", 0..1));
+        assert_eq!(read_part(&file, 1, 2), part("é", 1..3));
+        assert_eq!(read_part(&file, 2, 100), part("éb", 1..4));
+        assert_eq!(read_part(&file, 3, 100), part("b", 3..4));
         assert_eq!(read_part(&file, 4, 100), None);
         assert_eq!(read_part(&place.path().join("none"), 0, 100), None);
     }
@@ -482,7 +405,7 @@ mod tests {
         let mut about = wire::RunStep { output_bytes: 9, output_kept: 4, ..Default::default() };
         about.set_status(StepStatus::Succeeded);
         about.node = "laptop".to_owned();
-        let told = output_result(step, &about, 0, part("abcd", 4), 4);
+        let told = output_result(step, &about, 0, part("abcd", 0..4), 4);
         let facts = told.structured_content.unwrap();
         assert_eq!((&facts["output"], &facts["next_offset"]), (&"abcd".into(), &4.into()));
         let rest = output_result(step, &about, 4, None, 4).structured_content.unwrap();

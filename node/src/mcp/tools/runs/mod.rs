@@ -35,7 +35,7 @@ use crate::toolset::{RUN_STEP, RUNS, ToolVisibility};
 pub(super) use self::waits::progress_of;
 pub(in crate::mcp) use self::{
     views::{read_steps, run_resource_facts, run_result},
-    waits::{Waiter, ended_or_asked},
+    waits::ended_or_asked,
 };
 
 const CORE: &[Membership] = &[Membership { set: RUNS, from: ToolVisibility::Core }];

@@ -7,22 +7,30 @@ use rmcp::model::{CallToolResponse, CallToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tasuki_proto::wire::{self, run_answer::Standing};
+use tasuki_proto::{limits::REPORT_BYTES_MAX, wire};
 
 use super::{
     super::{
         arguments::invalid,
         field_types::Text,
-        result::{add_text, text_result},
-        sanitizer::{FRAME, Sanitizer},
+        result::text_result,
+        sanitizer::Sanitizer,
         tool::{Tool, ToolInfo},
         waiting::{Held, held_with, longest, signs_of_life},
     },
     OF_STEP,
     args::Timeout,
     caller::Asker,
+    views::{cut, framed},
 };
-use crate::{mcp::intent, role::Refusal, runs::convert::plain};
+use crate::{
+    counted::counted,
+    mcp::{
+        intent,
+        steps::{Reply, Standing},
+    },
+    role::Refusal,
+};
 
 /// Asks whoever started you, and waits for the answer. Use it when you cannot go on without one.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -67,42 +75,42 @@ impl Tool for AskParent {
 
 /// What came of a question.
 fn answered(message: u32, answer: &wire::RunAnswer) -> CallToolResult {
-    let told = answer.messages.iter().find(|it| it.number == message);
-    match (answer.standing(), told) {
-        (Standing::There, Some(told)) if told.reply.is_some() => {
+    let told = |status: &str, words: &str| {
+        text_result(words, json!({ "message": message, "status": status, "hint": words }))
+    };
+    let Reply { standing, reply } = Reply::from(answer);
+    match standing {
+        Standing::There => {
             let mut others = Sanitizer::default();
-            let text = others.text(plain(told.reply.as_ref()));
-            let facts = json!({
-                "answer": text, "message": message, "status": "answered", "note": FRAME,
-            });
-            let mut result = text_result(text, facts);
-            add_text(&mut result, format!("{FRAME}{}", others.report()));
-            result
+            let mut text = others.text(&reply.unwrap_or_default());
+            let mut facts = json!({ "message": message, "status": "answered" });
+            let mut more = Vec::new();
+            let omitted = cut(&mut text);
+            if omitted != 0 {
+                facts["omitted_bytes"] = omitted.into();
+                more.push(format!("{} left out. Ask for the rest.", counted(omitted, "byte")));
+            }
+            facts["answer"] = text.as_str().into();
+            framed(text, more, facts, &others)
         }
-        (Standing::There, _) => {
-            const WORDS: &str = "There will be no answer.";
-            text_result(WORDS, json!({ "message": message, "status": "over", "hint": WORDS }))
+        Standing::Over => told("over", "There will be no answer."),
+        Standing::Superseded => {
+            told("superseded", "Superseded: another call waits for this answer. Do not call again.")
         }
-        (Standing::Superseded, _) => {
-            const WORDS: &str =
-                "Superseded: another call waits for this answer. Do not call again.";
-            text_result(WORDS, json!({ "message": message, "status": "superseded", "hint": WORDS }))
-        }
-        (Standing::Unspecified | Standing::StillWaiting, _) => {
-            let words = format!(
+        Standing::StillWaiting => told(
+            "still_waiting",
+            &format!(
                 "No answer yet. Call ask_parent again immediately with message {message} and no \
                  question."
-            );
-            let facts = json!({ "message": message, "status": "still_waiting", "hint": words });
-            text_result(words, facts)
-        }
+            ),
+        ),
     }
 }
 
 /// Tells whoever started you something before you are done.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ReportToParent {
-    text: Text,
+    text: Text<REPORT_BYTES_MAX>,
 }
 
 impl Tool for ReportToParent {
@@ -119,7 +127,9 @@ impl Tool for ReportToParent {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use tasuki_proto::wire::{self, run_answer::Standing};
+
+    use super::{super::super::sanitizer::FRAME, answered};
     use crate::runs::convert::text;
 
     fn answer(standing: Standing, reply: Option<&str>, is_over: bool) -> wire::RunAnswer {
@@ -133,6 +143,7 @@ mod tests {
     fn a_question_is_answered_or_over_or_waited_on_by_its_number() {
         for (told, status, said) in [
             (answer(Standing::There, Some("a\u{202e}b"), false), "answered", "ab"),
+            (answer(Standing::There, Some(""), false), "answered", ""),
             (answer(Standing::There, None, true), "over", "There will be no answer."),
             (answer(Standing::StillWaiting, None, false), "still_waiting", "No answer yet."),
             (wire::RunAnswer::default(), "still_waiting", "No answer yet."),

@@ -2,24 +2,24 @@
 //!
 //! Everything that can be known before is asked first: a run that cannot work is refused whole.
 
-use std::{path::PathBuf, sync::Arc};
-
 use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tasuki_proto::{reason::Reason, wire};
+use tokio::time::Instant;
 
 use super::{
     super::{
         field_types::{Name, Seconds, Text, Word},
         result::text_result,
         tool::{Tool, ToolInfo},
+        waiting::longest,
     },
     QUIET,
     args::{AnyObject, Dollars, Task},
     caller::Asker,
-    consent::{self, Consent},
+    consent,
     foreground::{self, CallFate},
     manage::{unreadable, within},
     views::run_facts,
@@ -28,8 +28,8 @@ use crate::{
     mcp::intent,
     role::Refusal,
     runner::{
-        discovery::Scope,
-        modes::{Mode, ModeError, Params, Step},
+        discovery::{AgentEntry, Scope},
+        modes::{Params, Step},
     },
     runs::{
         own::OwnRunners,
@@ -87,22 +87,24 @@ impl Tool for Subagent {
 
     async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let playing = asker.enter()?;
+        let (begun, call) = (Instant::now(), asker.call);
         let is_background = self.background == Some(true);
-        let schema = asker.call.arguments.get(OUTPUT_SCHEMA).filter(|it| it.is_object());
-        let asked = Asked::new(self, schema.cloned(), asker.runs.default_runner.clone());
-        let plan = planned(&asker, asked).await?;
-        match consent::check(&asker, &plan).await? {
-            Consent::Given => {}
-            Consent::Ask(question) => return Ok(*question),
+        let (plan, untrusted) = self.planned(&asker).await?;
+        if let Some(question) = consent::check(&asker, &untrusted).await? {
+            return Ok(question);
         }
-        let (key, fate) = (intent::of(&asker.call.context.meta), CallFate::of(asker.call));
+        let (key, fate) = (intent::of(&call.context.meta), CallFate::of(call));
         let mut started = foreground::start(&asker.client, plan.request, key, fate).await?;
         if is_background {
-            started.release();
+            started.fate = None;
             let text = format!("Started: run {}. Call run_wait.", started.id);
             return Ok(text_result(text, run_facts(&started.run)).into());
         }
-        let waited = asker.wait_for(playing, started.id, None).await;
+        // The client has waited since the call began, also while its user was asked. One that gives
+        // the call up takes it back, and ends the run.
+        let left = longest(call, None).saturating_sub(begun.elapsed());
+        let asked = (!call.takes_tasks).then_some(left);
+        let waited = asker.wait_for(playing, started.id, asked).await;
         waited.map_err(|why| Refusal {
             message: format!("Started as run {}, which goes on. {}", started.id, why.message),
             ..why
@@ -110,90 +112,63 @@ impl Tool for Subagent {
     }
 }
 
-/// What a call asks for, as it is planned.
-#[derive(Debug)]
-struct Asked {
-    params: Params,
-    scope: Scope,
-    /// Where a project's agents are looked for.
-    from: PathBuf,
-    on: String,
-    timeout: Option<Seconds>,
-    schema: Option<Value>,
-    default_runner: String,
-    budget: wire::RunBudget,
-}
-
-impl Asked {
-    fn new(it: Subagent, schema: Option<Value>, default_runner: String) -> Self {
-        let steps = |tasks: Vec<Task>| tasks.into_iter().map(Step::from).collect();
-        let cwd = it.cwd.map(|it| it.0);
-        Self {
-            from: within(cwd.as_deref().unwrap_or_default()),
-            params: Params {
-                agent: it.agent.map(|it| it.0),
-                task: it.task.map(|it| it.0),
-                tasks: it.tasks.map(steps),
-                chain: it.chain.map(steps),
-                cwd,
-            },
-            scope: it.agent_scope.map(|it| it.0).unwrap_or_default(),
-            on: it.on.map(|it| it.0).unwrap_or_default(),
-            timeout: it.timeout_sec.filter(|it| !it.0.is_zero()),
-            schema,
-            default_runner,
-            budget: wire::RunBudget {
-                max_cost_microusd: it.max_cost.map_or(0, |it| it.0),
-                max_turns: it.max_turns.unwrap_or_default(),
-                max_depth: it.max_depth.unwrap_or_default(),
-                max_runs: it.max_runs.unwrap_or_default(),
-            },
-        }
+impl Subagent {
+    /// A run that somebody can run, and those of its agents that need its user's consent.
+    async fn planned(self, asker: &Asker<'_>) -> Result<(Plan, Vec<AgentEntry>), Refusal> {
+        let schema = asker.call.arguments.get(OUTPUT_SCHEMA).filter(|it| it.is_object()).cloned();
+        let offers = asker.client.runners().await?.offers;
+        let (own, default_runner) = (asker.runs.own.clone(), asker.runs.default_runner.clone());
+        let planning = tokio::task::spawn_blocking(move || {
+            let plan = self.plan(schema.as_ref(), &own, &default_runner)?;
+            match nobody_runs(&plan, &offers, &own) {
+                Some(why) => Err(cannot(why)),
+                None => {
+                    let untrusted = consent::untrusted(&plan);
+                    Ok((plan, untrusted))
+                }
+            }
+        });
+        planning.await.map_err(|_| unreadable())?
     }
 
     /// Looks for the agents, and makes steps of it. Blocks on the disk.
-    fn plan(self, own: &OwnRunners) -> Result<Plan, Refusal> {
-        let agents = own.agents(self.scope, &self.from);
-        let mode = self.params.mode(&agents.available());
-        let mode: Mode = mode.map_err(|why: ModeError| cannot(why.to_string()))?;
+    fn plan(
+        self,
+        schema: Option<&Value>,
+        own: &OwnRunners,
+        default_runner: &str,
+    ) -> Result<Plan, Refusal> {
+        let name = |it: Option<Name>| it.map(|Name(name)| name);
+        let steps = |tasks: Vec<Task>| tasks.into_iter().map(Step::from).collect();
+        let (cwd, on) = (name(self.cwd), name(self.on).unwrap_or_default());
+        let scope = self.agent_scope.map(|Word(scope)| scope).unwrap_or_default();
+        let agents = own.agents(scope, &within(cwd.as_deref().unwrap_or_default()));
+        let params = Params {
+            agent: name(self.agent),
+            task: self.task.map(|Text(task)| task),
+            tasks: self.tasks.map(steps),
+            chain: self.chain.map(steps),
+            cwd,
+        };
+        let mode = params.mode(&agents.available()).map_err(|why| cannot(why.to_string()))?;
         let wanted = Wanted {
             mode: &mode,
-            on: &self.on,
-            timeout: self.timeout.map(|it| it.0),
-            output_schema: self.schema.as_ref(),
+            on: &on,
+            timeout: self.timeout_sec.map(|Seconds(limit)| limit).filter(|it| !it.is_zero()),
+            output_schema: schema,
             runner: None,
-            default_runner: &self.default_runner,
+            default_runner,
             model: None,
-            budget: self.budget,
+            budget: wire::RunBudget {
+                max_cost_microusd: self.max_cost.map_or(0, |Dollars(micros)| micros),
+                max_turns: self.max_turns.unwrap_or_default(),
+                max_depth: self.max_depth.unwrap_or_default(),
+                max_runs: self.max_runs.unwrap_or_default(),
+            },
             concurrency: 0,
         };
-        plan(&wanted, &agents).map_err(|why| cannot(why.to_string()))
+        plan(&wanted, &agents).map_err(cannot)
     }
-}
-
-/// A run that somebody can run.
-async fn planned(asker: &Asker<'_>, asked: Asked) -> Result<Plan, Refusal> {
-    let is_elsewhere = !asked.on.is_empty();
-    let offers = match is_elsewhere {
-        true => asker.client.runners().await?.offers,
-        false => Vec::new(),
-    };
-    let own = Arc::clone(&asker.runs.own);
-    let checked = tokio::task::spawn_blocking(move || {
-        let plan = asked.plan(&own)?;
-        let nobody = nobody_runs(&plan, &offers, &own);
-        Ok::<_, Refusal>((plan, nobody))
-    });
-    let (plan, nobody) = checked.await.map_err(|_| unreadable())??;
-    let Some(why) = nobody else { return Ok(plan) };
-    if is_elsewhere {
-        return Err(cannot(why));
-    }
-    // Others may run it: then it is said who.
-    let Ok(told) = asker.client.runners().await else { return Err(cannot(why)) };
-    let own = Arc::clone(&asker.runs.own);
-    let named = tokio::task::spawn_blocking(move || nobody_runs(&plan, &told.offers, &own));
-    Err(cannot(named.await.ok().flatten().unwrap_or(why)))
 }
 
 /// What was asked for cannot be done, and nothing of it was begun.
@@ -203,56 +178,37 @@ fn cannot(message: String) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::json;
 
     use super::{super::super::arguments::read_all, *};
+    use crate::runner::runners::RunnerTable;
 
-    fn asked(arguments: Value) -> Asked {
+    /// What a call with these arguments asks the broker for, where a project has an agent `scout`.
+    fn planned(mut arguments: Value) -> wire::StartRunRequest {
+        let project = tempfile::tempdir().unwrap();
+        let agents = project.path().join("web/.tasuki/agents");
+        fs::create_dir_all(&agents).unwrap();
+        fs::write(agents.join("scout.md"), "---\nname: scout\ndescription: d\n---\n").unwrap();
+        let own = OwnRunners { table: RunnerTable::default(), project: project.path().to_owned() };
+        arguments["cwd"] = "web".into();
+        arguments["agentScope"] = "project".into();
         let read: Subagent = read_all(arguments.as_object().unwrap()).unwrap();
-        Asked::new(read, None, "pi".to_owned())
-    }
-
-    fn mode(arguments: Value) -> Result<Mode, String> {
-        asked(arguments).params.mode("scout (user)").map_err(|why| why.to_string())
-    }
-
-    #[test]
-    fn exactly_one_mode_is_taken() {
-        let step = |task: &str| Step { agent: "scout".into(), task: task.into(), cwd: None };
-        let task = |task: &str| json!({ "agent": "scout", "task": task });
-        assert_eq!(mode(task("a")), Ok(Mode::Single(step("a"))));
-        assert_eq!(
-            mode(json!({ "tasks": [task("a"), task("b")] })),
-            Ok(Mode::Parallel(vec![step("a"), step("b")]))
-        );
-        assert_eq!(
-            mode(json!({ "chain": [task("a")], "tasks": [] })),
-            Ok(Mode::Chain(vec![step("a")]))
-        );
-        let none = "Invalid parameters. Provide exactly one mode.\nAvailable agents: scout (user)";
-        for other in [
-            json!({}),
-            json!({ "agent": "scout" }),
-            json!({ "agent": "scout", "task": "" }),
-            json!({ "agent": "scout", "task": "a", "chain": [task("a")] }),
-        ] {
-            assert_eq!(mode(other), Err(none.to_owned()));
-        }
-        let many = vec![task("a"); 9];
-        let why = mode(json!({ "tasks": many })).unwrap_err();
-        assert_eq!(why, "Too many parallel tasks (9). Max is 8.");
+        let plan = read.plan(None, &own, "pi").unwrap();
+        assert_eq!(plan.project_agents().count(), 1);
+        plan.request
     }
 
     #[test]
     fn what_is_not_said_is_left_to_the_broker() {
-        let it = asked(json!({ "agent": "a", "task": "t", "timeout_sec": 0 }));
-        assert_eq!(it.budget, wire::RunBudget::default());
-        assert!(it.timeout.is_none() && it.on.is_empty() && it.scope == Scope::User);
-        let it = asked(json!({ "agentScope": "both", "max_cost": 0.25, "max_turns": 9,
-            "max_depth": 2, "max_runs": 8, "cwd": "web", "confirmProjectAgents": false }));
+        let it = planned(json!({ "agent": "scout", "task": "t", "timeout_sec": 0 }));
+        assert_eq!(it.budget, Some(wire::RunBudget::default()));
+        assert_eq!((it.steps[0].timeout_ms, it.steps[0].on.as_str()), (0, ""));
+        let it = planned(json!({ "agent": "scout", "task": "t", "max_cost": 0.25, "max_turns": 9,
+            "max_depth": 2, "max_runs": 8, "confirmProjectAgents": false, "timeout_sec": 1.5 }));
         let budget =
             wire::RunBudget { max_cost_microusd: 250_000, max_turns: 9, max_depth: 2, max_runs: 8 };
-        assert_eq!((it.budget, it.scope), (budget, Scope::Both));
-        assert_eq!(it.from, PathBuf::from("web"));
+        assert_eq!((it.budget, it.steps[0].timeout_ms), (Some(budget), 1_500));
     }
 }

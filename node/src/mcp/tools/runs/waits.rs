@@ -2,22 +2,20 @@
 //!
 //! - **RT3** A wait ends with the run or with a question that is open. What sub-agents report is
 //!   shown with that and ends nothing.
-//!
-//! Progress is fixed words, counts and names of agents: nothing that an agent wrote.
+//! - **RT4** Progress is fixed words, counts and names of agents: nothing that an agent wrote.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use rmcp::model::{CallToolResponse, ProgressNotificationParam};
+use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tasuki_proto::{
-    reason::Reason,
     run::RunId,
     wire::{self, RunStatus, run_answer::Standing},
 };
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep},
 };
 
 use super::{
@@ -25,12 +23,12 @@ use super::{
         Call,
         field_types::Id,
         tool::{Tool, ToolInfo},
-        waiting::{Held, PROGRESS_FIRST_MS, PROGRESS_MS, held_with, longest, wait},
+        waiting::{Held, held_with, longest, tell_progress, wait},
     },
     QUIET,
     args::Timeout,
-    caller::Asker,
-    views::run_result,
+    caller::{Asker, newest},
+    views::{run_result, still_running},
 };
 use crate::{
     mcp::{
@@ -38,13 +36,12 @@ use crate::{
         question::{About, Asking},
     },
     role::{Actions, Refusal},
-    runs::{client::RunClient, view::RunView},
-    wait::{Answer, Question, RunAwaited},
+    runs::{
+        client::{RunClient, run_answer},
+        view::RunView,
+    },
+    wait::{Question, RunAwaited},
 };
-
-/// Between two things that are told of a run, in milliseconds: of what changes meanwhile the newest
-/// is told.
-const PAUSE_MS: u64 = 250;
 
 /// Before a run is watched again, in milliseconds, after the broker ended that or was away.
 const AGAIN_MS: u64 = 1_000;
@@ -68,7 +65,10 @@ impl Tool for RunWait {
 
     async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let playing = asker.enter()?;
-        let run = asker.named_or_newest(self.run.map(|it| it.0)).await?;
+        let run = match self.run {
+            Some(Id(named)) => named,
+            None => newest(&asker.own_runs().await?)?,
+        };
         asker.wait_for(playing, run, self.timeout_sec.map(|Timeout(it)| it.0)).await
     }
 }
@@ -89,45 +89,19 @@ impl Asker<'_> {
         // A sub-agent is alone in what it plays, and gone with its connection.
         let hold = longest(self.call, asked);
         let signs = Box::pin(progress_of(self.call, &self.client, run));
-        let answer = ended_or_asked(Waiter::Step(&self.client), run, hold);
-        let answer = match held_with(self.call, None, hold, signs, answer).await {
-            Held::Answered(answer) => answer?,
-            Held::Lost | Held::Over => wire::RunAnswer {
-                standing: Standing::StillWaiting.into(),
-                ..wire::RunAnswer::default()
-            },
-        };
-        Ok(run_result(&self.client, run, &answer).await.into())
+        let answer = ended_or_asked(&self.client, None, run, hold);
+        Ok(match held_with(self.call, None, hold, signs, answer).await {
+            Held::Answered(answer) => run_result(&self.client, run, &answer?).await.into(),
+            Held::Lost | Held::Over => still_running(run, None).into(),
+        })
     }
 }
 
-/// Who waits for a run.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::mcp) enum Waiter<'a> {
-    Role(&'a dyn Actions),
-    Step(&'a RunClient),
-}
-
-impl Waiter<'_> {
-    async fn ask(self, run: RunId, after: u32, hold: Duration) -> Result<wire::RunAnswer, Refusal> {
-        let actions = match self {
-            Self::Role(actions) => actions,
-            Self::Step(client) => return client.wait(run, after, hold).await,
-        };
-        let question = Question::Run(RunAwaited::Run { run, after, by: None });
-        match actions.wait(question, hold).await? {
-            Answer::Run(answer) => Ok(*answer),
-            Answer::Turn(_) | Answer::Mail(_) | Answer::Swarm(_) => Err(Refusal {
-                reason: Reason::Unavailable,
-                message: "The broker answered another question. Call again.".to_owned(),
-            }),
-        }
-    }
-}
-
-/// Waits until a run has ended or a sub-agent's question is open, for `hold` at most.
+/// Waits until a run has ended or a sub-agent's question is open, for `hold` at most. `actions`: of the
+/// role that waits; `None`: the sub-agent does that `client` speaks as.
 pub(in crate::mcp) async fn ended_or_asked(
-    waiter: Waiter<'_>,
+    client: &RunClient,
+    actions: Option<&dyn Actions>,
     run: RunId,
     hold: Duration,
 ) -> Result<wire::RunAnswer, Refusal> {
@@ -135,23 +109,30 @@ pub(in crate::mcp) async fn ended_or_asked(
     let mut after = 0;
     loop {
         let left = over.saturating_duration_since(Instant::now());
-        let answer = waiter.ask(run, after, left).await?;
+        let answer = match actions {
+            Some(actions) => {
+                let question = Question::Run(RunAwaited::Run { run, after, by: None });
+                run_answer(actions.wait(question, left).await?)?
+            }
+            None => client.wait(run, after, left).await?,
+        };
         match newest_report(&answer) {
-            Some(newest) if after < newest => after = newest,
+            Some(told) if after < told => after = told,
             Some(_) | None => return Ok(answer),
         }
     }
 }
 
-/// The newest message, where reports are all that there is to tell.
+/// The newest message, where there is none to answer: they are reports, or the run is being stopped.
 fn newest_report(answer: &wire::RunAnswer) -> Option<u32> {
-    let is_open = answer.run.as_ref().is_some_and(|run| run.status() == RunStatus::Running);
-    let are_reports = answer.messages.iter().all(|message| !message.is_question);
+    let run = answer.run.as_ref().filter(|run| run.status() == RunStatus::Running)?;
     let is_there = answer.standing() == Standing::There;
-    if !(is_there && is_open && are_reports) {
+    let is_asked = answer.messages.iter().any(|message| message.is_question);
+    if !is_there || (is_asked && !run.is_stopping) {
         return None;
     }
-    answer.messages.iter().map(|message| message.number).max()
+    // None is left of those that there were a moment ago.
+    Some(answer.messages.iter().map(|message| message.number).max().unwrap_or(run.messages))
 }
 
 /// Tells a client that asked for progress how far a run is, for as long as it is polled.
@@ -166,7 +147,7 @@ pub(in crate::mcp::tools) async fn progress_of(
     let (words, newest) = watch::channel(UNKNOWN.to_owned());
     tokio::select! {
         never = follow(client, run, &words) => match never {},
-        never = tell(call, newest) => match never {},
+        never = tell_progress(call, newest) => match never {},
     }
 }
 
@@ -175,39 +156,12 @@ async fn follow(client: &RunClient, run: RunId, words: &watch::Sender<String>) -
     loop {
         if let Ok(mut changes) = client.watch(run).await {
             while let Ok(Some(change)) = changes.message().await {
-                if let Some(run) = change.run {
-                    let now = RunView { run, steps: Vec::new() }.progress();
-                    words.send_if_modified(|before| {
-                        let is_other = *before != now;
-                        *before = now;
-                        is_other
-                    });
-                }
+                let Some(run) = change.run else { continue };
+                let now = RunView { run, steps: Vec::new() }.progress();
+                words.send_if_modified(|told| std::mem::replace(told, now) != *told);
             }
         }
         sleep(Duration::from_millis(AGAIN_MS)).await;
-    }
-}
-
-/// Tells what is new, and now and then that it is not.
-async fn tell(call: &Call<'_>, mut newest: watch::Receiver<String>) -> Infallible {
-    let Some(token) = call.context.meta.get_progress_token() else {
-        return std::future::pending().await;
-    };
-    sleep(Duration::from_millis(PROGRESS_FIRST_MS)).await;
-    let mut count = 0.0;
-    loop {
-        count += 1.0;
-        let words = newest.borrow_and_update().clone();
-        let sign = ProgressNotificationParam::new(token.clone(), count).with_message(words);
-        if call.context.peer.notify_progress(sign).await.is_err() {
-            // The stream is gone but a session outlives it: the wait itself goes on.
-            return std::future::pending().await;
-        }
-        sleep(Duration::from_millis(PAUSE_MS)).await;
-        let quiet = Duration::from_millis(PROGRESS_MS - PAUSE_MS);
-        // Whether something changed or not, it is said.
-        drop(timeout(quiet, newest.changed()).await);
     }
 }
 
@@ -236,7 +190,7 @@ mod tests {
         for (standing, status, questions, newest) in [
             (There, RunStatus::Running, &[false, false][..], Some(2)),
             (There, RunStatus::Running, &[false, true], None),
-            (There, RunStatus::Running, &[], None),
+            (There, RunStatus::Running, &[], Some(0)),
             (There, RunStatus::Succeeded, &[false], None),
             (StillWaiting, RunStatus::Running, &[], None),
             (Superseded, RunStatus::Running, &[false], None),
@@ -244,5 +198,8 @@ mod tests {
             let answer = answer(standing, status, questions);
             assert_eq!(newest_report(&answer), newest, "{answer:?}");
         }
+        let mut stopping = answer(There, RunStatus::Running, &[true, false]);
+        stopping.run.as_mut().unwrap().is_stopping = true;
+        assert_eq!(newest_report(&stopping), Some(2), "nobody waits for the answer");
     }
 }

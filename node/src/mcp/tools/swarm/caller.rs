@@ -6,13 +6,12 @@
 use std::{fmt::Display, sync::Arc};
 
 use rmcp::model::CallToolResponse;
-use tasuki_proto::{echo::echo, id::RoleId, reason::Reason, rpc::Rpc};
+use tasuki_proto::{reason::Reason, rpc::Rpc};
 
 use super::{
     super::{
         Call,
-        arguments::invalid,
-        caller::{FindRole, RoleCaller},
+        caller::{FindRole, RoleCaller, find_able},
         field_types::Seconds,
         is_shown,
         tool::{RoleArgument, ToolDef},
@@ -39,20 +38,7 @@ impl FindRole for Swarm {
     const ARGUMENTS: &'static [RoleArgument] = args::UNLISTED;
 
     fn find_role(call: &Call<'_>, tool: &ToolDef) -> Result<Arc<dyn Actions>, Refusal> {
-        let host = call.host;
-        let has_tool = |role: &RoleId| tool.sets.iter().any(|it| host.has_set(role, it.set));
-        let mut able = call.scope.roles(host);
-        able.retain(|role| has_tool(role) && call.only.is_none_or(|only| only == *role));
-        let role = match (call.named_role(tool)?, &able[..]) {
-            (Some(named), able) => {
-                let own = able.iter().find(|it| it.as_str() == named);
-                own.copied().ok_or_else(|| another(&named, able))?
-            }
-            (None, [only]) => only,
-            (None, []) => return Err(no_set(tool)),
-            (None, _) => return Err(several(&able)),
-        };
-        host.roles.get(role).map(Arc::clone).ok_or_else(|| no_set(tool))
+        find_able(call, tool, "worker_id", Reason::UnknownWorker)
     }
 }
 
@@ -134,47 +120,4 @@ impl Caller<'_> {
         self.looked();
         self.actions.query(request).await
     }
-}
-
-fn no_set(tool: &ToolDef) -> Refusal {
-    let set = tool.sets.first().map_or("", |it| it.set);
-    Refusal {
-        reason: Reason::RoleForbidden,
-        message: format!(
-            "no role of this node has a toolset with {name}. No change was made. Ask your user to \
-             add one: --role NAME={set}.",
-            name = tool.name
-        ),
-    }
-}
-
-fn several(able: &[&RoleId]) -> Refusal {
-    let names = names(able);
-    let first = able.first().map_or("", |it| it.as_str());
-    Refusal {
-        reason: Reason::RoleRequired,
-        message: format!(
-            "several roles of this address may call this tool: {names}. Set `worker_id` to your \
-             role if the tool has it, or connect to /mcp/{first}."
-        ),
-    }
-}
-
-fn another(named: &str, able: &[&RoleId]) -> Refusal {
-    let names = names(able);
-    match able {
-        [] => invalid("worker_id", &"is not a role that may call this tool here"),
-        _ => Refusal {
-            reason: Reason::UnknownWorker,
-            message: format!(
-                "unknown worker_id {}: you are {names} here. Omit it or use that. No change was \
-                 made.",
-                echo(named)
-            ),
-        },
-    }
-}
-
-fn names(able: &[&RoleId]) -> String {
-    able.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ")
 }

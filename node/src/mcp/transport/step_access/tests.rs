@@ -84,7 +84,6 @@ fn server(role: &str, keys: &[&StepKey]) -> (Router, Arc<Live>) {
     let access = StepAccess::new(Fake(Arc::clone(&live)), life, [&role].into_iter());
     let app = Router::new()
         .route("/mcp/{role}", any(|| async { "a role" }))
-        .fallback(|| async { "nothing" })
         .layer(from_fn_with_state(Arc::new(access), of_steps::<Fake>));
     (app, live)
 }
@@ -123,12 +122,18 @@ async fn begin(app: &Router, key: &StepKey) -> String {
     response.headers()["mcp-session-id"].to_str().unwrap().to_owned()
 }
 
+/// The stream of a session, asked for with this key.
+async fn stream(app: &Router, key: &StepKey, session: &str) -> Response {
+    let authorization = bearer(key);
+    let headers = [&mcp(&authorization)[..], &[("mcp-session-id", session)][..]].concat();
+    ask(app, "GET /mcp/step", &headers, "").await
+}
+
 /// Holds SA2.
 #[tokio::test]
 async fn only_the_key_of_a_running_step_is_let_in() {
     let (one, two, ended) = (key(1), key(2), key(3));
     let (app, _live) = server("A", &[&one, &two]);
-    let other = key(1);
     let (whole, second) = (bearer(&one), bearer(&two));
     // The step of one with the secret of another.
     let secret = second.rsplit('/').next().unwrap();
@@ -138,7 +143,7 @@ async fn only_the_key_of_a_running_step_is_let_in() {
     for request in ["POST /mcp/step", "GET /mcp/step", "DELETE /mcp/step", "POST /step/ask"] {
         for bad in [
             cut,
-            &bearer(&other),
+            &bearer(&key(1)),
             &bearer(&ended),
             &mixed,
             &whole[7..],
@@ -163,16 +168,6 @@ async fn only_the_key_of_a_running_step_is_let_in() {
 }
 
 #[tokio::test]
-async fn other_addresses_are_nothing_to_a_key() {
-    let one = key(1);
-    let (app, _live) = server("A", &[&one]);
-    for headers in [&[][..], &mcp(&bearer(&one))] {
-        assert_eq!(text(ask(&app, "POST /mcp/A", headers, "").await).await, "a role");
-        assert_eq!(text(ask(&app, "GET /status", headers, "").await).await, "nothing");
-    }
-}
-
-#[tokio::test]
 async fn a_role_of_that_name_keeps_its_address() {
     let one = key(1);
     let (app, live) = server("step", &[&one]);
@@ -185,20 +180,14 @@ async fn a_role_of_that_name_keeps_its_address() {
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "a key is never taken for a role's");
 }
 
-/// Holds S4.
+/// Holds SA3.
 #[tokio::test]
 async fn a_session_is_its_steps_alone() {
     let (one, two) = (key(1), key(2));
     let (app, _live) = server("A", &[&one, &two]);
     let session = begin(&app, &one).await;
-    let of = async |key: &StepKey| {
-        let authorization = bearer(key);
-        let headers =
-            [&mcp(&authorization)[..], &[("mcp-session-id", session.as_str())][..]].concat();
-        ask(&app, "GET /mcp/step", &headers, "").await.status()
-    };
-    assert_eq!(of(&two).await, StatusCode::NOT_FOUND);
-    assert_eq!(of(&one).await, StatusCode::OK);
+    assert_eq!(stream(&app, &two, &session).await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(stream(&app, &one, &session).await.status(), StatusCode::OK);
 }
 
 /// Holds SA1.
@@ -206,20 +195,15 @@ async fn a_session_is_its_steps_alone() {
 async fn what_a_key_opened_ends_with_its_step() {
     let (one, two) = (key(1), key(2));
     let (app, live) = server("A", &[&one, &two]);
-    let (authorization, session) = (bearer(&one), begin(&app, &one).await);
-    let headers = [&mcp(&authorization)[..], &[("mcp-session-id", session.as_str())][..]].concat();
-    let stream = ask(&app, "GET /mcp/step", &headers, "").await;
-    assert_eq!(stream.status(), StatusCode::OK);
-    let others = begin(&app, &two).await;
+    let (session, others) = (begin(&app, &one).await, begin(&app, &two).await);
+    let open = stream(&app, &one, &session).await;
+    assert_eq!(open.status(), StatusCode::OK);
     live.send_modify(|live| {
         live.remove(&one);
     });
-    to_bytes(stream.into_body(), BODY_BYTES_MAX).await.expect_err("it breaks off");
-    let response = ask(&app, "POST /mcp/step", &headers, INITIALIZE).await;
-    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
-    let authorization = bearer(&two);
-    let headers = [&mcp(&authorization)[..], &[("mcp-session-id", others.as_str())][..]].concat();
-    assert_eq!(ask(&app, "GET /mcp/step", &headers, "").await.status(), StatusCode::OK);
+    to_bytes(open.into_body(), BODY_BYTES_MAX).await.expect_err("it breaks off");
+    assert_eq!(stream(&app, &one, &session).await.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(stream(&app, &two, &others).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]

@@ -1,0 +1,190 @@
+//! Schemas, and outputs that are to have their form.
+
+use serde_json::json;
+
+use super::*;
+
+fn person() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}},
+        "required": ["name"],
+        "additionalProperties": false,
+    })
+}
+
+#[test]
+fn an_output_that_fits_is_read_in_a_fence_or_without_one() {
+    for output in [
+        r#"{"name":"Ada","age":36}"#,
+        "\n {\"name\":\"Ada\",\n\"age\":36}\n",
+        "```json\n{\"name\":\"Ada\",\"age\":36}\n```",
+        "```JSON \r\n{\"name\":\"Ada\",\"age\":36}```\n",
+        "```\n{\"name\":\"Ada\",\"age\":36}\n```",
+    ] {
+        assert_eq!(check_output(&person(), output), Ok(()), "{output}");
+    }
+    let fence = json!("```\nx\n```");
+    let same = json!({ "const": fence });
+    assert_eq!(check_output(&same, &fence.to_string()), Ok(()));
+}
+
+#[test]
+fn an_output_that_is_not_json_alone_is_none() {
+    for output in [
+        "",
+        "Here it is: {\"name\":\"Ada\"}",
+        "{\"name\":\"Ada\"} Done.",
+        "```json\n{\"name\":\"Ada\"}\n```\nDone.",
+        "```python\n{\"name\":\"Ada\"}\n```",
+        "```json\n{\"name\":\"Ada\"}\n```\n```json\n{\"name\":\"Bob\"}\n```",
+    ] {
+        let why = check_output(&person(), output).unwrap_err();
+        assert!(why.starts_with("The output is not JSON: "), "{output}: {why}");
+    }
+}
+
+#[test]
+fn violations_are_named_with_their_places_and_without_values() {
+    for (output, said) in [
+        (json!({"name": "Ada", "age": "s3cret"}), ["/age: ", "integer"]),
+        (json!({"age": 3}), ["\"name\"", "required"]),
+        (json!({"name": "Ada", "age": -5}), ["/age: ", "minimum"]),
+        (json!({"name": "Ada", "more": "s3cret"}), ["more", "not allowed"]),
+        (json!("s3cret"), ["object", "."]),
+    ] {
+        let why = check_output(&person(), &output.to_string()).unwrap_err();
+        assert!(said.iter().all(|it| why.contains(it)), "{output}: {why}");
+        assert!(!why.contains("s3cret"), "{output}: {why}");
+    }
+}
+
+/// Holds SC2.
+#[test]
+fn what_is_said_is_bounded() {
+    let schema = json!({"type": "array", "items": {"enum": ["x".repeat(500)]}});
+    let few = check_output(&schema, &json!(vec!["é".repeat(500); 9]).to_string()).unwrap_err();
+    assert!(few.contains("/0: ") && few.ends_with("; and 5 more."), "{few}");
+    assert!(few.len() <= MESSAGE_BYTES_MAX, "{}", few.len());
+    let many = check_output(&schema, &json!(vec![1; LISTED_BYTES_MAX]).to_string());
+    assert!(many.is_err_and(|why| why.contains("/0: ") && why.len() <= MESSAGE_BYTES_MAX));
+    let key = format!("{{\"{}\":1}}", "a".repeat(5000));
+    let long = check_output(&person(), &key).unwrap_err();
+    assert!(long.len() <= MESSAGE_BYTES_MAX, "{}", long.len());
+}
+
+/// Holds SC1.
+#[test]
+fn a_schema_is_checked_before_anything_runs() {
+    let deep = (0..SCHEMA_DEPTH_MAX).fold(json!({}), |inner, _| json!({"not": inner}));
+    for (schema, said) in [
+        (json!(true), "must be a JSON object"),
+        (json!({"description": "x".repeat(SCHEMA_BYTES_MAX)}), "the limit is 32768"),
+        (deep, "more than 64 levels"),
+        (json!({"items": {"$ref": "https://example.com/a.json"}}), "\"https://example.com/a"),
+        (json!({"$ref": "file:///etc/passwd"}), "only references within the schema"),
+        (json!({"$ref": "#/$defs/none"}), "is not a valid JSON Schema: "),
+        (json!({"type": "strin"}), "is not a valid JSON Schema: /type: "),
+        (json!({"pattern": "("}), "is not a valid JSON Schema: "),
+        (json!({"$schema": "https://example.com/own"}), "is not a valid JSON Schema: "),
+    ] {
+        let why = check_schema(&schema).unwrap_err();
+        assert!(why.contains(said) && why.len() < 400, "{why}");
+    }
+    let list = json!({
+        "$defs": {"list": {"properties": {"$ref": {}, "next": {"$ref": "#/$defs/list"}}}},
+        "$ref": "#/$defs/list",
+    });
+    for schema in [json!({}), person(), list] {
+        assert_eq!(check_schema(&schema), Ok(()), "{schema}");
+    }
+}
+
+#[test]
+fn a_schema_that_refers_to_itself_ends() {
+    let circle = json!({
+        "$defs": {
+            "a": {"allOf": [{"$ref": "#/$defs/b"}]},
+            "b": {"allOf": [{"$ref": "#/$defs/a"}]},
+        },
+        "$ref": "#/$defs/a",
+    });
+    for schema in [json!({"$ref": "#"}), circle] {
+        assert!(check_output(&schema, "[1]").is_err(), "{schema}");
+    }
+}
+
+#[test]
+fn no_pattern_takes_forever() {
+    for pattern in [r"^((a+)+)\2b$", "^(?=a)"] {
+        let why = check_schema(&json!({ "pattern": pattern })).unwrap_err();
+        assert!(why.contains("look-around"), "{why}");
+    }
+    let schema = json!({"pattern": "^(a+)+b$"});
+    assert_eq!(check_schema(&schema), Ok(()));
+    let checked = check_output(&schema, &json!("a".repeat(50_000)).to_string());
+    assert!(checked.is_err(), "{checked:?}");
+    let many: Map<_, _> = (0..=PATTERNS_MAX).map(|it| (it.to_string(), json!({}))).collect();
+    for (schema, said) in [
+        (json!({"pattern": "a".repeat(PATTERN_BYTES_MAX + 1)}), "a pattern of 257 bytes"),
+        (json!({ "patternProperties": many }), "more than 64 patterns"),
+    ] {
+        let why = check_schema(&schema).unwrap_err();
+        assert!(why.contains(said), "{why}");
+    }
+}
+
+#[test]
+fn a_schema_that_grows_with_its_references_is_refused() {
+    let place = |at: usize| format!("#/$defs/d{at}");
+    let defs = |levels: usize, last: Value, inner: &dyn Fn(Value) -> Value| {
+        let mut defs = Map::new();
+        for at in 0..levels {
+            defs.insert(format!("d{at}"), inner(json!({"$ref": place(at + 1)})));
+        }
+        defs.insert(format!("d{levels}"), last);
+        json!({"$defs": defs, "$ref": "#/$defs/d0"})
+    };
+    let twice = |it: Value| json!({"allOf": [it, it]});
+    let doubling = defs(40, json!({}), &twice);
+    let in_circle = defs(40, json!({"$ref": "#/$defs/d0"}), &twice);
+    let once_more = (0..30)
+        .fold(json!({}), |inner, _| json!({"allOf": [inner], "unevaluatedProperties": false}));
+    for (schema, said) in [
+        (doubling, "more than 10000 subschemas"),
+        (in_circle, "more than 10000 subschemas"),
+        (once_more, "more than 10000 subschemas"),
+        (defs(300, json!({}), &|it| it), "more than 256 levels"),
+        (json!({"items": {"$id": "https://example.com/a"}}), "has `$id` in a subschema"),
+    ] {
+        let why = check_schema(&schema).unwrap_err();
+        assert!(why.contains(said), "{why}");
+    }
+    assert_eq!(check_schema(&defs(6, json!({}), &twice)), Ok(()));
+}
+
+/// Holds SC3.
+#[test]
+fn a_schema_that_refers_to_itself_checks_what_ends_soon() {
+    let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "next": inner }));
+    let list = json!({"properties": {"next": {"$ref": "#"}}});
+    let once_more = json!({"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [
+        {"properties": {"next": {"$ref": "#/$defs/a"}}},
+        {"properties": {"next": {"$ref": "#/$defs/a"}}},
+    ]}}});
+    for schema in [&list, &once_more] {
+        assert_eq!(check_schema(schema), Ok(()));
+        assert_eq!(check_output(schema, &nested(8).to_string()), Ok(()));
+    }
+    assert_eq!(check_output(&list, &nested(100).to_string()), Ok(()));
+    let why = check_output(&once_more, &nested(100).to_string()).unwrap_err();
+    assert!(why.contains("takes too long"), "{why}");
+}
+
+#[test]
+fn an_agent_is_told_the_schema_in_one_line() {
+    assert_eq!(
+        instruction(&json!({"type": "object"})),
+        r#"Answer with JSON alone that matches this JSON Schema: {"type":"object"}"#
+    );
+}
