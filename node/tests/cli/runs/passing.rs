@@ -116,7 +116,8 @@ async fn an_output_must_have_the_form_that_was_asked_for() {
 async fn an_agent_in_a_sandbox_writes_to_the_project_and_nowhere_else() {
     let mut machine = machine().await;
     machine.fake.add("boxed", "sandbox: true\n");
-    let elsewhere = tempfile::tempdir().unwrap();
+    // Agents need the usual directory for temporary files, so that one is open.
+    let elsewhere = tempfile::tempdir_in("/var/tmp").unwrap();
     let task = |place: &std::path::Path| {
         let place = place.display();
         format!("if (: > '{place}/made') 2> /dev/null; then say made; else say refused; fi")
