@@ -267,17 +267,22 @@ fn creation_may_end_at_any_call() {
     assert!(20 < calls, "creation makes more than {calls} calls");
 }
 
+/// Not each of them does: snapshots sync, and the cut may come right after one.
 #[test]
 fn without_the_sync_a_power_cut_loses_records() {
     let base = tempfile::tempdir().expect("a directory");
     let shim = shim(base.path());
-    for acks in [30, 60, 90] {
+    let mut losses = 0;
+    for acks in [30, 60, 90, 40, 70, 100] {
         let round = Round::run(&shim, acks, &[(UNSYNCED, "1".into())]);
-        let checked = round.check(&round.image);
-        let is_loss = checked.as_ref().is_err_and(|what| what.contains("was acknowledged"));
-        assert!(is_loss, "expected a loss after {acks} acks, got {checked:?}");
+        match round.check(&round.image) {
+            Ok(()) => {}
+            Err(what) if what.contains("was acknowledged") => losses += 1,
+            Err(other) => panic!("after {acks} acks: {other}"),
+        }
         assert_eq!(round.check(&round.seen), Ok(()));
     }
+    assert!(2 < losses, "{losses} cuts of 6 lost records");
 }
 
 #[test]

@@ -50,27 +50,19 @@ pub struct Seen {
 pub async fn play(client: Client, place: &Path, runs: &Path, starting: &Semaphore) -> Seen {
     let mut seen = Seen { client, version: "?".to_owned(), failure: None, lines: Vec::new() };
     let folder = runs.join(format!("{}-runs", client.name()));
-    if let Err(why) = on_ground(&mut seen, place, &folder, starting).await {
-        seen.failure = Some(why.to_string());
+    let played: Result<()> = async {
+        seen.version = client.version(place)?;
+        let _permit = starting.acquire().await?;
+        let mut scene = Scene::set(client, place, &folder).await?;
+        if let Err(why) = scene.play(&mut seen.lines).await {
+            let home = scene.home.keep().display();
+            return Err(format!("{why} (its home is kept: {home})").into());
+        }
+        scene.up.stop().await
     }
+    .await;
+    seen.failure = played.err().map(|why| why.to_string());
     seen
-}
-
-async fn on_ground(
-    seen: &mut Seen,
-    place: &Path,
-    folder: &Path,
-    starting: &Semaphore,
-) -> Result<()> {
-    seen.version = seen.client.version(place)?;
-    let _permit = starting.acquire().await?;
-    let mut scene = Scene::set(seen.client, place, folder).await?;
-    let played = scene.play(&mut seen.lines).await;
-    if let Err(why) = played {
-        let home = scene.home.keep().display();
-        return Err(format!("{why} (its home is kept: {home})").into());
-    }
-    scene.up.stop().await
 }
 
 /// Broker, node and model, and a user who has one agent.

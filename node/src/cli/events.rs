@@ -9,7 +9,10 @@ use tasuki_proto::{
     },
 };
 
-use super::text::{fitted, line, time};
+use super::{
+    swarm::labels::{bare, spaced},
+    text::{fitted, line, time},
+};
 use crate::counted::counted;
 
 /// Characters of a reason that fit in a line.
@@ -180,12 +183,12 @@ fn run_text(kind: &run_event::Kind) -> String {
             format!("step {} of {} runs on {}", e.step, line(&e.run_id), line(&e.node))
         }
         Kind::StepEnded(e) => {
-            let status = plain_name(e.status().as_str_name(), "STEP_STATUS_");
+            let status = bare(e.status().as_str_name(), "STEP_STATUS_");
             format!("step {} of {} {status}", e.step, line(&e.run_id))
         }
         Kind::RunStopped(e) => format!("{} is being stopped", line(&e.run_id)),
         Kind::RunEnded(e) => {
-            let status = plain_name(e.status().as_str_name(), "RUN_STATUS_");
+            let status = spaced(&bare(e.status().as_str_name(), "RUN_STATUS_"), " ");
             format!("{} {status}", line(&e.run_id).cyan())
         }
         Kind::ParentTold(e) => {
@@ -195,11 +198,6 @@ fn run_text(kind: &run_event::Kind) -> String {
         Kind::RunReplied(e) => format!("message {} of {} answered", e.message, line(&e.run_id)),
         Kind::RunsForgotten(e) => format!("{} forgotten", counted(e.run_ids.len(), "run")),
     }
-}
-
-/// The name of an enum's value as people read it.
-fn plain_name(name: &str, prefix: &str) -> String {
-    name.trim_start_matches(prefix).to_lowercase().replace('_', " ")
 }
 
 /// The part of an id that names it to people.

@@ -22,7 +22,7 @@ use tonic::{Status, transport::Channel};
 
 use crate::process::{Process, Variable, soon, tasuki};
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake_agent/play.sh");
+const SCRIPT: &str = include_str!("play.sh");
 
 /// The agents of one place: their files and their pipes.
 pub(crate) struct FakeAgents {
@@ -41,6 +41,8 @@ impl FakeAgents {
     pub(crate) fn new(place: &Path) -> Self {
         let (home, place) = (place.join("home"), place.join("fake"));
         fs::create_dir_all(&place).unwrap();
+        // Where a sandbox lets it be read.
+        fs::write(place.join("play.sh"), SCRIPT).unwrap();
         for name in ["alive", "go"] {
             let mode = Mode::RUSR | Mode::WUSR;
             mknodat(CWD, place.join(name), FileType::Fifo, mode, 0).unwrap();
@@ -56,9 +58,10 @@ impl FakeAgents {
     /// The runner `fake`, in a configuration.
     pub(crate) fn config(&self) -> String {
         let (program, place) = (env!("CARGO_BIN_EXE_tasuki"), self.place.display());
+        let streams = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent-streams");
         format!(
             "[runner.fake]\nstream = \"pi\"\n\
-             command = [\"sh\", \"{SCRIPT}\", \"{program}\", \"{place}\"]\n"
+             command = [\"sh\", \"{place}/play.sh\", \"{program}\", \"{place}\", \"{streams}\"]\n"
         )
     }
 

@@ -1,18 +1,17 @@
 #!/bin/sh
-# Plays an agent CLI that writes pi's stream: `play.sh TASUKI PLACE [pi's arguments]`. TASUKI is the
-# program. The first line of the task is a shell command, which says what the agent does; the rest
-# is in $rest.
+# Plays an agent CLI that writes pi's stream: `play.sh TASUKI PLACE STREAMS [pi's arguments]`.
+# TASUKI is the program, STREAMS the directory of captured streams. The first line of the task is a
+# shell command, which says what the agent does; the rest is in $rest.
 #
 # PLACE holds two named pipes. `alive` is open for writing here and in all that is started from here,
 # so it ends when nobody is left. From `go` an agent that waits takes one line end and goes on.
 
-tasuki=$1 place=$2
-shift 2
+tasuki=$1 place=$2 streams=$3
+shift 3
 if [ "$1" = --version ]; then
     echo 'fake 1.0'
     exit
 fi
-streams=${0%/*}/../agent-streams
 # Of `tasuki up` beside it.
 data=${place%/*}/data
 task='' model=m tools='' system=''

@@ -30,7 +30,7 @@ const HINTS: &[(Reason, &str)] = &[
 ];
 
 /// The same for a refusal about runs.
-const OF_RUNS: &[(Reason, &str)] = &[
+const RUN_HINTS: &[(Reason, &str)] = &[
     (Reason::UnknownRun, "`tasuki runs list` shows those there are"),
     (Reason::UnknownStep, "`tasuki runs show RUN` shows those there are"),
     (Reason::UnknownMessage, "`tasuki runs show RUN` shows those there are"),
@@ -41,7 +41,7 @@ pub(in crate::cli) fn with_hint(why: Failure) -> Failure {
 }
 
 pub(in crate::cli) fn with_run_hint(why: Failure) -> Failure {
-    add_hint(OF_RUNS, why)
+    add_hint(RUN_HINTS, why)
 }
 
 /// Adds the hint, unless the refusal names a command already.
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn people_are_told_of_commands_that_there_are() {
         let cli = Cli::command();
-        for (_, way) in HINTS.iter().chain(OF_RUNS) {
+        for (_, way) in HINTS.iter().chain(RUN_HINTS) {
             assert!(way.contains("`tasuki "), "{way}");
             for named in way.split("`tasuki ").skip(1) {
                 let mut words = named.split([' ', '`']);

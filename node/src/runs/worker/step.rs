@@ -226,11 +226,12 @@ fn prepare(
     let temporary = std::env::temp_dir();
     let keeper = own_program().map_err(|why| format!("This node cannot start anything: {why}."))?;
     Ok(Prepared {
-        keeper,
         line,
         dialect: runner.dialect,
         environment: environment(wanted, key, endpoint, std::env::vars_os()),
-        policy: policy(spec.sandbox, &[project, &home], &[&directory, &own, &temporary]),
+        policy: policy(spec.sandbox, &[project, &home, &keeper], &[&directory, &own, &temporary]),
+        // `tasuki runs report` is the same program, so it may be read in there.
+        keeper,
         directory,
         place,
         limit: limit(step.timeout_ms, settings.runs.timeout),

@@ -1,6 +1,10 @@
 //! Nodes and brokers that die while agents run.
 
-use std::{fs::File, io::Write as _};
+use std::{
+    fs::File,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
 use tasuki_proto::wire::RunStatus;
@@ -37,11 +41,36 @@ impl Two {
     }
 
     fn run(&self, task: &str) -> Running {
-        let mut command = tasuki(&self.node.data);
-        command.args(["run", "scout", task, "--json", "--data"]).arg(&self.node.data);
-        command.envs(self.fake.env());
-        Running::begin(command)
+        run(&self.node.data, &self.fake, task)
     }
+}
+
+/// A user on whose data directory nothing runs.
+struct Alone {
+    fake: FakeAgents,
+    data: PathBuf,
+    place: tempfile::TempDir,
+}
+
+impl Alone {
+    fn new() -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let fake = FakeAgents::new(place.path());
+        let data = place.path().join("data");
+        configure(&data, &fake.config());
+        Self { fake, data, place }
+    }
+
+    fn run(&self, task: &str) -> Running {
+        run(&self.data, &self.fake, task)
+    }
+}
+
+/// `tasuki run` of the user who has these agents, as a program calls it.
+fn run(data: &Path, fake: &FakeAgents, task: &str) -> Running {
+    let mut command = tasuki(data);
+    command.args(["run", "scout", task, "--json", "--data"]).arg(data).envs(fake.env());
+    Running::begin(command)
 }
 
 #[tokio::test]
@@ -138,35 +167,26 @@ async fn a_node_that_stops_leaves_nothing() {
 /// Without anything that runs a command has its own broker and node, as long as it takes.
 #[tokio::test]
 async fn a_run_needs_nothing_that_runs_already() {
-    let place = tempfile::tempdir().unwrap();
-    let mut fake = FakeAgents::new(place.path());
-    let data = place.path().join("data");
-    configure(&data, &fake.config());
-    let env = fake.env();
-    let begin = |task: &str| {
-        let mut command = tasuki(&data);
-        command.args(["run", "scout", task, "--json", "--data"]).arg(&data).envs(env.clone());
-        Running::begin(command)
-    };
+    let mut alone = Alone::new();
     for number in 1..=2 {
-        let told = begin(&format!("say {number}")).result(0).await;
+        let told = alone.run(&format!("say {number}")).result(0).await;
         assert_eq!(told["output"], number.to_string(), "{told}");
-        fake.begun(1).await;
-        fake.gone().await;
+        alone.fake.begun(1).await;
+        alone.fake.gone().await;
     }
     // One that is killed leaves nothing either, and its run is no success later.
-    let mut killed = begin("stubborn; daemon; hang");
-    fake.begun(1).await;
+    let mut killed = alone.run("stubborn; daemon; hang");
+    alone.fake.begun(1).await;
     soon(killed.0.kill()).await.unwrap();
-    fake.gone().await;
-    let interrupted = begin("hang");
-    fake.begun(1).await;
+    alone.fake.gone().await;
+    let interrupted = alone.run("hang");
+    alone.fake.begun(1).await;
     interrupted.interrupt();
     let told: Said = interrupted.end().await;
     assert!(!matches!(told.code, 0 | 2), "{told:?}");
-    fake.gone().await;
+    alone.fake.gone().await;
 
-    let up = Process::up_with(&data, "", &env).await;
+    let up = Process::up_with(&alone.data, "", &alone.fake.env()).await;
     let listed = up.json("runs list").await;
     let statuses: Vec<&Value> = listed.iter().map(|run| &run["status"]).collect();
     assert_eq!(listed.len(), 4, "{statuses:?}");
@@ -180,49 +200,31 @@ async fn a_run_needs_nothing_that_runs_already() {
 /// Two at once: the second uses what the first has.
 #[tokio::test]
 async fn two_commands_share_what_one_of_them_started() {
-    let place = tempfile::tempdir().unwrap();
-    let mut fake = FakeAgents::new(place.path());
-    let data = place.path().join("data");
-    configure(&data, &fake.config());
-    let env = fake.env();
-    let begin = |task: &str| {
-        let mut command = tasuki(&data);
-        command.args(["run", "scout", task, "--json", "--data"]).arg(&data).envs(env.clone());
-        Running::begin(command)
-    };
-    let first = begin("wait_go; say first");
-    fake.begun(1).await;
-    let second = begin("say second").end().await;
+    let mut alone = Alone::new();
+    let first = alone.run("wait_go; say first");
+    alone.fake.begun(1).await;
+    let second = alone.run("say second").end().await;
     assert_eq!(second.code, 0, "{second:?}");
     assert_eq!(parsed(&second.out).pop().unwrap()["output"], "second");
-    fake.begun(1).await;
-    fake.let_go(1);
+    alone.fake.begun(1).await;
+    alone.fake.let_go(1);
     assert_eq!(first.result(0).await["output"], "first");
-    fake.gone().await;
+    alone.fake.gone().await;
 }
 
 /// It does not end with the command that has what it runs on.
 #[tokio::test]
 async fn a_command_waits_for_what_others_run_on_its_node() {
-    let place = tempfile::tempdir().unwrap();
-    let mut fake = FakeAgents::new(place.path());
-    let data = place.path().join("data");
-    configure(&data, &fake.config());
-    let env = fake.env();
-    let begin = |task: &str| {
-        let mut command = tasuki(&data);
-        command.args(["run", "scout", task, "--json", "--data"]).arg(&data).envs(env.clone());
-        Running::begin(command)
-    };
-    let Running(mut first) = begin("wait_go; say first");
-    fake.begun(1).await;
-    let path = place.path().join("go_on");
+    let mut alone = Alone::new();
+    let Running(mut first) = alone.run("wait_go; say first");
+    alone.fake.begun(1).await;
+    let path = alone.place.path().join("go_on");
     let pipe = path.display();
     let second =
-        begin(&format!("mkfifo '{pipe}'; tell ready; read -r line < '{pipe}'; say second"));
-    fake.begun(1).await;
-    assert_eq!(fake.told().await, "ready");
-    fake.let_go(1);
+        alone.run(&format!("mkfifo '{pipe}'; tell ready; read -r line < '{pipe}'; say second"));
+    alone.fake.begun(1).await;
+    assert_eq!(alone.fake.told().await, "ready");
+    alone.fake.let_go(1);
     let mut out = BufReader::new(first.stdout.take().unwrap()).lines();
     while parsed(&soon(out.next_line()).await.unwrap().unwrap())[0]["event"] != "end" {}
     // Open for reading, too: nobody need read yet.
@@ -230,26 +232,17 @@ async fn a_command_waits_for_what_others_run_on_its_node() {
     pipe.write_all(b"\n").unwrap();
     assert_eq!(second.result(0).await["output"], "second");
     assert!(soon(first.wait()).await.unwrap().success());
-    fake.gone().await;
+    alone.fake.gone().await;
 }
 
 /// Only one of them starts broker and node.
 #[tokio::test]
 async fn two_commands_may_begin_at_once() {
-    let place = tempfile::tempdir().unwrap();
-    let mut fake = FakeAgents::new(place.path());
-    let data = place.path().join("data");
-    configure(&data, &fake.config());
-    let env = fake.env();
-    let begin = |task: &str| {
-        let mut command = tasuki(&data);
-        command.args(["run", "scout", task, "--json", "--data"]).arg(&data).envs(env.clone());
-        Running::begin(command)
-    };
-    let (first, second) = (begin("wait_go; say first"), begin("wait_go; say second"));
-    fake.begun(2).await;
-    fake.let_go(2);
+    let mut alone = Alone::new();
+    let (first, second) = (alone.run("wait_go; say first"), alone.run("wait_go; say second"));
+    alone.fake.begun(2).await;
+    alone.fake.let_go(2);
     assert_eq!(first.result(0).await["output"], "first");
     assert_eq!(second.result(0).await["output"], "second");
-    fake.gone().await;
+    alone.fake.gone().await;
 }
