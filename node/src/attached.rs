@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use tasuki_proto::{
-    limits::{ATTACHMENT_BYTES_MAX, FILE_NAME_BYTES_MAX},
+    limits::{ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, FILE_NAME_BYTES_MAX},
     visible::is_visible,
 };
 
@@ -70,8 +70,8 @@ pub(crate) enum No {
     Key(PathBuf),
     #[error("it {0}")]
     NoFile(#[from] NoFile),
-    #[error("it has more than {ATTACHMENT_BYTES_MAX} bytes")]
-    TooLarge,
+    #[error("it has more than {0} bytes")]
+    TooLarge(u64),
     #[error("{NAMES_MAX} files have that name already")]
     Taken,
     #[error(transparent)]
@@ -91,6 +91,11 @@ impl Project {
 
     /// A file of it, by a path in it or an absolute one. Blocks on the disk.
     pub(crate) fn read(&self, path: &Path) -> Result<Bytes, No> {
+        self.read_up_to(path, ATTACHMENT_BYTES_MAX)
+    }
+
+    /// The same of no more than so many bytes.
+    pub(crate) fn read_up_to(&self, path: &Path, bytes_max: u64) -> Result<Bytes, No> {
         let below = self.below(path)?;
         let (Some(folder), Some(name)) = (below.parent(), below.file_name()) else {
             return Err(No::NoFile(NoFile::Strange));
@@ -103,9 +108,9 @@ impl Project {
         }
         let mut content = Vec::new();
         // It may grow meanwhile.
-        file.take(ATTACHMENT_BYTES_MAX + 1).read_to_end(&mut content)?;
-        if ATTACHMENT_BYTES_MAX < content.len() as u64 {
-            return Err(No::TooLarge);
+        file.take(bytes_max + 1).read_to_end(&mut content)?;
+        if bytes_max < content.len() as u64 {
+            return Err(No::TooLarge(bytes_max));
         }
         Ok(content.into())
     }
@@ -152,6 +157,21 @@ impl Project {
         let below = below.filter(|it| Dir::is_below(it)).map(Path::to_owned);
         below.ok_or(No::Outside(root))
     }
+}
+
+/// Does what blocks on the disk.
+pub(crate) async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, No> + Send + 'static,
+) -> Result<T, No> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(No::Io(io::Error::other(error))))
+}
+
+/// What a file is called where it goes to; `None`: it has no name that can be shown.
+pub(crate) fn name_of(path: &Path) -> Option<&str> {
+    let fits =
+        |name: &&str| name.len() <= ATTACHMENT_NAME_BYTES_MAX && name.chars().all(is_visible);
+    path.file_name()?.to_str().filter(fits)
 }
 
 /// What a file is, by its ending.
@@ -241,6 +261,9 @@ mod tests {
             assert!(why.contains(" is a link, and links are not followed here"), "{why}");
         }
         assert!(matches!(read(Path::new("none")), Err(No::NoFile(it)) if it.is_missing()));
+        assert_eq!(project.read_up_to(Path::new("a/log.txt"), 3).unwrap(), "log");
+        let why = project.read_up_to(Path::new("a/log.txt"), 2).unwrap_err();
+        assert_eq!(why.to_string(), "it has more than 2 bytes");
         // An agent may narrow it, never widen it.
         let own = |registered: &Path| Project::of(&root, Some(registered.to_owned()), &[]).below;
         assert_eq!(own(&root.join("a")), Path::new("a"));

@@ -66,7 +66,7 @@ impl fmt::Display for StepKey {
 
 /// Why a text is no key. Says nothing of what was in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("is not the key of a sub-agent; {STEP_TOKEN_VARIABLE} holds one while it runs")]
+#[error("is not the key of a sub-agent")]
 pub struct InvalidStepKey;
 
 impl FromStr for StepKey {

@@ -15,6 +15,9 @@ pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// The reason of a reclaim. It is stored in the record itself.
 pub const REASON_BYTES_MAX: usize = 1024;
 
+/// A label: a program's version, a model, the name of a tool. All of it is printable.
+pub const LABEL_BYTES_MAX: usize = 200;
+
 /// One gRPC message: two texts and their frame, with room to spare.
 pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -317,6 +320,9 @@ pub const SYSTEM_PROMPT_BYTES_MAX: usize = 128 * 1024;
 /// The output of a step that the broker keeps. The rest stays at the node that ran it.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
+/// What is read at once of the rest, from that node.
+pub const OUTPUT_READ_BYTES_MAX: u32 = 256 * 1024;
+
 /// All that a step wrote, as its node counts it. A larger count is refused.
 pub const WRITTEN_BYTES_MAX: u64 = 1024 * 1024 * 1024 * 1024;
 
@@ -341,6 +347,12 @@ pub const STEP_REPORTS_MAX: usize = 56;
 
 /// One report of a step. A question may be as long as any text.
 pub const REPORT_BYTES_MAX: usize = 64 * 1024;
+
+/// The file of a report. It fits into one gRPC message, with the report's text.
+pub const RUN_FILE_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Files that one step hands over.
+pub const STEP_FILES_MAX: usize = 8;
 
 /// Runners or labels of one node.
 pub const RUNNERS_MAX: usize = 64;

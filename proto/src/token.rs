@@ -161,6 +161,11 @@ rights! {
 impl Right {
     /// What an invitation grants unless it says otherwise: all that a node needs for its roles.
     pub const OF_A_NODE: &[Self] = &[Self::Read, Self::Host, Self::Send, Self::Claim, Self::Review];
+
+    /// For people.
+    pub fn names(rights: &[Self]) -> String {
+        rights.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl FromStr for Right {
@@ -182,15 +187,19 @@ impl fmt::Display for Right {
 
 /// A name that is no right's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is not a right; there are read, host, send, claim, review, steer, admin, \
-     run and call"
-)]
+#[error("{0:?} is not a right; possible: {names}", names = Right::names(Right::ALL))]
 pub struct UnknownRight(String);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_right_is_told_every_one_there_is() {
+        let why = "rule".parse::<Right>().unwrap_err().to_string();
+        let all = "read, host, send, claim, review, steer, admin, run, call";
+        assert_eq!(why, format!("\"rule\" is not a right; possible: {all}"));
+    }
 
     #[test]
     fn a_token_survives_being_written_down() {

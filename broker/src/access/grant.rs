@@ -21,7 +21,7 @@ pub const CONNECTIONS_PER_TOKEN_MAX: usize = 64;
 /// Calls of one token under way: a sixteenth of what one workspace admits. A node has 64 at most.
 pub const CALLS_PER_TOKEN_MAX: usize = 256;
 
-/// Streams of one token open at once. A node has two; the rest is for people who watch.
+/// Streams of one token open at once. A node has up to three; the rest is for people who watch.
 pub const STREAMS_PER_TOKEN_MAX: usize = 64;
 
 /// Waits of one token parked at once: a fifth of what one workspace parks.

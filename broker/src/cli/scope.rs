@@ -38,9 +38,7 @@ pub(super) struct ScopeArgs {
 }
 
 fn rights_help() -> String {
-    let names =
-        |rights: &[Right]| rights.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
-    let (all, default) = (names(Right::ALL), names(Right::OF_A_NODE));
+    let (all, default) = (Right::names(Right::ALL), Right::names(Right::OF_A_NODE));
     format!("Right, one of {all}; repeatable [default: those that a node needs: {default}]")
 }
 

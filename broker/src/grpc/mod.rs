@@ -59,6 +59,7 @@ pub fn routes(
     router = streaming(router, &services, "/tasuki.v1.Waits/Park", waits::park);
     router = streaming(router, &services, "/tasuki.v1.Feed/Subscribe", feed::subscribe);
     router = streaming(router, &services, "/tasuki.v1.Runs/WatchRun", run::watch);
+    router = streaming(router, &services, "/tasuki.v1.Runs/WatchReads", run::watch_reads);
     router = streaming(router, &services, "/tasuki.v1.Mailbox/PutAttachment", mailbox::put_file);
     router = streaming(router, &services, "/tasuki.v1.Mailbox/GetAttachment", mailbox::get_file);
     let reflection = || {

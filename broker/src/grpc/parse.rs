@@ -5,15 +5,19 @@ use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use tasuki_proto::{
     id::{Epoch, LoopId, NodeId, RoleId, Timestamp},
     limits::{
-        HOLD_MS_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX, REASON_BYTES_MAX, TEXT_BYTES_MAX, TIME_MS_MAX,
+        ATTACHMENT_NAME_BYTES_MAX, HOLD_MS_MAX, LABEL_BYTES_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX,
+        REASON_BYTES_MAX, TEXT_BYTES_MAX, TIME_MS_MAX,
     },
-    visible::is_visible,
+    visible::{is_line, is_visible},
     wire,
 };
 use tonic::Status;
 
 use super::status::{invalid, too_large};
 use crate::rules::turn::Actor;
+
+/// A sender's mark of what it sealed, in bytes.
+pub(super) const SAME_BYTES: usize = 16;
 
 pub(super) fn id<T: FromStr<Err: Display>>(field: &str, value: &str) -> Result<T, Status> {
     value.parse().map_err(|e: T::Err| invalid(field, &e))
@@ -76,6 +80,18 @@ pub(super) fn check_size(field: &str, bytes: usize, limit: usize) -> Result<(), 
     if limit < bytes { Err(too_large(field, bytes, limit)) } else { Ok(()) }
 }
 
+/// Whether a file may be called so. `field` is the file.
+pub(super) fn check_file_name(field: &str, name: &str, media_type: &str) -> Result<(), Status> {
+    let (named, typed) = (format!("{field}.name"), format!("{field}.media_type"));
+    let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
+    if name.is_empty() || is_path || !is_line(name) {
+        let why = "is not the name of a file, or has characters that are never shown";
+        return Err(invalid(&named, &why));
+    }
+    check_size(&named, name.len().max(media_type.len()), ATTACHMENT_NAME_BYTES_MAX)?;
+    if is_line(media_type) { Ok(()) } else { Err(invalid(&typed, &"is not printable")) }
+}
+
 /// A text of a handover: refused whole when too long, never cut.
 pub(super) fn text(field: &str, value: String) -> Result<String, Status> {
     check_size(field, value.len(), TEXT_BYTES_MAX)?;
@@ -119,7 +135,6 @@ pub(super) fn hold(hold_ms: u64) -> u64 {
 
 /// Short text for people: program names and versions.
 pub(super) fn label(field: &str, value: &str) -> Result<String, Status> {
-    const LABEL_BYTES_MAX: usize = 200;
     if LABEL_BYTES_MAX < value.len() || !value.chars().all(is_visible) {
         let why: &dyn Display = &format!("is not a printable text of {LABEL_BYTES_MAX} bytes");
         return Err(invalid(field, why));

@@ -26,7 +26,9 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
-use super::{Later, LaterRefusal, at_once, auth, endpoint::Endpoint, parse, refuse, status};
+use super::{
+    Later, LaterRefusal, at_once, auth, endpoint::Endpoint, parse, refuse, run::Reads, status,
+};
 use crate::{
     access::{Grant, Tokens},
     connection::Peer,
@@ -56,6 +58,7 @@ pub(super) struct Services {
     pub(super) tokens: Tokens,
     /// Ends streams when the broker stops.
     pub(super) stopping: CancellationToken,
+    pub(super) reads: Reads,
 }
 
 /// A call that was let through.
@@ -91,7 +94,7 @@ impl Services {
         search: Search,
         stopping: CancellationToken,
     ) -> Self {
-        Self { workspaces, tokens, search, stopping }
+        Self { workspaces, tokens, search, stopping, reads: Reads::default() }
     }
 
     /// Whether a durable write succeeds.

@@ -1,10 +1,6 @@
 //! Refusals and failures to gRPC statuses.
 
-use tasuki_proto::{
-    limits::{ATTACHMENT_BYTES_MAX, MESSAGE_BYTES_MAX},
-    reason::Reason,
-    rpc::CallKind,
-};
+use tasuki_proto::{limits::MESSAGE_BYTES_MAX, reason::Reason, rpc::CallKind};
 use tonic::Status;
 
 use crate::{journal::JournalError, rules::Rejection, workspace::ExecuteError};
@@ -28,10 +24,10 @@ pub(super) fn too_large(field: &str, bytes: usize, limit: usize) -> Status {
     ))
 }
 
-/// An attached file that is larger than one may be.
-pub(super) fn file_too_large(field: &str, bytes: u64) -> Status {
+/// A file that is larger than one may be.
+pub(super) fn file_too_large(field: &str, bytes: u64, limit: u64) -> Status {
     Reason::TooLarge.status(format!(
-        "{field} is {bytes} bytes; a file has at most {ATTACHMENT_BYTES_MAX}. Nothing was stored: \
+        "{field} is {bytes} bytes; a file has at most {limit}. Nothing was stored: \
          compress the file or split it"
     ))
 }

@@ -221,12 +221,13 @@ impl Waits {
         })
     }
 
-    /// What nodes run that wait for steps.
+    /// What nodes run that wait for steps, by node.
     pub fn offers(&self) -> impl Iterator<Item = &run::Offer> {
-        self.about_runs().filter_map(|(it, _)| match it {
+        let offers = self.about_runs().filter_map(|(it, _)| match it {
             run::Question::Steps(offer) => Some(&**offer),
             run::Question::Run { .. } | run::Question::Reply { .. } => None,
-        })
+        });
+        offers.collect::<Vec<_>>().into_iter().rev()
     }
 
     /// What a node waits for.

@@ -1,6 +1,9 @@
 //! Runs at a real broker: nodes that claim, report and end steps, whoever asked for them, and what a
 //! broker that was killed in the middle still knows.
 
+mod files;
+mod reads;
+
 use std::net::SocketAddr;
 
 use ed25519_dalek::SigningKey;
@@ -521,6 +524,10 @@ async fn a_private_workspace_takes_no_plain_words_about_runs() {
     runner.end_step(end).await.unwrap();
     let told = asker.output(&step).await;
     assert_eq!(told.output[0].sealed.as_ref().unwrap().envelope, b"result");
+    // Nor does it pass on what a node keeps of an output.
+    let request = reads::part(&asker, &step, 0);
+    let refused = reads::read(&mut asker, request).await.unwrap_err();
+    assert_eq!(reason(&refused), "private_workspace");
 }
 
 /// Holds E7.

@@ -10,7 +10,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    swarm::labels::{bare, spaced},
+    labels::{bare, spaced},
     text::{fitted, line, time},
 };
 use crate::counted::counted;

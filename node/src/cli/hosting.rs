@@ -84,7 +84,7 @@ impl Hosting {
         let names: Vec<String> = roles.iter().map(|spec| spec.role.to_string()).collect();
         let workspace = config.workspace.value.clone();
         let hosted = roles.iter().map(|spec| spec.role.clone()).collect::<Vec<_>>();
-        let (url, place_name) = (broker.clone(), workspace.to_string());
+        let (url, workspace_name) = (broker.clone(), workspace.to_string());
         let settings =
             Settings { broker, workspace, roles, data: data.clone(), take_over, is_moved };
         let node = Node::start(settings).await;
@@ -106,7 +106,7 @@ impl Hosting {
             fingerprint: guarding.as_ref().map(|it| it.fingerprint.to_string()),
             vouched: vouched.map(|authority| format!("https://{authority}")),
             broker: url,
-            workspace: place_name,
+            workspace: workspace_name,
             roles: names,
             toolsets: config.roles.value.iter().map(written).collect(),
         };

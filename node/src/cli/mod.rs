@@ -25,6 +25,7 @@ mod import;
 mod join;
 mod json;
 mod keys;
+mod labels;
 mod lock_hook;
 mod logs;
 mod loop_view;

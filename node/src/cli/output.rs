@@ -70,6 +70,14 @@ impl Output {
         self.write(text).map_err(|why| unprintable("The", &why))
     }
 
+    /// Prints bytes as they are, also those that a colour would begin with.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.flush()?;
+        let mut out = io::stdout().lock();
+        let printed = out.write_all(bytes).and_then(|()| out.flush());
+        printed.map_err(|why| unprintable("The", &why))
+    }
+
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|why| unprintable("The", &why))
     }

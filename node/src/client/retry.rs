@@ -323,6 +323,23 @@ impl Attempts {
     }
 }
 
+/// Whether what was refused so may be taken when it is sent again, without anybody's doing: for what a
+/// node sends on its own, however long that takes.
+pub const fn may_be_taken_later(reason: Reason) -> bool {
+    matches!(
+        reason,
+        // Out of reach, overloaded, or about to be known again.
+        Reason::Unavailable
+            | Reason::Overloaded
+            | Reason::OutcomeUnknown
+            | Reason::StaleEpoch
+            | Reason::Unauthenticated
+            | Reason::NodeForbidden
+            | Reason::RoleInUse
+            | Reason::Lagged
+    )
+}
+
 /// The refusal of a command that was sent and not answered.
 pub fn outcome_unknown(why: &str) -> Refusal {
     Refusal {
@@ -413,6 +430,18 @@ mod tests {
         let mut slow = Backoff::turned_away();
         let pauses: Vec<_> = (0..7).map(|_| slow.pause(0).as_secs()).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+    }
+
+    #[test]
+    fn what_the_broker_judged_is_not_sent_again() {
+        // A token may be given again, and a role let go.
+        for reason in [Reason::Unavailable, Reason::Unauthenticated, Reason::RoleInUse] {
+            assert!(may_be_taken_later(reason), "{reason}");
+        }
+        for reason in [Reason::InvalidArgument, Reason::StepTaken, Reason::KeyReused] {
+            assert!(!may_be_taken_later(reason), "{reason}");
+        }
+        assert!(!may_be_taken_later(Reason::KeyExpired), "it would not be known again");
     }
 
     #[test]

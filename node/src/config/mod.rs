@@ -53,6 +53,9 @@ pub use tasuki_proto::host::config::FILE;
 /// Where the broker is unless anyone says so.
 pub const BROKER_DEFAULT: &str = "http://127.0.0.1:7420";
 
+/// How the names of Tasuki's own variables begin. Some hold tokens: no agent is given the node's.
+pub const VARIABLE_PREFIX: &str = "TASUKI_";
+
 /// The variable that names the configuration file.
 const CONFIG_VARIABLE: &str = "TASUKI_CONFIG";
 
@@ -196,7 +199,7 @@ impl Environment {
     pub fn of_process() -> Self {
         let env = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-            .filter(|(name, _)| name.starts_with("TASUKI_"))
+            .filter(|(name, _)| name.starts_with(VARIABLE_PREFIX))
             .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
             .collect();
         Self {
@@ -218,7 +221,7 @@ impl Environment {
                 || name.starts_with(AGENT_TOKEN_VARIABLE)
                 || Key::ALL.iter().any(|key| key.env() == name)
                 || name
-                    .strip_prefix("TASUKI_")
+                    .strip_prefix(VARIABLE_PREFIX)
                     .is_some_and(|key| file::OF_THE_BROKER.contains(&key.to_lowercase().as_str()))
         };
         self.env.keys().map(String::as_str).filter(|name| !is_known(name)).collect()

@@ -12,13 +12,13 @@ use tasuki_proto::{echo::echo, host::config::duration, id::NodeLabel, limits::RU
 use toml::{Spanned, de::DeValue};
 
 use super::{
-    Problem, Source, Sourced,
+    Problem, Source, Sourced, VARIABLE_PREFIX,
     accept::{is_variable, items, parse_table, path, yes_or_no},
     file::{Wrong, text},
     hooks::number,
     value::duration_text,
 };
-use crate::runner::runners::RunnerTable;
+use crate::runner::{agent_file::TIMEOUT_MAX, runners::RunnerTable};
 
 /// The table.
 pub(super) const RUNS: &str = "runs";
@@ -32,15 +32,11 @@ const FIELDS: [&str; 7] =
 const PLACES: u32 = 4;
 const PLACES_MAX: u32 = 64;
 
-/// How long a step may run that names no limit, and the longest: what takes a day hangs.
+/// How long a step may run that names no limit.
 const TIMEOUT: Duration = Duration::from_secs(60 * 60);
-const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The shortest.
+/// The shortest that one may name.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
-
-/// Variables of Tasuki's own begin like this. They hold tokens, and an agent gets its own.
-const OWN_VARIABLES: &str = "TASUKI_";
 
 /// What the operator says of agents that run on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,7 +142,7 @@ fn variables(names: Vec<String>) -> Result<Vec<String>, Wrong> {
         if !is_variable(name) {
             return Err((None, format!("names {is}; it takes names of variables, without values")));
         }
-        if name.starts_with(OWN_VARIABLES) {
+        if name.starts_with(VARIABLE_PREFIX) {
             return Err((None, format!("names {is}, which is Tasuki's own; no agent is given it")));
         }
     }

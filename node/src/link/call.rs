@@ -25,6 +25,7 @@ use crate::{
         channel::{self, ATTEMPT_MS_MAX, Channel},
         retry::{Attempts, Backoff, Failure, Next, UNREACHED_MS_MAX, chance, outcome_unknown},
     },
+    private::Unsealable,
     refusal::{Refusal, Seen},
 };
 
@@ -159,6 +160,21 @@ impl Link {
             async move { channel::runs(channel).watch_run(request).await }
         };
         self.ask(open).await
+    }
+
+    /// What others want to read of this node's outputs, until the connection has ended.
+    pub(crate) async fn watch_reads(&self) -> Result<Streaming<wire::OutputRead>, Refusal> {
+        let open = |channel, caller| {
+            let request = wire::WatchReadsRequest { caller: Some(caller) };
+            async move { channel::runs(channel).watch_reads(request).await }
+        };
+        self.ask(open).await
+    }
+
+    /// Answers one of them, where the broker may read it.
+    pub(crate) async fn answer_read(&self, answer: wire::AnswerReadRequest) -> Result<(), Refusal> {
+        self.may_leave_plain(Unsealable::Outputs).await?;
+        self.query(answer).await.map(drop)
     }
 
     async fn command(

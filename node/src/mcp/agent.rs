@@ -479,7 +479,7 @@ impl ServerHandler for Agent {
     ) -> Option<SubscriptionFilter> {
         let overview = self.host.overview.as_deref();
         overview.into_iter().for_each(|overview| self.notices.accepted(overview.news()));
-        Some(notices::acceptable(requested))
+        Some(notices::acceptable(requested, self.has_loops(), self.has_runs()))
     }
 
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {

@@ -330,11 +330,19 @@ impl Notices {
     }
 }
 
-/// What of a filter can be had.
-pub(super) fn acceptable(asked: &SubscriptionFilter) -> SubscriptionFilter {
+/// What of a filter can be had at an address that shows loops, or runs.
+pub(super) fn acceptable(
+    asked: &SubscriptionFilter,
+    has_loops: bool,
+    has_runs: bool,
+) -> SubscriptionFilter {
+    let is_shown = |subject: &Subject| match subject {
+        Subject::Loop(_) => has_loops,
+        Subject::Run(_) => has_runs,
+    };
     let mut accepted = asked.clone();
     if let Some(uris) = &mut accepted.resource_subscriptions {
-        uris.retain(|uri| Subject::at(uri).is_some());
+        uris.retain(|uri| Subject::at(uri).as_ref().is_some_and(is_shown));
         uris.truncate(SUBSCRIPTIONS_MAX);
     }
     accepted

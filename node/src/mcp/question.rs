@@ -61,6 +61,8 @@ pub(super) enum About {
     Run {
         run: RunId,
         client: RunClient,
+        /// The call that waits started the run: a client that takes it back ends the run.
+        is_foreground: bool,
     },
 }
 
@@ -98,7 +100,7 @@ impl Asking {
 
     pub(super) async fn ask(&self, hold: Duration) -> Result<Answer, Refusal> {
         match &self.about {
-            About::Run { run, client } => {
+            About::Run { run, client, .. } => {
                 let answer = ended_or_asked(client, Some(&*self.actions), *run, hold).await?;
                 Ok(Answer::Run(Box::new(answer)))
             }
@@ -159,7 +161,7 @@ impl Asking {
             (Answer::Swarm(answer), About::Swarm { awaited, .. }) => {
                 swarm_result(self.actions.role(), awaited, answer)
             }
-            (Answer::Run(answer), About::Run { run, client }) => {
+            (Answer::Run(answer), About::Run { run, client, .. }) => {
                 run_result(client, *run, answer).await
             }
             (Answer::Swarm(_), About::Turn(_) | About::Mail { .. } | About::Run { .. })

@@ -36,6 +36,9 @@ const RUN_NAME: &str = "run/";
 
 const JSON: &str = "application/json";
 
+/// Resources in one page of a list.
+const PAGE_MAX: usize = 100;
+
 /// What a resource is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
@@ -92,9 +95,6 @@ impl Subject {
         }
     }
 }
-
-/// Resources in one page of a list.
-const PAGE_MAX: usize = 100;
 
 fn not_found(message: String, uri: &str) -> ErrorData {
     ErrorData::resource_not_found(message, Some(json!({ "uri": uri })))

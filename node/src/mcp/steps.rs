@@ -3,7 +3,8 @@
 //!
 //! `POST /step/ask` and `POST /step/report` take a [`Message`] and answer with its number ([`Told`]);
 //! `POST /step/reply` takes the number of a question ([`Question`]) and waits for its [`Reply`]. A
-//! message that is sent again with its intent is told once.
+//! message that is sent again with its intent is told once. The file of a report is named, and read
+//! here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -60,19 +61,23 @@ const HOLD: Duration = Duration::from_secs(8);
 /// What a sub-agent asks or reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Message {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     text: String,
+    /// The path of a file that a report hands over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
     /// Names what is meant each time it is sent.
     intent: Value,
 }
 
 impl Message {
     /// One that was never sent.
-    pub(crate) fn new(text: String) -> Result<Self, getrandom::Error> {
-        Ok(Self { text, intent: Intents::new()?.next_intent() })
+    pub(crate) fn new(text: String, file: Option<String>) -> Result<Self, getrandom::Error> {
+        Ok(Self { text, file, intent: Intents::new()?.next_intent() })
     }
 
-    fn check(self) -> Result<(String, IdempotencyKey), Refusal> {
-        if self.text.trim().is_empty() {
+    fn check(self) -> Result<(String, Option<String>, IdempotencyKey), Refusal> {
+        if self.text.trim().is_empty() && self.file.is_none() {
             return Err(invalid("`text` is empty; nothing was sent"));
         }
         if TEXT_BYTES_MAX < self.text.len() {
@@ -84,8 +89,9 @@ impl Message {
                 ),
             });
         }
-        let no_key = || invalid("`intent` is none: it has `by`, an id, and `number`, from 1");
-        Ok((self.text, intent::key(&self.intent).ok_or_else(no_key)?))
+        let no_key = || invalid("`intent` must have `by`, an id, and `number`, 1 or more");
+        let key = intent::key(&self.intent).ok_or_else(no_key)?;
+        Ok((self.text, self.file, key))
     }
 }
 
@@ -154,6 +160,26 @@ impl LocalSteps {
     fn client(&self, key: &StepKey) -> RunClient {
         self.runs.client(Speaker::Step(key.clone()))
     }
+
+    async fn tell(
+        &self,
+        key: &StepKey,
+        is_question: bool,
+        body: &[u8],
+    ) -> Result<Json<Told>, Refusal> {
+        let (text, file, intent) = read::<Message>(body)?.check()?;
+        let client = self.client(key);
+        let told = match (is_question, file) {
+            (true, Some(_)) => return Err(invalid("`file` is for reports; nothing was sent")),
+            (true, None) => client.ask_parent(&text, Some(intent)).await?,
+            (false, None) => client.report(&text, None, Some(intent)).await?,
+            (false, Some(path)) => {
+                let file = self.runs.read_file(key.step(), &path, &self.host.private).await?;
+                client.report(&text, Some(file), Some(intent)).await?
+            }
+        };
+        Ok(Json(Told { message: told.message }))
+    }
 }
 
 #[async_trait]
@@ -177,7 +203,7 @@ impl StepService for LocalSteps {
         let answering = async {
             let _places = self.host.admit_step(key.step())?;
             Ok::<_, Refusal>(match name {
-                ASK | REPORT => tell(&client, name == ASK, &body).await?.into_response(),
+                ASK | REPORT => self.tell(key, name == ASK, &body).await?.into_response(),
                 REPLY => reply(&client, &body).await?.into_response(),
                 _ => {
                     let message = "nothing is served at this address";
@@ -191,15 +217,6 @@ impl StepService for LocalSteps {
             refuse(status, reason.as_str(), message)
         })
     }
-}
-
-async fn tell(client: &RunClient, is_question: bool, body: &[u8]) -> Result<Json<Told>, Refusal> {
-    let (text, key) = read::<Message>(body)?.check()?;
-    let told = match is_question {
-        true => client.ask_parent(&text, Some(key)).await?,
-        false => client.report(&text, Some(key)).await?,
-    };
-    Ok(Json(Told { message: told.message }))
 }
 
 async fn reply(client: &RunClient, body: &[u8]) -> Result<Json<Reply>, Refusal> {
@@ -224,18 +241,25 @@ mod tests {
 
     use super::*;
 
-    fn check(body: &Value) -> Result<(String, IdempotencyKey), Refusal> {
+    fn check(body: &Value) -> Result<(String, Option<String>, IdempotencyKey), Refusal> {
         read::<Message>(&serde_json::to_vec(body).unwrap()).and_then(Message::check)
     }
 
     #[test]
     fn a_message_sent_again_has_the_same_key_and_another_one_another() {
-        let message = Message::new("Which one?".to_owned()).unwrap();
+        let message = Message::new("Which one?".to_owned(), None).unwrap();
         let sent = serde_json::to_value(&message).unwrap();
-        let (text, key) = check(&sent).unwrap();
-        assert_eq!((text.as_str(), &check(&sent).unwrap().1), ("Which one?", &key));
-        let other = Message::new("Which one?".to_owned()).unwrap();
-        assert_ne!(other.check().unwrap().1, key);
+        let (text, file, key) = check(&sent).unwrap();
+        assert_eq!((text.as_str(), file, &check(&sent).unwrap().2), ("Which one?", None, &key));
+        let other = Message::new("Which one?".to_owned(), None).unwrap();
+        assert_ne!(other.check().unwrap().2, key);
+    }
+
+    #[test]
+    fn a_file_needs_no_text() {
+        let message = Message::new(String::new(), Some("/p/plan.md".to_owned())).unwrap();
+        let (text, file, _) = check(&serde_json::to_value(&message).unwrap()).unwrap();
+        assert_eq!((text.as_str(), file.as_deref()), ("", Some("/p/plan.md")));
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub enum Unsealable {
          the files stay as they are"
     )]
     Mailboxes,
+    #[error("outputs of agents are not sealed, and mail here is private; nothing was sent")]
+    Outputs,
 }
 
 const TRUST: &str = "compare its fingerprint with what `tasuki mail private status` says on the \

@@ -78,7 +78,7 @@ pub fn own_program() -> io::Result<PathBuf> {
 
 /// How far the command is that is kept.
 #[derive(Default)]
-struct Standing {
+struct CommandState {
     /// Until it is reaped its number is its own.
     is_over: bool,
     was_stopped: bool,
@@ -99,14 +99,14 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
     drop(command);
     let child = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
     let child = child.ok_or_else(|| io::Error::other("a process without a number"))?;
-    let standing = Arc::new(Mutex::new(Standing::default()));
+    let state = Arc::new(Mutex::new(CommandState::default()));
     let mut listening = caller.try_clone()?;
-    let standing_there = Arc::clone(&standing);
+    let state_there = Arc::clone(&state);
     thread::spawn(move || {
         let signal = |signal| {
-            let mut standing = standing_there.lock();
-            if !standing.is_over {
-                standing.was_stopped = true;
+            let mut state = state_there.lock();
+            if !state.is_over {
+                state.was_stopped = true;
                 tree::signal_group(child, signal);
             }
         };
@@ -117,11 +117,11 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
     });
     tree::wait_for(child)?;
     let (status, was_stopped) = {
-        let mut standing = standing.lock();
-        standing.is_over = true;
+        let mut state = state.lock();
+        state.is_over = true;
         // What stayed in its group goes at once, whatever it starts meanwhile.
         tree::signal_group(child, Signal::KILL);
-        (waitpid(Some(child), WaitOptions::empty())?, standing.was_stopped)
+        (waitpid(Some(child), WaitOptions::empty())?, state.was_stopped)
     };
     let is_all_gone = tree::end_all();
     let status = status.map(|(_, status)| status);

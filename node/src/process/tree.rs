@@ -36,33 +36,33 @@ pub fn children() -> Vec<Pid> {
 /// may write files as long as this process may. Each process of a command is in another session and
 /// may write shorter files only, and takes back neither, unless it is root and raises its limits.
 fn strays() -> Vec<Pid> {
-    let (Some(own), Some(limit)) = (kin(OWN), file_limit(OWN)) else { return Vec::new() };
-    children_where(|process, kin| {
-        kin.session != own.session && file_limit(process).is_some_and(|it| it < limit)
+    let (Some(own), Some(limit)) = (proc_stat(OWN), file_limit(OWN)) else { return Vec::new() };
+    children_where(|process, stat| {
+        stat.session != own.session && file_limit(process).is_some_and(|it| it < limit)
     })
 }
 
-fn children_where(is_meant: impl Fn(&str, Kin) -> bool) -> Vec<Pid> {
+fn children_where(is_meant: impl Fn(&str, ProcStat) -> bool) -> Vec<Pid> {
     let own = rustix::process::getpid().as_raw_pid();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let children = entries.filter_map(|entry| {
         let name = entry.file_name();
         let process = name.to_str()?;
         let number = Pid::from_raw(process.parse().ok()?)?;
-        let kin = kin(process)?;
-        (kin.parent == own && is_meant(process, kin)).then_some(number)
+        let stat = proc_stat(process)?;
+        (stat.parent == own && is_meant(process, stat)).then_some(number)
     });
     children.collect()
 }
 
 /// Which processes a process belongs to. A session is 0 where its leader is in another namespace.
 #[derive(Clone, Copy)]
-struct Kin {
+struct ProcStat {
     parent: i32,
     session: i32,
 }
 
-fn kin(process: &str) -> Option<Kin> {
+fn proc_stat(process: &str) -> Option<ProcStat> {
     let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
     // The name before it, in brackets, may have any bytes.
     let rest = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
@@ -70,7 +70,7 @@ fn kin(process: &str) -> Option<Kin> {
     // The state comes first.
     let mut fields = fields.skip(1).map(|it| it.parse::<i32>().ok());
     let (parent, _group, session) = (fields.next()??, fields.next()??, fields.next()??);
-    Some(Kin { parent, session })
+    Some(ProcStat { parent, session })
 }
 
 /// The longest file that a process can ever be allowed to write, in bytes.

@@ -28,8 +28,8 @@ const ENV_CHARS_MAX: usize = 128;
 /// A model, a directory, a description.
 const VALUE_BYTES_MAX: usize = 4 << 10;
 
-/// A day: a run that takes longer hangs.
-const TIMEOUT_SECS_MAX: u64 = 24 * 60 * 60;
+/// The longest that a run may take: what takes longer than a day hangs.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What `model` says when the agent's model is the caller's.
 const INHERIT: &str = "inherit";
@@ -45,8 +45,8 @@ pub struct Agent {
     pub runner: Option<String>,
     pub cwd: Option<String>,
     pub timeout: Option<Duration>,
-    /// Sorted, each once.
-    pub env: Vec<String>,
+    /// Sorted, each once. None: there is no list, which is not an empty one.
+    pub env: Option<Vec<String>>,
     pub sandbox: bool,
     /// The body, without blank lines around it; may be empty.
     pub system_prompt: String,
@@ -85,7 +85,7 @@ impl Agent {
             },
             cwd: optional("cwd")?,
             timeout: find("timeout").map_or(Ok(None), timeout)?,
-            env: find("env").map_or(Ok(Vec::new()), env)?,
+            env: find("env").map_or(Ok(None), env)?,
             sandbox: find("sandbox").map_or(Ok(false), flag)?,
             system_prompt: document.body.trim().to_owned(),
         })
@@ -192,8 +192,8 @@ fn tools(field: &Field) -> Result<Option<Vec<String>>, Problem> {
     }
 }
 
-fn env(field: &Field) -> Result<Vec<String>, Problem> {
-    let mut names = texts(field)?.unwrap_or_default();
+fn env(field: &Field) -> Result<Option<Vec<String>>, Problem> {
+    let Some(mut names) = texts(field)? else { return Ok(None) };
     if names.len() > ENV_MAX {
         let text = format!("`env` names more than {ENV_MAX} variables");
         return Err(Problem::new(field.line, text));
@@ -213,7 +213,7 @@ fn env(field: &Field) -> Result<Vec<String>, Problem> {
     }
     names.sort();
     names.dedup();
-    Ok(names)
+    Ok(Some(names))
 }
 
 fn timeout(field: &Field) -> Result<Option<Duration>, Problem> {
@@ -227,7 +227,7 @@ fn timeout(field: &Field) -> Result<Option<Duration>, Problem> {
     };
     let number: Option<u64> = digits.parse().ok();
     let seconds = number.zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
-    match seconds.filter(|seconds| (1..=TIMEOUT_SECS_MAX).contains(seconds)) {
+    match seconds.filter(|seconds| (1..=TIMEOUT_MAX.as_secs()).contains(seconds)) {
         Some(seconds) => Ok(Some(Duration::from_secs(seconds))),
         None => {
             let text = "`timeout` must be 1 s to 24 h: seconds, or such as `90s`, `10m`, `1h`";

@@ -178,8 +178,9 @@ pub struct FinishedRun<'a> {
     pub agent: &'a str,
     pub output: &'a Output,
     pub failed: Option<RunFailure<'a>>,
-    /// Where the rest of a long output is: `run_output` with this id.
+    /// Where the rest of a long output is: `run_output` with this id and this step.
     pub run: &'a str,
+    pub step: u32,
 }
 
 impl FinishedRun<'_> {
@@ -190,9 +191,10 @@ impl FinishedRun<'_> {
         }
         let shown = &kept[..kept.floor_char_boundary(bytes_max)];
         let omitted = self.output.bytes.saturating_sub(shown.len() as u64);
-        let run = self.run;
+        let Self { run, step, .. } = self;
         Cow::Owned(format!(
-            "{shown}\n\n[Output truncated: {omitted} bytes omitted. Call run_output with run {run} for all of it.]"
+            "{shown}\n\n[Output truncated: {omitted} bytes omitted. Call run_output with run {run} \
+             and step {step} for all of it.]"
         ))
     }
 

@@ -3,13 +3,19 @@
 //!
 //! Not here: asking somebody about those that are not trusted.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
-use tasuki_proto::host::{config::read_settings, trust::TrustStore};
+use tasuki_proto::{
+    host::{config::read_settings, trust::TrustStore},
+    reason::Reason,
+};
 
-use crate::runner::{
-    agent_file::Agent,
-    discovery::{AgentEntry, Agents, Directory, Scope, project_dirs},
+use crate::{
+    refusal::Refusal,
+    runner::{
+        agent_file::Agent,
+        discovery::{AgentEntry, Agents, Directory, Scope, project_dirs},
+    },
 };
 
 /// From a project to an agent's file: `.tasuki/agents/scout.md`.
@@ -39,6 +45,42 @@ pub fn is_trusted(store: &TrustStore, entry: &AgentEntry) -> bool {
     store.distrust(project, &file.name, &file.content).is_none()
 }
 
+/// Those of a project's agents that their user does not trust as they are. Blocks on the disk.
+pub fn untrusted<'e>(agents: impl Iterator<Item = &'e AgentEntry>) -> Vec<AgentEntry> {
+    let store = TrustStore::of_user();
+    agents.filter(|it| !is_trusted(&store, it)).cloned().collect()
+}
+
+/// Why agents that nobody approved do not run, and what lets them. `shown` makes a text of theirs a
+/// line that may stand in it.
+pub fn refusal(agents: &[AgentEntry], shown: impl Fn(&str) -> String) -> Refusal {
+    let projects: BTreeSet<&Path> = agents.iter().filter_map(project_of).collect();
+    let trusts =
+        projects.into_iter().map(|it| format!("`tasuki trust {}`", shown_path(it, &shown)));
+    Refusal {
+        reason: Reason::RightForbidden,
+        message: format!(
+            "These agents came with the project, and nobody approved them. Nothing was \
+             started.{}\nAsk your user to read them and to run {}. Then call again.",
+            lines(agents, &shown),
+            trusts.collect::<Vec<_>>().join(" and ")
+        ),
+    }
+}
+
+/// A line for each: what it is called, where it is, and what it may use.
+pub fn lines(agents: &[AgentEntry], shown: impl Fn(&str) -> String) -> String {
+    let line = |it: &AgentEntry| {
+        let (file, access) = (shown_path(&it.path, &shown), shown(&access(&it.agent)));
+        format!("\n- {}: {file} ({access})", it.agent.name)
+    };
+    agents.iter().map(line).collect()
+}
+
+fn shown_path(path: &Path, shown: impl Fn(&str) -> String) -> String {
+    shown(&path.to_string_lossy())
+}
+
 /// The project that an agent came with.
 pub fn project_of(entry: &AgentEntry) -> Option<&Path> {
     entry.path.ancestors().nth(DEPTH)
@@ -50,7 +92,7 @@ pub fn access(agent: &Agent) -> String {
         Some(tools) => format!("tools {}", tools.join(", ")),
         None => "all tools".to_owned(),
     };
-    match agent.env.as_slice() {
+    match agent.env.as_deref().unwrap_or_default() {
         [] => tools,
         env => format!("{tools}; env {}", env.join(", ")),
     }
@@ -113,5 +155,27 @@ mod tests {
         let before = found(&project).into_iter().find(|it| it.agent.name == "scout").unwrap();
         agent(&project, ".tasuki/agents/scout.md", "scout", "Look.");
         assert!(trusted(&project).contains("scout") && !is_trusted(&store, &before));
+    }
+
+    #[test]
+    fn a_refusal_names_each_agent_and_how_to_allow_it() {
+        let place = tempfile::tempdir().unwrap();
+        agent(place.path(), "one/.tasuki/agents/scout.md", "scout", "Look.");
+        agent(place.path(), "one/.tasuki/agents/planner.md", "planner", "Plan.");
+        agent(place.path(), "two/.pi/agents/painter.md", "painter", "Paint.");
+        let mut agents = found(&place.path().join("one"));
+        agents.extend(found(&place.path().join("two")));
+        let root = place.path().to_string_lossy().into_owned();
+        let refused = refusal(&agents, |text| text.replace(&root, ""));
+        assert_eq!(refused.reason, Reason::RightForbidden);
+        assert_eq!(
+            refused.message,
+            "These agents came with the project, and nobody approved them. Nothing was started.\n\
+             - planner: /one/.tasuki/agents/planner.md (all tools)\n\
+             - scout: /one/.tasuki/agents/scout.md (all tools)\n\
+             - painter: /two/.pi/agents/painter.md (all tools)\n\
+             Ask your user to read them and to run `tasuki trust /one` and `tasuki trust /two`. \
+             Then call again."
+        );
     }
 }

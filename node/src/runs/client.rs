@@ -13,8 +13,9 @@ use tasuki_proto::{
 };
 use tonic::Streaming;
 
-use super::convert;
+use super::{convert, files::HandedFile, output::Rest};
 use crate::{
+    client::retry::Failure,
     link::Link,
     refusal::Refusal,
     step_key::StepKey,
@@ -89,14 +90,18 @@ impl RunClient {
         self.link.command_without_role(request, key).await
     }
 
-    /// Tells whoever started this sub-agent something.
+    /// Tells whoever started this sub-agent something, or hands over a file.
     pub async fn report(
         &self,
         text: &str,
+        file: Option<HandedFile>,
         key: Option<IdempotencyKey>,
     ) -> Result<wire::RunMessageResponse, Refusal> {
         let (step, text) = (Some(self.step_key()?.to_wire()), Some(convert::text(text)));
-        let request = wire::ReportToParentRequest { step, text, ..Default::default() };
+        let (file, content) = file.map(|it| (it.about, it.content)).unzip();
+        let content = content.unwrap_or_default();
+        let request =
+            wire::ReportToParentRequest { step, text, file, content, ..Default::default() };
         self.link.command_without_role(request, key).await
     }
 
@@ -118,6 +123,23 @@ impl RunClient {
         self.link.query(wire::GetStepRequest { run_id, step, ..Default::default() }).await
     }
 
+    /// A part of what the broker does not keep of an output, from the node that ran the step.
+    pub async fn rest(&self, step: StepId, offset: u64, limit: u32) -> Result<Rest, Refusal> {
+        let (run_id, step) = (step.run.to_string(), step.number);
+        let request = wire::ReadOutputRequest { caller: None, run_id, step, offset, limit };
+        match self.link.ask_once(request).await {
+            Ok(answer) => Ok(Rest::answered(answer)),
+            Err(Failure::Refused(refusal) | Failure::TurnedAway(refusal)) => Err(refusal),
+            Err(Failure::NotTaken(refusal)) if refusal.reason == Reason::Overloaded => Err(refusal),
+            Err(
+                Failure::NotTaken(_)
+                | Failure::Lost(_)
+                | Failure::Unsure(_)
+                | Failure::StaleEpoch(_),
+            ) => Ok(Rest::Away),
+        }
+    }
+
     /// What sub-agents asked and told, newer than `after`.
     pub async fn messages(
         &self,
@@ -127,6 +149,16 @@ impl RunClient {
         let run_id = run.to_string();
         let request = wire::ListRunMessagesRequest { run_id, after, ..Default::default() };
         self.link.query(request).await
+    }
+
+    /// The file that came with a report.
+    pub async fn run_file(
+        &self,
+        run: RunId,
+        message: u32,
+    ) -> Result<wire::GetRunFileResponse, Refusal> {
+        let run_id = run.to_string();
+        self.link.query(wire::GetRunFileRequest { run_id, message, ..Default::default() }).await
     }
 
     /// What the nodes run that wait for steps.

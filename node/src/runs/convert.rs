@@ -75,6 +75,11 @@ pub fn plain(text: Option<&RunText>) -> &str {
     text.map_or("", |text| text.text.as_str())
 }
 
+/// The same of words in parts.
+pub fn joined(parts: &[RunText]) -> String {
+    parts.iter().map(|part| plain(Some(part))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,12 +2,16 @@
 
 use std::{path::PathBuf, sync::Arc};
 
+use tasuki_proto::run::StepId;
+use tokio::task;
+
 use super::{
     client::{RunClient, Speaker},
     live::LiveSteps,
+    output::Rest,
     own::OwnRunners,
 };
-use crate::link::Link;
+use crate::{link::Link, refusal::Refusal};
 
 /// All that the tools for runs need.
 #[derive(Debug, Clone)]
@@ -24,5 +28,22 @@ pub struct RunsHost {
 impl RunsHost {
     pub fn client(&self, speaker: Speaker) -> RunClient {
         RunClient::new(self.link.clone(), speaker)
+    }
+
+    /// A part of what the broker does not keep of an output: of this node's file, else from the node
+    /// that ran the step.
+    pub async fn rest(
+        &self,
+        client: &RunClient,
+        step: StepId,
+        offset: u64,
+        limit: u32,
+    ) -> Result<Rest, Refusal> {
+        let directory = self.directory.clone();
+        let own = task::spawn_blocking(move || Rest::own(&directory, step, offset, limit));
+        match own.await.ok().flatten() {
+            Some(rest) => Ok(rest),
+            None => client.rest(step, offset, limit).await,
+        }
     }
 }

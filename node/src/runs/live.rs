@@ -1,22 +1,29 @@
-//! The steps that run on this node, and the key of each: what a sub-agent's token is checked against.
+//! The steps that run on this node: the key of each, which a sub-agent's token is checked against, and
+//! where its agent works.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use tasuki_proto::run::StepId;
 use tokio::sync::watch;
 
 use crate::step_key::StepKey;
 
-/// Steps with their keys. Cheap to clone; all clones are one.
+/// All of them. Cheap to clone; all clones are one.
 #[derive(Debug, Clone, Default)]
-pub struct LiveSteps(Arc<watch::Sender<BTreeMap<StepId, StepKey>>>);
+pub struct LiveSteps(Arc<watch::Sender<BTreeMap<StepId, Running>>>);
+
+#[derive(Debug)]
+struct Running {
+    key: StepKey,
+    directory: PathBuf,
+}
 
 impl LiveSteps {
-    /// Whether it is the key of a step that runs here. What is wrong with a key cannot be told from
-    /// how long this takes.
+    /// Whether it is the key of a step that runs here. How long this takes does not show what is
+    /// wrong with a key.
     pub fn find(&self, key: &StepKey) -> bool {
         let shown = key.secret_hash();
-        self.0.borrow().get(&key.step()).is_some_and(|live| live.secret_hash() == shown)
+        self.0.borrow().get(&key.step()).is_some_and(|live| live.key.secret_hash() == shown)
     }
 
     /// Resolves once the step does not run here.
@@ -33,14 +40,19 @@ impl LiveSteps {
         drop(steps.wait_for(BTreeMap::is_empty).await);
     }
 
-    /// A step begins to run; it runs until what is returned is dropped.
-    pub fn begin(&self, key: StepKey) -> LiveStep {
+    /// A step begins to run in a directory; it runs until what is returned is dropped.
+    pub fn begin(&self, key: StepKey, directory: PathBuf) -> LiveStep {
         let step = key.step();
         self.0.send_modify(|steps| {
             assert!(!steps.contains_key(&step), "WK2: step {step} runs here already");
-            steps.insert(step, key);
+            steps.insert(step, Running { key, directory });
         });
         LiveStep { steps: self.clone(), step }
+    }
+
+    /// Where the agent of a step works that runs here.
+    pub fn directory(&self, step: StepId) -> Option<PathBuf> {
+        self.0.borrow().get(&step).map(|live| live.directory.clone())
     }
 
     /// Whether the step runs here.
@@ -79,8 +91,9 @@ mod tests {
         let (live, key) = (LiveSteps::default(), StepKey::new(step(1)).expect("chance"));
         let other = StepKey::new(step(1)).expect("chance");
         assert!(!live.find(&key) && live.ended(step(1)).now_or_never().is_some());
-        let running = live.begin(key.clone());
+        let running = live.begin(key.clone(), "/p/web".into());
         assert!(live.has(step(1)) && live.find(&key));
+        assert_eq!(live.directory(step(1)), Some("/p/web".into()));
         assert!(!live.find(&other) && !live.find(&StepKey::new(step(2)).expect("chance")));
         assert!(live.ended(step(1)).now_or_never().is_none());
         assert!(live.ended(step(2)).now_or_never().is_some());
@@ -88,6 +101,7 @@ mod tests {
         drop(running);
         assert!(live.idle().now_or_never().is_some());
         assert!(!live.find(&key) && live.ended(step(1)).now_or_never().is_some());
+        assert_eq!(live.directory(step(1)), None);
     }
 
     /// Holds WK2.
@@ -95,7 +109,7 @@ mod tests {
     #[should_panic(expected = "WK2")]
     fn a_step_does_not_run_twice() {
         let (live, key) = (LiveSteps::default(), StepKey::new(step(1)).expect("chance"));
-        let _running = live.begin(key.clone());
-        let _again = live.begin(key);
+        let _running = live.begin(key.clone(), PathBuf::new());
+        let _again = live.begin(key, PathBuf::new());
     }
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tasuki_proto::{
     echo::echo,
     id::{NodeLabel, RunnerName},
-    limits::{SYSTEM_PROMPT_BYTES_MAX, TEXT_BYTES_MAX},
+    limits::{LABEL_BYTES_MAX, SYSTEM_PROMPT_BYTES_MAX, TEXT_BYTES_MAX},
     visible::is_visible,
     wire::{self, RunMode},
 };
@@ -33,9 +33,6 @@ use crate::runner::{
     modes::{Mode, Step, unknown_agent},
     runners::canonical,
 };
-
-/// A model's name, as a label of a step.
-const MODEL_BYTES_MAX: usize = 200;
 
 /// Nodes, runners or labels that one sentence names.
 const NAMED_MAX: usize = 20;
@@ -150,7 +147,7 @@ fn plan_step(
     let spec = Spec {
         tools: agent.tools.clone(),
         cwd: cwd.cloned(),
-        env: (!agent.env.is_empty()).then(|| agent.env.clone()),
+        env: agent.env.clone(),
         sandbox: agent.sandbox,
         output_schema: schema.cloned(),
     };
@@ -184,12 +181,12 @@ fn find_model(wanted: &Wanted<'_>, entry: &AgentEntry) -> Result<String, String>
     let Some(model) = wanted.model.or(entry.agent.model.as_deref()) else {
         return Ok(String::new());
     };
-    let is_name = (1..=MODEL_BYTES_MAX).contains(&model.len())
+    let is_name = (1..=LABEL_BYTES_MAX).contains(&model.len())
         && !model.starts_with('-')
         && model.chars().all(is_visible);
     is_name.then(|| model.to_owned()).ok_or_else(|| {
         format!(
-            "The model {} of agent `{}` is no name: use 1 to {MODEL_BYTES_MAX} printable bytes that \
+            "The model {} of agent `{}` is no name: use 1 to {LABEL_BYTES_MAX} printable bytes that \
              do not begin with `-`.",
             echo(model),
             entry.agent.name

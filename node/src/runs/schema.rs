@@ -3,7 +3,6 @@
 //! - **SC1** A schema is checked before anything runs: its size and depth are bounded, also with its
 //!   references expanded, it refers to nothing outside of itself, and its patterns compile.
 //! - **SC2** What is said of an output that does not fit is bounded, and repeats none of its values.
-//!
 //! - **SC3** An output is checked only once it is known that this ends soon: a schema that refers to
 //!   itself may take any time, and nothing can stop a check.
 //!

@@ -1,7 +1,8 @@
 //! How a run stands, or what came of it, as people, models and programs are told.
 //!
 //! - **RV1** What has not succeeded is never told as a success, whatever a newer broker calls it.
-//! - **RV2** While a run goes on only fixed words, counts and names of agents are said of it.
+//! - **RV2** While a run goes on only fixed words, counts and names of agents, runners and nodes are
+//!   said of it.
 //!
 //! Outputs and errors stand as the agents wrote them.
 //!
@@ -15,7 +16,7 @@ use tasuki_proto::wire::{
     StepStatus::{Canceled, Failed, Lost, Ready, Running, Succeeded, Unspecified, Waiting},
 };
 
-use super::convert::{failure_of, plain};
+use super::convert::{failure_of, joined, plain};
 use crate::runner::{
     modes::{
         FinishedRun, RUNNING, RunFailure, chain_progress, chain_text, parallel_progress,
@@ -66,6 +67,7 @@ impl RunView {
             output,
             failed: failure.as_ref().map(|(kind, text)| RunFailure { kind: *kind, text }),
             run: &self.run.run_id,
+            step: step.step,
         });
         let runs: Vec<_> = runs.collect();
         match (self.run.mode(), runs.as_slice()) {
@@ -82,17 +84,25 @@ impl RunView {
         let steps = &self.run.steps;
         let total = steps.len();
         let done = steps.iter().filter(|step| is_over(step)).count();
-        match self.run.mode() {
-            RunMode::Single => RUNNING.to_owned(),
-            RunMode::Chain => {
+        let awaited = awaited_node(&self.run);
+        match (self.run.mode(), awaited) {
+            (RunMode::Single, None) => RUNNING.to_owned(),
+            (RunMode::Single, Some(node)) => format!("(waiting for {node}...)"),
+            (RunMode::Chain, awaited) => {
                 let current = steps.iter().position(|step| !is_over(step));
                 let at = current.unwrap_or_else(|| total.saturating_sub(1));
                 let agent = steps.get(at).map_or("", |step| step.agent.as_str());
-                chain_progress(at + 1, total, agent)
+                match awaited {
+                    None => chain_progress(at + 1, total, agent),
+                    Some(node) => {
+                        format!("Chain: Step {}/{total} ({agent}) waiting for {node}...", at + 1)
+                    }
+                }
             }
-            RunMode::Parallel | RunMode::Unspecified => {
+            (RunMode::Parallel | RunMode::Unspecified, awaited) => {
                 let running = steps.iter().filter(|step| step.status() == Running).count();
-                parallel_progress(done, running, total)
+                let waiting = awaited.map(|node| format!(" Waiting for {node}."));
+                parallel_progress(done, running, total) + &waiting.unwrap_or_default()
             }
         }
     }
@@ -137,6 +147,7 @@ impl RunView {
             "exit_code": step.exit_code,
             "model": said(&step.model),
             "node": said(&step.node),
+            "waits_for": step_awaits(&self.run, step),
             "duration_ms": self.duration_ms(step),
             "output_bytes": step.output_bytes,
             "usage": usage_value(step.usage),
@@ -149,7 +160,7 @@ impl RunView {
 
     fn output(&self, step: &wire::RunStep) -> Output {
         let parts = self.words(step).map(|words| words.output.as_slice()).unwrap_or_default();
-        let text: String = parts.iter().map(|part| plain(Some(part))).collect();
+        let text = joined(parts);
         Output { bytes: step.output_bytes.max(text.len() as u64), text }
     }
 
@@ -206,6 +217,27 @@ impl RunView {
         let end = if step.ended_ms == 0 { self.words(step)?.now_ms } else { step.ended_ms };
         end.checked_sub(step.started_ms).filter(|_| step.started_ms != 0)
     }
+}
+
+/// The node that a run waits for while none of its steps runs: see [`step_awaits`].
+pub fn awaited_node(run: &wire::Run) -> Option<String> {
+    let is_idle = run.steps.iter().all(|step| step.status() != Running);
+    run.steps.iter().filter(|_| is_idle).find_map(|step| step_awaits(run, step))
+}
+
+/// The node that a step waits for whose turn has come, for a sentence: `a node that runs pi and is,
+/// or has the label, gpu`. It may be away, busy, or not there at all. `None`: it waits for no node.
+pub fn step_awaits(run: &wire::Run, step: &wire::RunStep) -> Option<String> {
+    if step.status() != Ready {
+        return None;
+    }
+    let place = match (step.on.as_str(), run.node.as_str()) {
+        ("", "") => String::new(),
+        // Of whoever asked for it.
+        ("", own) => format!(" and is {own}"),
+        (on, _) => format!(" and is, or has the label, {on}"),
+    };
+    Some(format!("a node that runs {}{place}", step.runner))
 }
 
 fn usage_value(usage: Option<wire::RunUsage>) -> Value {

@@ -45,13 +45,6 @@ impl Target {
         assert_eq!(soon(fresh.post(&call)).await.status, 200);
     }
 
-    /// The most memory the process ever had, in KiB.
-    fn peak(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.up.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
-    }
-
     async fn refused(&self, tool: &str, arguments: Value) -> String {
         let result = soon(self.good.call(tool, arguments)).await;
         assert_eq!(result["isError"], true, "{result}");
@@ -114,7 +107,7 @@ async fn thousands_that_say_nothing_are_closed() {
 #[tokio::test]
 async fn garbage_is_refused_in_bounded_memory() {
     let target = Target::new().await;
-    let before = target.peak();
+    let before = target.up.peak_kib();
     for garbage in [&b"\x16\x03\x01\x02\x00\x01\x00\x01"[..], b"\0\0\0\0\n\n\n\n", b"GET\r\n\r\n"] {
         let heard = target.raw(garbage).await;
         assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 400"), "{heard}");
@@ -143,7 +136,7 @@ async fn garbage_is_refused_in_bounded_memory() {
     };
     assert!(soon(sending).await, "all of it was taken");
     target.works().await;
-    let grown = target.peak() - before;
+    let grown = target.up.peak_kib() - before;
     assert!(grown < GROWTH_KIB_MAX, "{grown} KiB");
 }
 
@@ -260,14 +253,14 @@ async fn texts_are_taken_whole_or_not_at_all() {
 #[tokio::test]
 async fn a_thousand_sessions_begun_and_left_harm_nobody() {
     let target = Target::new().await;
-    let before = target.peak();
+    let before = target.up.peak_kib();
     for number in 0..1_000 {
         let abandoned = Client::new(target.up.mcp, "/mcp/A").await;
         if number % 10 == 0 {
             drop(abandoned.get(None).await);
         }
     }
-    let grown = target.peak() - before;
+    let grown = target.up.peak_kib() - before;
     assert!(grown < GROWTH_KIB_MAX, "{grown} KiB");
     target.works().await;
 }

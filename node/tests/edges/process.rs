@@ -166,6 +166,13 @@ impl Process {
         self.child.as_ref().and_then(Child::id).unwrap()
     }
 
+    /// The most memory that it ever had, in KiB.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// How it ended by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         soon(self.child.as_mut().unwrap().wait()).await.unwrap()

@@ -102,6 +102,14 @@ big() {
     settle
 }
 
+# numbers LAST: the last answer is all numbers up to it, of seven digits and with a point each.
+numbers() {
+    printf '{"type":"message_end","message":{"role":"assistant","content":[{"type":"text","text":"'
+    seq -f '%07.0f.' 1 "$1" | tr -d '\n'
+    printf '"}],"stopReason":"stop"}}\n'
+    settle
+}
+
 # play FILE: a captured stream.
 play() {
     cat "$streams/$1"

@@ -173,7 +173,9 @@ async fn a_filter_is_cut_to_what_there_is() {
     let world = World::new().await;
     let client = Client::modern(world.addr, "/mcp/B", "");
     let many: Vec<String> = (0..80).map(|number| format!("tasuki://loop/l{number}")).collect();
-    let mut uris = vec!["file:///etc/passwd", "tasuki://loop/a/b"];
+    // No role here starts sub-agents.
+    let run = "tasuki://run/run_1700000000000_00af";
+    let mut uris = vec!["file:///etc/passwd", "tasuki://loop/a/b", run];
     uris.extend(many.iter().map(String::as_str));
     let mut ask = listen(5, &uris);
     ask["params"]["notifications"]["toolsListChanged"] = true.into();

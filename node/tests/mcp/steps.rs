@@ -1,6 +1,6 @@
 //! A sub-agent at its node: what its key opens, on a server that is open and on a guarded one.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{fs, net::SocketAddr, os::unix::fs::symlink, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use tasuki_node::{
     },
     step_key::StepKey,
 };
-use tasuki_proto::{reason::Reason, run::StepId};
+use tasuki_proto::{limits::RUN_FILE_BYTES_MAX, reason::Reason, run::StepId};
 
 use crate::{
     guard::Guarded,
@@ -33,7 +33,7 @@ struct Running {
     step: LiveStep,
     runs: Arc<RunsHost>,
     _node: Node,
-    _data: tempfile::TempDir,
+    data: tempfile::TempDir,
 }
 
 impl Running {
@@ -59,8 +59,8 @@ impl Running {
         };
         let id = StepId { run: "run_1700000000000_00af".parse().unwrap(), number: 1 };
         let key = StepKey::new(id).unwrap();
-        let step = steps.begin(key.clone());
-        Self { key, step, runs: Arc::new(runs), _node: node, _data: data }
+        let step = steps.begin(key.clone(), data.path().join("web"));
+        Self { key, step, runs: Arc::new(runs), _node: node, data }
     }
 
     fn settings(&self) -> Settings {
@@ -142,4 +142,45 @@ async fn a_guarded_server_takes_a_key_for_no_token_and_a_token_for_no_key() {
     let why = post_as(&at, "/step/ask", &running.key, empty()).await.unwrap_err();
     let is_over = matches!(why, Error::Refused { reason: Some(Reason::Unauthenticated), .. });
     assert!(is_over, "{why}");
+}
+
+/// Holds Z8.
+#[tokio::test]
+async fn a_report_hands_over_no_file_that_is_not_the_projects() {
+    let running = Running::new().await;
+    let project = running.data.path().canonicalize().unwrap();
+    let private = vec![project.join("key")];
+    let settings = Settings { private, ..running.settings() };
+    let world = World::with("127.0.0.1:0", Loop::new(), settings).await;
+    let at = NodeAt { url: format!("http://{}", world.addr), fingerprint: None, token: None };
+    fs::create_dir(project.join("web")).unwrap();
+    fs::write(project.join("key"), "secret").unwrap();
+    fs::write(project.join("web/big"), vec![0; RUN_FILE_BYTES_MAX + 1]).unwrap();
+    symlink("big", project.join("web/link")).unwrap();
+    let refused = async |name: &str, file: &str| {
+        let body = json!({ "file": file, "intent": { "by": "a", "number": 1 } });
+        let body = Bytes::from(body.to_string());
+        match post_as(&at, &format!("/step/{name}"), &running.key, body).await {
+            Err(Error::Refused { reason, message }) => (reason.unwrap(), message),
+            other => panic!("{file}: {other:?}"),
+        }
+    };
+    let absolute = project.join("web/none").display().to_string();
+    for (file, reason, words) in [
+        ("none", Reason::InvalidArgument, "it cannot be read"),
+        (absolute.as_str(), Reason::InvalidArgument, "it cannot be read"),
+        ("../../x", Reason::InvalidArgument, "it is outside of the project"),
+        ("/etc/hostname", Reason::InvalidArgument, "it is outside of the project"),
+        ("link", Reason::InvalidArgument, "it is a link, and links are not followed"),
+        (".", Reason::InvalidArgument, "it is no plain file"),
+        ("../key", Reason::InvalidArgument, "a file of Tasuki's own"),
+        ("big", Reason::TooLarge, "it has more than 3145728 bytes"),
+    ] {
+        let (told, message) = refused("report", file).await;
+        assert_eq!(told, reason, "{file}: {message}");
+        assert!(message.contains(words) && message.ends_with("Nothing was sent."), "{message}");
+    }
+    let (reason, message) = refused("ask", "web/big").await;
+    assert_eq!(reason, Reason::InvalidArgument);
+    assert!(message.contains("`file` is for reports"), "{message}");
 }

@@ -32,7 +32,7 @@ pub(super) use self::{
 };
 use super::{
     Answer, Endpoint, Later, LaterRefusal, WorkspaceSession, at_once, default_response,
-    parse::{check_count, id, limit, optional},
+    parse::{SAME_BYTES, check_count, id, limit, optional},
     scan::Part,
     status,
 };
@@ -50,7 +50,7 @@ impl Endpoint for wire::SendRequest {
     /// was started anew and knows less of the letters before it.
     fn intent(&mut self) -> Vec<u8> {
         let earlier = std::mem::take(&mut self.earlier);
-        let marked = self.sealed.as_mut().filter(|it| it.same.len() == parse::SAME_BYTES);
+        let marked = self.sealed.as_mut().filter(|it| it.same.len() == SAME_BYTES);
         let envelope = marked.map(|it| std::mem::take(&mut it.envelope));
         let bytes = prost::Message::encode_to_vec(self);
         self.earlier = earlier;

@@ -3,9 +3,9 @@
 use tasuki_proto::{
     id::RoleId,
     limits::{
-        ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CLIENT_REF_BYTES_MAX,
-        FILE_NAME_BYTES_MAX, IMPORT_ENTRIES_MAX, MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX,
-        SEALED_BYTES_MAX, SUBJECT_BYTES_MAX,
+        ATTACHMENT_BYTES_MAX, ATTACHMENTS_MAX, CLIENT_REF_BYTES_MAX, FILE_NAME_BYTES_MAX,
+        IMPORT_ENTRIES_MAX, MAIL_EXPIRES_MS_MAX, RECEIVERS_MAX, SEALED_BYTES_MAX,
+        SUBJECT_BYTES_MAX,
     },
     mail::{BoxKind, MessageId, MessageName, MessageType},
     reason::Reason,
@@ -15,7 +15,7 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::parse::{check_count, check_size, text, time},
+    super::parse::{SAME_BYTES, check_count, check_file_name, check_size, text, time},
     id, optional, status,
 };
 use crate::{
@@ -31,9 +31,6 @@ const UTC_OFFSET_S_MAX: u32 = 24 * 3600;
 
 /// What an imported entry may have for a type, in bytes.
 const KIND_BYTES_MAX: usize = 64;
-
-/// A sender's mark of what it sealed, in bytes.
-pub(super) const SAME_BYTES: usize = 16;
 
 pub(super) fn send(
     it: wire::SendRequest,
@@ -212,25 +209,17 @@ pub(super) fn content_hash(text: &str) -> Result<ContentHash, Status> {
 
 /// Whether a file is no larger than one may be, in bytes.
 pub(super) fn check_file_size(field: &str, size: u64) -> Result<(), Status> {
-    let is_too_large = ATTACHMENT_BYTES_MAX < size;
-    if is_too_large { Err(status::file_too_large(field, size)) } else { Ok(()) }
+    if ATTACHMENT_BYTES_MAX < size {
+        return Err(status::file_too_large(field, size, ATTACHMENT_BYTES_MAX));
+    }
+    Ok(())
 }
 
 fn attachment(it: wire::Attachment) -> Result<Attachment, Status> {
-    let name = it.name;
-    let is_path = name.contains(['/', '\\']) || name == "." || name == "..";
-    if name.is_empty() || is_path || !is_line(&name) {
-        let why = "is not the name of a file, or has characters that are never shown";
-        return Err(status::invalid("attachments.name", &why));
-    }
-    let longest = name.len().max(it.media_type.len());
-    check_size("attachments.name", longest, ATTACHMENT_NAME_BYTES_MAX)?;
-    if !is_line(&it.media_type) {
-        return Err(status::invalid("attachments.media_type", &"is not printable"));
-    }
+    check_file_name("attachments", &it.name, &it.media_type)?;
     check_file_size("attachments.size", it.size)?;
     let hash = content_hash(&it.hash)?;
-    Ok(Attachment { name, media_type: it.media_type, size: it.size, hash })
+    Ok(Attachment { name: it.name, media_type: it.media_type, size: it.size, hash })
 }
 
 fn subject(value: String) -> Result<String, Status> {

@@ -1,16 +1,19 @@
 //! `Runs`: runs of sub-agents, and the steps that nodes run.
 //!
 //! `parse` reads what callers say, `render` says what the state holds, `waits` answers questions,
-//! `watch` follows a run. Words are read from the journal outside of the workspace's actor.
+//! `watch` follows a run, `files` are what sub-agents hand over, `reads` asks nodes for the rest of
+//! long outputs. Words are read from the journal outside of the workspace's actor.
 
+mod files;
 mod parse;
+mod reads;
 mod render;
 mod waits;
 mod watch;
 
 use prost::Message as _;
 use tasuki_proto::{
-    limits::{PARTIAL_BYTES_MAX, REPORT_BYTES_MAX, TEXT_BYTES_MAX},
+    limits::{PARTIAL_BYTES_MAX, TEXT_BYTES_MAX},
     run::{RunId, StepId},
     token::Right,
     wire,
@@ -19,6 +22,7 @@ use tonic::Status;
 
 use self::waits::OTHER_KIND;
 pub(super) use self::{
+    reads::{Reads, watch_reads},
     render::event,
     waits::{outcome, question},
     watch::watch,
@@ -27,7 +31,10 @@ use super::{Answer, Endpoint, Later, WorkspaceSession, at_once, default_response
 use crate::{
     rules::{
         self, Rejection,
-        run::{Asker, Command, MessageKind, Mode, OutputWords, Reply, Report, StepWords, Words},
+        run::{
+            Asker, Command, File, MessageKind, Mode, OutputWords, Reply, Report, Step, StepWords,
+            Text, Words,
+        },
     },
     workspace::View,
 };
@@ -96,6 +103,11 @@ impl Endpoint for wire::ClaimStepRequest {
     }
 }
 
+/// Whether words of its end are kept.
+fn has_output(step: &Step) -> bool {
+    step.ended().is_some_and(|it| it.result.has_words)
+}
+
 /// All that a node needs to run a step.
 fn claimed(
     view: &View<'_>,
@@ -108,8 +120,7 @@ fn claimed(
     let runs = &view.workspace.runs;
     let (run, step) = runs.step(id)?;
     let before = StepId { number: id.number.saturating_sub(1), ..id };
-    let before = (run.mode == Mode::Chain).then(|| run.step(before.number)).flatten();
-    let has_previous = before.and_then(|it| it.ended()).is_some_and(|it| it.result.has_words);
+    let has_previous = run.mode == Mode::Chain && run.step(before.number).is_some_and(has_output);
     let spec = step.spec.clone();
     let answer = wire::ClaimStepResponse {
         claim_token: token.get(),
@@ -121,7 +132,7 @@ fn claimed(
     Ok(Box::new(move |session| {
         let mut previous = OutputWords::default();
         if has_previous {
-            previous = session.output_words(StepId { number: id.number - 1, ..id })?;
+            previous = session.output_words(before)?;
         }
         Ok(wire::ClaimStepResponse {
             new_step: Some(render::new_step(&spec, session.step_words(id)?)),
@@ -168,7 +179,8 @@ impl Endpoint for wire::AskParentRequest {
     }
 
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        tell(session, self.step, MessageKind::Question, self.text).await
+        let text = parse::words("text", self.text, TEXT_BYTES_MAX)?;
+        tell(session, self.step, MessageKind::Question, text, None).await
     }
 }
 
@@ -178,7 +190,8 @@ impl Endpoint for wire::ReportToParentRequest {
     }
 
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        tell(session, self.step, MessageKind::Report, self.text).await
+        let (text, file) = parse::report(self.text, self.file, self.content)?;
+        tell(session, self.step, MessageKind::Report, text, file).await
     }
 }
 
@@ -186,21 +199,17 @@ async fn tell(
     session: &WorkspaceSession,
     step: Option<wire::StepKey>,
     kind: MessageKind,
-    text: Option<wire::RunText>,
+    text: Text,
+    file: Option<Box<File>>,
 ) -> Result<wire::RunMessageResponse, Status> {
     let by = parse::bearer("step", &step.unwrap_or_default())?;
-    let limit = match kind {
-        MessageKind::Question => TEXT_BYTES_MAX,
-        MessageKind::Report => REPORT_BYTES_MAX,
-    };
-    let text = parse::words("text", text, limit)?;
     let render = |_: &View<'_>, reply| {
         let rules::Reply::Run(Reply::Told { number: message }) = reply else {
             unreachable!("a message is taken or refused")
         };
         Ok(at_once(wire::RunMessageResponse { message, ..Default::default() }))
     };
-    session.execute(Command::Tell { by, kind, text }, render).await
+    session.execute(Command::Tell { by, kind, text, file }, render).await
 }
 
 impl Endpoint for wire::GetRunRequest {
@@ -225,11 +234,7 @@ impl Endpoint for wire::ListRunsRequest {
             let runs = &view.workspace.runs;
             let tree = below.map(|id| runs.tree(id).into_iter().map(|run| run.id));
             let tree: Option<std::collections::BTreeSet<_>> = tree.map(Iterator::collect);
-            let newest = before.map_or_else(
-                || Box::new(runs.iter().rev()) as Box<dyn Iterator<Item = _>>,
-                |id| Box::new(runs.before(id).rev()),
-            );
-            let mut found = newest.filter(|run| {
+            let mut found = runs.before(before).rev().filter(|run| {
                 (!self.only_open || run.is_open())
                     && tree.as_ref().is_none_or(|tree| tree.contains(&run.id))
                     && asker.as_ref().is_none_or(|asker| run.asker == *asker)
@@ -255,7 +260,7 @@ impl Endpoint for wire::GetStepRequest {
         let id = parse::step_id(&self.run_id, self.step)?;
         let show = move |view: &View<'_>| -> Result<Later<wire::GetStepResponse>, Rejection> {
             let (run, step) = view.workspace.runs.step(id)?;
-            let has_output = step.ended().is_some_and(|it| it.result.has_words);
+            let has_output = has_output(step);
             let shown = render::step(view, run, id, step);
             Ok(Box::new(move |session| {
                 let StepWords { task, system, spec } = session.step_words(id)?;

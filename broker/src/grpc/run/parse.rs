@@ -6,9 +6,10 @@ use prost::Message;
 use tasuki_proto::{
     id::NodeId,
     limits::{
-        OUTPUT_BYTES_MAX, OUTPUT_PARTS_MAX, RUN_CONCURRENCY, RUN_DEPTH_MAX, RUN_STEPS_MAX,
-        RUN_TREE_STEPS_MAX, RUNNERS_MAX, SEALED_BYTES_MAX, STEP_ERROR_BYTES_MAX, STEP_USAGE_MAX,
-        SYSTEM_PROMPT_BYTES_MAX, TEXT_BYTES_MAX, WRITTEN_BYTES_MAX,
+        OUTPUT_BYTES_MAX, OUTPUT_PARTS_MAX, REPORT_BYTES_MAX, RUN_CONCURRENCY, RUN_DEPTH_MAX,
+        RUN_FILE_BYTES_MAX, RUN_STEPS_MAX, RUN_TREE_STEPS_MAX, RUNNERS_MAX, SEALED_BYTES_MAX,
+        STEP_ERROR_BYTES_MAX, STEP_USAGE_MAX, SYSTEM_PROMPT_BYTES_MAX, TEXT_BYTES_MAX,
+        WRITTEN_BYTES_MAX,
     },
     run::{RunId, StepId},
     token::{SECRET_BYTES, SecretHash},
@@ -17,22 +18,19 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::super::{
-    parse::{actor, check_count, check_size, id, label, optional},
-    status::invalid,
+    parse::{SAME_BYTES, actor, check_count, check_file_name, check_size, id, label, optional},
+    status::{file_too_large, invalid},
 };
 use crate::{
     hash::Hash,
     rules::{
         run::{
-            Bearer, End, Failure, Mode, Offer, Outcome, OutputWords, Speaker, Start, StepResult,
-            StepSpec, StepWords, Text, Usage, WantedBudget,
+            Bearer, End, Failure, File, FileFacts, Mode, Offer, Outcome, OutputWords, Speaker,
+            Start, StepResult, StepSpec, StepWords, Text, Usage, WantedBudget,
         },
         turn::Actor,
     },
 };
-
-/// A sender's mark of what it sealed, in bytes.
-const SAME_BYTES: usize = 16;
 
 pub(super) fn text(field: &str, it: Option<wire::RunText>, limit: usize) -> Result<Text, Status> {
     let wire::RunText { text, sealed } = it.unwrap_or_default();
@@ -56,6 +54,31 @@ pub(super) fn words(field: &str, it: Option<wire::RunText>, limit: usize) -> Res
         Text::Plain(text) if text.trim().is_empty() => Err(invalid(field, &"is empty")),
         text @ (Text::Plain(_) | Text::Sealed { .. }) => Ok(text),
     }
+}
+
+/// What a sub-agent reports: a text, a file, or both.
+pub(super) fn report(
+    it: Option<wire::RunText>,
+    file: Option<wire::RunFile>,
+    content: Vec<u8>,
+) -> Result<(Text, Option<Box<File>>), Status> {
+    let Some(wire::RunFile { name, media_type, size }) = file else {
+        if !content.is_empty() {
+            return Err(invalid("content", &"is of no file; say in `file` which it is"));
+        }
+        return Ok((words("text", it, REPORT_BYTES_MAX)?, None));
+    };
+    let text = text("text", it, REPORT_BYTES_MAX)?;
+    check_file_name("file", &name, &media_type)?;
+    let bytes = content.len() as u64;
+    if RUN_FILE_BYTES_MAX < content.len() {
+        return Err(file_too_large("content", bytes, RUN_FILE_BYTES_MAX as u64));
+    }
+    if size != bytes {
+        return Err(invalid("file.size", &format!("is {size}, and the content has {bytes} bytes")));
+    }
+    let facts = FileFacts { name, media_type, size };
+    Ok((text, Some(Box::new(File { facts, content: content.into() }))))
 }
 
 /// What a repeat must have in common with the first: everything but the envelopes of these texts,
@@ -172,7 +195,11 @@ pub(super) fn usage(it: Option<wire::RunUsage>) -> Result<Usage, Status> {
     })
 }
 
-fn number(field: &str, number: u64, possible: RangeInclusive<u64>) -> Result<u64, Status> {
+pub(super) fn number(
+    field: &str,
+    number: u64,
+    possible: RangeInclusive<u64>,
+) -> Result<u64, Status> {
     if possible.contains(&number) {
         return Ok(number);
     }
@@ -269,6 +296,7 @@ pub(super) fn maybe_run(field: &str, text: &str) -> Result<Option<RunId>, Status
 
 #[cfg(test)]
 mod tests {
+    use tasuki_proto::reason::Reason;
     use tonic::Code;
 
     use super::*;
@@ -294,6 +322,43 @@ mod tests {
 
     fn using(usage: wire::RunUsage) -> wire::EndStepRequest {
         wire::EndStepRequest { usage: Some(usage), ..done() }
+    }
+
+    #[test]
+    fn a_report_has_a_text_or_a_file_that_is_what_it_says() {
+        let said = |text: &str| Some(wire::RunText { text: text.to_owned(), sealed: None });
+        let file = |name: &str, size| {
+            let (name, media_type) = (name.to_owned(), "text/plain".to_owned());
+            Some(wire::RunFile { name, media_type, size })
+        };
+        let (text, none) = report(said("t"), None, Vec::new()).unwrap();
+        assert_eq!((text, none), (Text::Plain("t".to_owned()), None));
+        for text in [said("t"), said(""), None] {
+            let (_, taken) = report(text, file("é 1.txt", 2), b"ab".to_vec()).unwrap();
+            assert_eq!(taken.unwrap().content, "ab");
+        }
+        assert!(report(None, file("empty", 0), Vec::new()).unwrap().1.is_some());
+        let most = vec![0; RUN_FILE_BYTES_MAX];
+        assert!(report(None, file("a", most.len() as u64), most.clone()).is_ok());
+        let over = [most, vec![0]].concat();
+        let refused = report(None, file("a", over.len() as u64), over).unwrap_err();
+        assert_eq!(Reason::of(&refused), Some(Reason::TooLarge));
+        assert!(refused.message().ends_with("compress the file or split it"), "{refused}");
+        let long = "x".repeat(256);
+        for (field, text, file, content) in [
+            ("text", said(" \n"), None, ""),
+            ("content", said("t"), None, "ab"),
+            ("file.size", None, file("a", 3), "ab"),
+            ("file.size", None, file("a", 1), ""),
+            ("file.name", None, file("", 2), "ab"),
+            ("file.name", None, file("a/b", 2), "ab"),
+            ("file.name", None, file("..", 2), "ab"),
+            ("file.name", None, file("gpj.\u{202e}exe", 2), "ab"),
+            ("file.name", None, file(&long, 2), "ab"),
+        ] {
+            let refused = report(text, file, content.into()).unwrap_err();
+            assert!(refused.message().starts_with(&format!("{field} ")), "{refused}");
+        }
     }
 
     #[test]

@@ -10,8 +10,8 @@ use tasuki_proto::{
 use super::super::render::{ms, text as name};
 use crate::{
     rules::run::{
-        Asker, Budget, Event, Failure, MessageKind, Mode, Offer, Outcome, Run, RunOutcome, Step,
-        StepSpec, StepState, StepWords, StopReason, Text, Usage,
+        Asker, Budget, Event, Failure, FileFacts, MessageKind, Mode, Offer, Outcome, Run,
+        RunOutcome, Step, StepSpec, StepState, StepWords, StopReason, Text, Usage,
     },
     workspace::View,
 };
@@ -107,6 +107,10 @@ pub(super) fn text(it: Text) -> Option<wire::RunText> {
             Some(wire::RunText { text: String::new(), sealed: Some(sealed) })
         }
     }
+}
+
+pub(super) fn file(it: FileFacts) -> wire::RunFile {
+    wire::RunFile { name: it.name, media_type: it.media_type, size: it.size }
 }
 
 pub(super) fn new_step(it: &StepSpec, words: StepWords) -> wire::NewStep {

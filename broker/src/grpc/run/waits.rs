@@ -151,8 +151,8 @@ impl WorkspaceSession {
             }
             MessageState::Open | MessageState::Over => None,
         };
-        let place = Words::Message { run, number, text: Text::default() };
-        let Words::Message { text, .. } = self.run_words(place)? else {
+        let place = Words::Message { run, number, text: Text::default(), file: None };
+        let Words::Message { text, file, .. } = self.run_words(place)? else {
             unreachable!("{OTHER_KIND}")
         };
         Ok(wire::RunMessage {
@@ -163,6 +163,7 @@ impl WorkspaceSession {
             reply,
             is_over: it.state == MessageState::Over,
             at_ms: it.at.as_millis(),
+            file: file.map(render::file),
         })
     }
 

@@ -96,6 +96,7 @@ pub fn run_key(words: &run::Words) -> BodyKey {
         run::Words::Output { step, .. } => format!("run/{step}/output"),
         run::Words::Message { run, number, .. } => format!("run/{run}/message/{number}"),
         run::Words::Reply { run, number, .. } => format!("run/{run}/reply/{number}"),
+        run::Words::File { run, number, .. } => format!("run/{run}/message/{number}/file"),
     })
 }
 

@@ -109,7 +109,7 @@ impl Budget {
     fn over(self, used: Usage, is_over: impl Fn(u64, u64) -> bool) -> Option<&'static str> {
         let is_over = |limit: Option<u64>, used| limit.is_some_and(|limit| is_over(limit, used));
         if is_over(self.cost_microusd, used.cost_microusd) {
-            return Some("max_cost_microusd");
+            return Some("max_cost");
         }
         is_over(self.turns, used.turns).then_some("max_turns")
     }

@@ -10,7 +10,7 @@ use super::{
     Asker, Outcome, Usage, WantedBudget,
     event::{StepResult, StepSpec},
     state::{MessageKind, Mode},
-    words::{OutputWords, StepWords, Text},
+    words::{File, OutputWords, StepWords, Text},
 };
 use crate::rules::{Acting, Needs, Rejection, privacy::Privacy};
 
@@ -62,6 +62,7 @@ pub enum Command {
         by: Bearer,
         kind: MessageKind,
         text: Text,
+        file: Option<Box<File>>,
     },
 }
 
@@ -125,7 +126,11 @@ impl Acting for Command {
                 texts.try_for_each(|text| text.check(privacy))
             }
             Self::End(it) => it.words.texts().try_for_each(|text| text.check(privacy)),
-            Self::Reply { text, .. } | Self::Tell { text, .. } => text.check(privacy),
+            Self::Reply { text, .. } => text.check(privacy),
+            Self::Tell { text, file, .. } => {
+                text.check(privacy)?;
+                if file.is_none() { Ok(()) } else { privacy.check_words(false) }
+            }
             Self::Cancel { .. } | Self::Claim { .. } => Ok(()),
         }
     }

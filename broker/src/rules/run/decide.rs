@@ -4,7 +4,7 @@ use tasuki_proto::{
     id::{FencingToken, NodeLabel, Timestamp},
     limits::{
         OPEN_RUNS_MAX, OPEN_RUNS_PER_TOKEN_MAX, RUN_DEPTH, RUN_TREE_STEPS, RUNNING_STEPS_MAX,
-        RUNS_MAX, STEP_LEASE_MS, STEP_MESSAGES_MAX, STEP_REPORTS_MAX,
+        RUNS_MAX, STEP_FILES_MAX, STEP_LEASE_MS, STEP_MESSAGES_MAX, STEP_REPORTS_MAX,
     },
     run::{RunId, StepId},
     swarm::Stamp,
@@ -12,9 +12,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    Asker, Bearer, Budget, Claim, Command, End, Event, MessageKind, MessageState, Origin, Outcome,
-    Rejection, Reply, Run, Runs, Speaker, Start, Started, StepStarted, StepState, StopReason, Text,
-    Words, draft::Draft, state::Source,
+    Asker, Bearer, Budget, Claim, Command, End, Event, File, MessageKind, MessageState, Origin,
+    Outcome, Rejection, Reply, Run, Runs, Speaker, Start, Started, StepStarted, StepState,
+    StopReason, Text, Words, draft::Draft, state::Source,
 };
 use crate::rules::{Asked, Body, Caller, Decision, Reply as AnyReply};
 
@@ -39,7 +39,9 @@ impl Runs {
             }
             Command::Claim { step, secret } => self.decide_claim(asked, *step, *secret)?,
             Command::End(it) => self.decide_end(asked, it)?,
-            Command::Tell { by, kind, text } => self.decide_tell(by, *kind, text)?,
+            Command::Tell { by, kind, text, file } => {
+                self.decide_tell(by, *kind, text, file.as_deref())?
+            }
         })
     }
 
@@ -70,14 +72,21 @@ impl Runs {
             node: caller.node.as_ref().map(|(node, _)| node.clone()),
             token: caller.token.clone(),
         };
+        let is_own = |on: &NodeLabel| {
+            let node = on.as_str().parse();
+            node.is_ok_and(|node| origin.is_own(&node, &workspace.directory))
+        };
         for (spec, _) in &it.steps {
-            self.check_place(spec.on.as_ref(), it.may_elsewhere, |on| {
-                let node = on.as_str().parse();
-                node.is_ok_and(|node| origin.is_own(&node, &workspace.directory))
-            })?;
-            if spec.on.is_none() && origin.node.is_none() {
-                let why = "on is empty, and no node calls whose own it could be; say where it runs";
-                return Err(Rejection::Invalid(why.to_owned()));
+            match &spec.on {
+                Some(on) if !it.may_elsewhere && !is_own(on) => {
+                    return Err(Rejection::NotElsewhere { on: on.to_string() });
+                }
+                None if origin.node.is_none() => {
+                    let why =
+                        "on is empty, and no node calls whose own it could be; say where it runs";
+                    return Err(Rejection::Invalid(why.to_owned()));
+                }
+                Some(_) | None => {}
             }
         }
         let asker = it.by.asker();
@@ -98,21 +107,6 @@ impl Runs {
             .zip(words)
             .map(|(number, words)| Body::Run(Words::Step { step: StepId { run, number }, words }));
         Ok(Decision { bodies: words.collect(), ..Decision::new(events, Reply::Started { run }) })
-    }
-
-    /// Whether whoever asks may have something run there.
-    fn check_place(
-        &self,
-        on: Option<&NodeLabel>,
-        may_elsewhere: bool,
-        is_own: impl Fn(&NodeLabel) -> bool,
-    ) -> Result<(), Rejection> {
-        match on {
-            Some(on) if !may_elsewhere && !is_own(on) => {
-                Err(Rejection::NotElsewhere { on: on.to_string() })
-            }
-            Some(_) | None => Ok(()),
-        }
     }
 
     /// What makes room for one more run of this source.
@@ -141,7 +135,7 @@ impl Runs {
         if !run.is_open() || run.stopped == Some(StopReason::Canceled) {
             return Ok(Decision::repeat(AnyReply::Done));
         }
-        let mut draft = Draft::new(now, self);
+        let mut draft = Draft::new(now);
         draft.load(self, id);
         draft.stop(id, StopReason::Canceled);
         Ok(Decision::new(draft.events, AnyReply::Done))
@@ -194,16 +188,8 @@ impl Runs {
             StepState::Waiting if !self.ready.contains(&id) => return taken("is not ready"),
             StepState::Waiting => {}
         }
-        let is_asked = match &step.spec.on {
-            None => run.origin.node.as_ref() == Some(&node),
-            Some(on) => {
-                // A label is the node's own word; a name is not.
-                let named = on.as_str().parse().ok();
-                let named = named.filter(|it| workspace.directory.nodes.contains_key(it));
-                named.is_none_or(|named| named == node)
-            }
-        };
-        if !is_asked {
+        // A label is the node's own word; a name is not.
+        if !run.is_for(step, &node, &workspace.directory, |_| true) {
             return taken("is for another node");
         }
         if RUNNING_STEPS_MAX <= self.deadlines.len() {
@@ -221,13 +207,11 @@ impl Runs {
         it: &End,
     ) -> Result<Decision, Rejection> {
         self.check_claim(caller, it.step, it.token)?;
-        let mut draft = Draft::new(now, self);
+        let mut draft = Draft::new(now);
         draft.load(self, it.step.run);
-        if it.result.has_words {
-            draft.bodies.push(Words::Output { step: it.step, words: it.words.clone() });
-        }
         draft.end(it.step, it.outcome, it.usage, it.result.clone());
-        let bodies = draft.bodies.into_iter().map(Body::Run).collect();
+        let words = || Body::Run(Words::Output { step: it.step, words: it.words.clone() });
+        let bodies = it.result.has_words.then(words).into_iter().collect();
         Ok(Decision { bodies, ..Decision::new(draft.events, AnyReply::Done) })
     }
 
@@ -236,9 +220,12 @@ impl Runs {
         by: &Bearer,
         kind: MessageKind,
         text: &Text,
+        file: Option<&File>,
     ) -> Result<Decision, Rejection> {
         self.check_bearer(by)?;
-        let (step, content) = (by.step, text.content());
+        let step = by.step;
+        let kind = if file.is_some() { MessageKind::File } else { kind };
+        let content = file.map_or_else(|| text.content(), |file| file.content(text.content()));
         let run = self.get(step.run)?;
         if kind == MessageKind::Question
             && let Some((number, open)) =
@@ -254,15 +241,21 @@ impl Runs {
             MessageKind::Question if STEP_MESSAGES_MAX <= sent => {
                 return Err(Rejection::TooManyQuestions { step });
             }
-            MessageKind::Report if STEP_REPORTS_MAX <= sent => {
+            MessageKind::Report | MessageKind::File if STEP_REPORTS_MAX <= sent => {
                 return Err(Rejection::TooManyReports { step });
             }
-            MessageKind::Question | MessageKind::Report => {}
+            MessageKind::File if STEP_FILES_MAX <= run.files_of(step.number) => {
+                return Err(Rejection::TooManyFiles { step });
+            }
+            MessageKind::Question | MessageKind::Report | MessageKind::File => {}
         }
         let number = u32::try_from(run.messages.len() + 1).expect("a small number");
         let told = Event::ParentTold { step, number, kind, content };
-        let words = Body::Run(Words::Message { run: run.id, number, text: text.clone() });
-        Ok(Decision { bodies: vec![words], ..Decision::new([told], Reply::Told { number }) })
+        let (run, text, facts) = (run.id, text.clone(), file.map(|it| it.facts.clone()));
+        let mut words = vec![Words::Message { run, number, text, file: facts }];
+        words.extend(file.map(|it| Words::File { run, number, content: it.content.clone() }));
+        let bodies = words.into_iter().map(Body::Run).collect();
+        Ok(Decision { bodies, ..Decision::new([told], Reply::Told { number }) })
     }
 
     /// The claim of a step, if the caller is the node that has it, under its latest token (RU2).

@@ -6,7 +6,7 @@ use tasuki_proto::{
     run::{RunId, StepId},
 };
 
-use super::{Event, Outcome, Runs, StepEnded, StepResult, StopReason, Usage, Words, state::Run};
+use super::{Event, Outcome, Runs, StepEnded, StepResult, StopReason, Usage, state::Run};
 use crate::rules::Principal;
 
 /// A decision that is being made.
@@ -14,13 +14,11 @@ pub(super) struct Draft {
     pub now: Timestamp,
     copy: Runs,
     pub events: Vec<Event>,
-    pub bodies: Vec<Words>,
 }
 
 impl Draft {
-    pub(super) fn new(now: Timestamp, runs: &Runs) -> Self {
-        let copy = Runs { token: runs.token, next_tail: runs.next_tail, ..Runs::default() };
-        Self { now, copy, events: Vec::new(), bodies: Vec::new() }
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { now, copy: Runs::default(), events: Vec::new() }
     }
 
     /// Copies the tree of a run, unless it is there.

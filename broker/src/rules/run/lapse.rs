@@ -18,7 +18,7 @@ const LAPSES_MAX: usize = 1000;
 impl Runs {
     /// What lapsed by `now`, and what goes on.
     pub(in crate::rules) fn decide_lapses(&self, now: Timestamp, context: &Context) -> Vec<Event> {
-        let mut draft = Draft::new(now, self);
+        let mut draft = Draft::new(now);
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= now).take(LAPSES_MAX);
         for (_, step) in due {
             let Some(claim) = self.claim(*step) else { continue };
@@ -55,7 +55,7 @@ impl Runs {
         context: &Context,
         node: &NodeId,
     ) -> Vec<Event> {
-        let mut draft = Draft::new(now, self);
+        let mut draft = Draft::new(now);
         for (_, step) in &self.deadlines {
             if self.claim(*step).is_some_and(|claim| claim.node == *node) {
                 draft.load(self, step.run);

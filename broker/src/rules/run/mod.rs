@@ -33,6 +33,7 @@ mod tests;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
 };
 
 use minicbor::{Decode, Encode};
@@ -52,7 +53,7 @@ pub use self::{
         Run, RunOutcome, Step, StepState, StopReason,
     },
     waiting::{Answer, Offer, Question, Waiter},
-    words::{OutputWords, StepWords, Text, Words},
+    words::{File, FileFacts, OutputWords, StepWords, Text, Words},
 };
 use super::Kept;
 
@@ -153,9 +154,10 @@ impl Runs {
         self.by_id.values()
     }
 
-    /// Those before this one.
-    pub fn before(&self, id: RunId) -> impl DoubleEndedIterator<Item = &Run> {
-        self.by_id.range(..id).map(|(_, run)| run)
+    /// Those before this one, or all.
+    pub fn before(&self, id: Option<RunId>) -> impl DoubleEndedIterator<Item = &Run> {
+        let end = id.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range((Bound::Unbounded, end)).map(|(_, run)| run)
     }
 
     /// The run of this id.

@@ -3,8 +3,8 @@
 use tasuki_proto::{
     id::FencingToken,
     limits::{
-        OPEN_RUNS_MAX, OPEN_RUNS_PER_TOKEN_MAX, RUNNING_STEPS_MAX, RUNS_MAX, STEP_MESSAGES_MAX,
-        STEP_REPORTS_MAX,
+        OPEN_RUNS_MAX, OPEN_RUNS_PER_TOKEN_MAX, RUNNING_STEPS_MAX, RUNS_MAX, STEP_FILES_MAX,
+        STEP_MESSAGES_MAX, STEP_REPORTS_MAX,
     },
     reason::Reason,
     run::{RunId, StepId},
@@ -20,6 +20,8 @@ pub enum Rejection {
     UnknownStep { step: StepId, last: usize },
     #[error("run {run} has no question {number}")]
     UnknownMessage { run: RunId, number: u32 },
+    #[error("run {run} has no message {number} with a file")]
+    UnknownFile { run: RunId, number: u32 },
     #[error("step {step} cannot be claimed: it {why}; wait for another one")]
     StepTaken { step: StepId, why: &'static str },
     #[error(
@@ -31,7 +33,7 @@ pub enum Rejection {
     LeaseLost { step: StepId, why: &'static str },
     #[error("step {step} does not run, or this is not its secret; nothing was done")]
     InvalidStepToken { step: StepId },
-    #[error("run {run} was asked for by {asker}, who alone may do this, or a person")]
+    #[error("run {run} was asked for by {asker}; only {asker} or a person can do this")]
     NotAsker { run: RunId, asker: String },
     #[error(
         "{limit} of this run and those above it is used up; nothing was started. Whoever asked for \
@@ -60,6 +62,11 @@ pub enum Rejection {
     )]
     TooManyReports { step: StepId },
     #[error(
+        "step {step} has handed over {STEP_FILES_MAX} files, which is the limit; this one was not \
+         sent. Put several files into one archive"
+    )]
+    TooManyFiles { step: StepId },
+    #[error(
         "{OPEN_RUNS_MAX} runs of this workspace have not ended, or {RUNS_MAX} are kept, which is \
          the limit; cancel some, or try again later"
     )]
@@ -80,7 +87,7 @@ impl Rejection {
             Self::Invalid(_) => Reason::InvalidArgument,
             Self::UnknownRun { .. } => Reason::UnknownRun,
             Self::UnknownStep { .. } => Reason::UnknownStep,
-            Self::UnknownMessage { .. } => Reason::UnknownMessage,
+            Self::UnknownMessage { .. } | Self::UnknownFile { .. } => Reason::UnknownMessage,
             Self::StepTaken { .. } => Reason::StepTaken,
             Self::StaleToken { .. } => Reason::StaleToken,
             Self::LeaseLost { .. } => Reason::LeaseLost,
@@ -90,7 +97,8 @@ impl Rejection {
             Self::BudgetSpent { .. }
             | Self::Stopping { .. }
             | Self::TooManyQuestions { .. }
-            | Self::TooManyReports { .. } => Reason::BudgetSpent,
+            | Self::TooManyReports { .. }
+            | Self::TooManyFiles { .. } => Reason::BudgetSpent,
             Self::NotElsewhere { .. } => Reason::RightForbidden,
             Self::QuestionOpen { .. } => Reason::QuestionOpen,
             Self::AlreadyReplied { .. } => Reason::AlreadyReplied,

@@ -2,7 +2,7 @@
 
 use minicbor::{Decode, Encode};
 use tasuki_proto::{
-    id::{Epoch, FencingToken, NodeId, PersonId, RoleId, Timestamp, TokenId},
+    id::{Epoch, FencingToken, NodeId, NodeLabel, PersonId, RoleId, Timestamp, TokenId},
     run::{RunId, StepId},
     token::SecretHash,
 };
@@ -267,6 +267,9 @@ pub enum MessageKind {
     Question,
     #[n(2)]
     Report,
+    /// A report that came with one.
+    #[n(3)]
+    File,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
@@ -346,6 +349,21 @@ impl Run {
         named.map(|(number, step)| (StepId { run: self.id, number }, step))
     }
 
+    /// Whether a step is to run at this node. What names no node is a label.
+    pub(super) fn is_for(
+        &self,
+        step: &Step,
+        node: &NodeId,
+        directory: &Directory,
+        has_label: impl FnOnce(&NodeLabel) -> bool,
+    ) -> bool {
+        let Some(on) = &step.spec.on else { return self.origin.node.as_ref() == Some(node) };
+        match on.as_str().parse::<NodeId>() {
+            Ok(named) if directory.nodes.contains_key(&named) => named == *node,
+            Ok(_) | Err(_) => has_label(on),
+        }
+    }
+
     /// The question of this number. A report has a number, too, and never a reply.
     pub(super) fn question(&self, number: u32) -> Option<&Message> {
         let message = self.messages.get((number as usize).checked_sub(1)?)?;
@@ -355,6 +373,10 @@ impl Run {
     /// What one of its steps asked and told, with the numbers.
     pub(super) fn messages_of(&self, step: u32) -> impl Iterator<Item = (u32, &Message)> {
         (1..).zip(&self.messages).filter(move |(_, it)| it.step == step)
+    }
+
+    pub(super) fn files_of(&self, step: u32) -> usize {
+        self.messages_of(step).filter(|(_, it)| it.kind == MessageKind::File).count()
     }
 
     /// Steps that a node may claim.

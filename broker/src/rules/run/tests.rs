@@ -5,6 +5,7 @@
 //! token, n2 is of another.
 
 mod budgets;
+mod files;
 mod trees;
 
 use tasuki_proto::{
@@ -15,9 +16,9 @@ use tasuki_proto::{
 };
 
 use super::{
-    Answer, Bearer, Command, End, Event, Failure, MessageKind, Mode, Offer, Outcome, Question,
-    Reply, Report, Speaker, Start, StepResult, StepSpec, StepWords, Text, Usage, WantedBudget,
-    words::OutputWords,
+    Answer, Bearer, Command, End, Event, Failure, File, FileFacts, MessageKind, Mode, Offer,
+    Outcome, Question, Reply, Report, Speaker, Start, StepResult, StepSpec, StepWords, Text, Usage,
+    WantedBudget, words::OutputWords,
 };
 use crate::rules::{
     self, Caller, Context, Kept as _, Principal, Record, Request, Workspace, directory,
@@ -30,6 +31,12 @@ struct Story {
     context: Context,
     runs: Vec<RunId>,
     records: Vec<Record>,
+}
+
+fn file(name: &str, content: &str) -> File {
+    let (name, media_type) = (name.to_owned(), "text/plain".to_owned());
+    let facts = FileFacts { name, media_type, size: content.len() as u64 };
+    File { facts, content: content.to_owned().into() }
 }
 
 fn secret(step: StepId) -> SecretHash {
@@ -200,7 +207,11 @@ impl Story {
             [step, verb @ ("asks" | "tells"), text] => {
                 let kind = if verb == "asks" { MessageKind::Question } else { MessageKind::Report };
                 let (by, text) = (self.bearer(step), Text::Plain(text.to_owned()));
-                Command::Tell { by, kind, text }.into()
+                Command::Tell { by, kind, text, file: None }.into()
+            }
+            [step, "hands", name, content] => {
+                let (by, kind, text) = (self.bearer(step), MessageKind::Report, Text::default());
+                Command::Tell { by, kind, text, file: Some(Box::new(file(name, content))) }.into()
             }
             [step, "awaits", number] => {
                 let (by, number) = (self.bearer(step), number.parse().unwrap());

@@ -144,11 +144,6 @@ impl Runs {
         let running = self.deadlines.iter().map(|(_, step)| *step);
         running.filter(|step| !offer.stopping.contains(step) && is_its(step)).collect()
     }
-
-    /// Whether there is a step that some node may claim.
-    pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
-    }
 }
 
 impl Run {
@@ -172,13 +167,7 @@ impl Offer {
     /// Whether the node may and can run a step that is ready.
     fn fits(&self, directory: &Directory, run: &Run, step: &Step) -> bool {
         let is_own = run.origin.is_own(&self.node, directory);
-        let is_place = match &step.spec.on {
-            None => run.origin.node.as_ref() == Some(&self.node),
-            Some(on) => match on.as_str().parse() {
-                Ok(node) if directory.nodes.contains_key(&node) => node == self.node,
-                Ok(_) | Err(_) => self.labels.contains(on),
-            },
-        };
+        let is_place = run.is_for(step, &self.node, directory, |label| self.labels.contains(label));
         is_place && (is_own || self.accepts_elsewhere) && self.runners.contains(&step.spec.runner)
     }
 }

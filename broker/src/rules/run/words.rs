@@ -85,6 +85,9 @@ pub enum Words {
         number: u32,
         #[n(2)]
         text: Text,
+        /// That came with it.
+        #[n(3)]
+        file: Option<FileFacts>,
     },
     #[n(3)]
     Reply {
@@ -95,6 +98,46 @@ pub enum Words {
         #[n(2)]
         text: Text,
     },
+    /// Apart from its message, so that who lists messages reads no files.
+    #[n(4)]
+    File {
+        #[n(0)]
+        run: RunId,
+        /// Of the message.
+        #[n(1)]
+        number: u32,
+        #[cbor(n(2), with = "crate::cbor::octets")]
+        content: Bytes,
+    },
+}
+
+/// A file that a sub-agent hands over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    pub facts: FileFacts,
+    pub content: Bytes,
+}
+
+/// What is known of a file without its content.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct FileFacts {
+    /// Without a path.
+    #[n(0)]
+    pub name: String,
+    #[n(1)]
+    pub media_type: String,
+    /// In bytes.
+    #[n(2)]
+    pub size: u64,
+}
+
+impl File {
+    /// What is handed over with a text, to recognise it when it is handed over again.
+    pub(super) fn content(&self, text: Hash) -> Hash {
+        let FileFacts { name, media_type, .. } = &self.facts;
+        let fields = [&text.0[..], name.as_bytes(), media_type.as_bytes(), &self.content];
+        Hash::of_fields(fields)
+    }
 }
 
 /// What a step is told.

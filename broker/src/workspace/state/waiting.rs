@@ -25,7 +25,8 @@ impl State {
         if let (Ok(_), Some(role)) = (&outcome, question.role()) {
             self.context.presence.role_seen(role, now, None);
         }
-        if let Question::Run(run::Question::Steps(offer)) = &question
+        // Who is refused ends nobody's wait.
+        if let (Ok(_), Question::Run(run::Question::Steps(offer))) = (&outcome, &question)
             && let Some(older) = self.waits.offer_of(&offer.node)
             && let Some(parked) = self.waits.take(&older)
         {

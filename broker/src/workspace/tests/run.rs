@@ -65,6 +65,10 @@ impl Fixture {
     }
 
     async fn offers(&self, node: &str) -> Waiting {
+        self.offers_as(node, caller(node)).await
+    }
+
+    async fn offers_as(&self, node: &str, caller: Caller) -> Waiting {
         let offer = Offer {
             node: node.parse().unwrap(),
             runners: ["pi".parse().unwrap()].into(),
@@ -74,7 +78,7 @@ impl Fixture {
             stopping: Default::default(),
         };
         let question = Question::Run(What::Steps(Box::new(offer)));
-        self.park_question(question, caller(node), HOLD_MS).await
+        self.park_question(question, caller, HOLD_MS).await
     }
 
     async fn later(&self, ms: u64) {
@@ -99,7 +103,14 @@ async fn a_step_wakes_one_node_and_then_the_next() {
     let older = it.offers("n2").await;
     let first = it.offers("n2").await;
     assert_eq!(shown(older).await, (None, true), "a newer wait of the same node");
+    let former = Caller { node: Some(("n2".parse().unwrap(), Epoch::from(0))), token: None };
+    let refused = it.offers_as("n2", former).await.await.unwrap();
+    assert!(refused.is_err(), "who began before: {refused:?}");
     let mut second = it.offers("n3").await;
+    let nodes = it.workspaces.query(&it.id, |view| {
+        view.waits.offers().map(|offer| offer.node.to_string()).collect::<Vec<_>>()
+    });
+    assert_eq!(nodes.await.unwrap(), ["n2", "n3"], "and none of them was ended");
     let run = it.started(1).await;
     let step = StepId { run, number: 1 };
     assert_eq!(shown(first).await, (Some(step), false), "who waits the longest");

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use proptest::prelude::*;
 use tasuki_broker::rules::{
     Caller, Event, Workspace,
     run::{
-        self, Asker, Bearer, Command, End, Failure, MessageKind, Mode, Outcome, OutputWords,
-        Report, Reports, Run, RunOutcome, Speaker, Start, StepResult, StepSpec, StepWords, Text,
-        Usage, WantedBudget,
+        self, Asker, Bearer, Command, End, Failure, File, FileFacts, MessageKind, Mode, Outcome,
+        OutputWords, Report, Reports, Run, RunOutcome, Speaker, Start, StepResult, StepSpec,
+        StepWords, Text, Usage, WantedBudget,
     },
 };
 use tasuki_proto::{
@@ -131,13 +132,26 @@ pub(super) fn command(
             (Caller::default(), Command::Cancel { by: role(), run: run?.id })
         }
         What::Cancel => (Caller::default(), Command::Cancel { by: asker(run?), run: run?.id }),
-        What::Ask => (own?, Command::Tell { by: bearer?, kind: MessageKind::Question, text }),
-        What::Tell => (own?, Command::Tell { by: bearer?, kind: MessageKind::Report, text }),
+        What::Ask => {
+            let (by, kind, file) = (bearer?, MessageKind::Question, None);
+            (own?, Command::Tell { by, kind, text, file })
+        }
+        What::Tell => {
+            let file = step.n.is_multiple_of(2).then(|| Box::new(file(step.n)));
+            (own?, Command::Tell { by: bearer?, kind: MessageKind::Report, text, file })
+        }
         What::Reply => {
             let (by, run, number) = (asker(run?), run?.id, u32::from(step.n % 3) + 1);
             (Caller::default(), Command::Reply { by, run, number, text })
         }
     })
+}
+
+fn file(n: u8) -> File {
+    let (name, media_type) = (format!("{n}.txt"), "text/plain".to_owned());
+    let content = Bytes::from(vec![n; usize::from(n)]);
+    let facts = FileFacts { name, media_type, size: content.len() as u64 };
+    File { facts, content }
 }
 
 fn start(step: &Step, by: Speaker) -> Start {

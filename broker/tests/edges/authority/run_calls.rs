@@ -11,6 +11,12 @@ fn no_run() -> String {
     NO_RUN.to_owned()
 }
 
+/// A node that never registered.
+fn no_node(workspace: &str) -> Option<wire::Caller> {
+    let (workspace, node) = (workspace.to_owned(), "no-such-node".to_owned());
+    Some(wire::Caller { workspace, node, epoch: 1 })
+}
+
 fn text() -> Option<wire::RunText> {
     Some(wire::RunText { text: "t".to_owned(), sealed: None })
 }
@@ -110,7 +116,8 @@ pub(super) static CALLS: &[Call] = &[
         "invalid_step_token",
         inside("/tasuki.v1.Runs/ReportToParent", Right::Host, |workspace, _| {
             let (caller, key) = (caller(workspace), new_key());
-            bytes(wire::ReportToParentRequest { caller, key, step: step_key(), text: text() })
+            let (step, text) = (step_key(), text());
+            bytes(wire::ReportToParentRequest { caller, key, step, text, ..Default::default() })
         }),
     ),
     answers(
@@ -133,6 +140,38 @@ pub(super) static CALLS: &[Call] = &[
         inside("/tasuki.v1.Runs/ListRunMessages", Right::Read, |workspace, _| {
             let caller = caller(workspace);
             bytes(wire::ListRunMessagesRequest { caller, run_id: no_run(), after: 0 })
+        }),
+    ),
+    answers(
+        "unknown_run",
+        inside("/tasuki.v1.Runs/GetRunFile", Right::Read, |workspace, _| {
+            let caller = caller(workspace);
+            bytes(wire::GetRunFileRequest { caller, run_id: no_run(), message: 1 })
+        }),
+    ),
+    answers(
+        "unknown_run",
+        inside("/tasuki.v1.Runs/ReadOutput", Right::Read, |workspace, _| {
+            bytes(wire::ReadOutputRequest {
+                caller: caller(workspace),
+                run_id: no_run(),
+                step: 1,
+                limit: 1,
+                ..Default::default()
+            })
+        }),
+    ),
+    answers(
+        "stale_epoch",
+        stream(inside("/tasuki.v1.Runs/WatchReads", Right::Host, |workspace, _| {
+            bytes(wire::WatchReadsRequest { caller: no_node(workspace) })
+        })),
+    ),
+    answers(
+        "stale_epoch",
+        inside("/tasuki.v1.Runs/AnswerRead", Right::Host, |workspace, _| {
+            let caller = no_node(workspace);
+            bytes(wire::AnswerReadRequest { caller, number: 1, ..Default::default() })
         }),
     ),
     inside("/tasuki.v1.Runs/ListRunners", Right::Read, |workspace, _| {

@@ -12,15 +12,14 @@ use std::{
 use bytes::Bytes;
 use futures::stream;
 use tasuki_proto::{
-    limits::{ATTACHMENT_BYTES_MAX, ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX, CHUNK_BYTES_MAX},
+    limits::{ATTACHMENT_BYTES_MAX, ATTACHMENTS_MAX, CHUNK_BYTES_MAX},
     reason::Reason,
-    visible::is_visible,
     wire::{self, put_attachment_request::Part},
 };
 
 use super::{Failure, mail_client::MailClient, show::bytes};
 use crate::{
-    attached::{NAMES_MAX, media_type, names},
+    attached::{self, NAMES_MAX, media_type, names},
     client::channel,
 };
 
@@ -60,10 +59,7 @@ fn too_large(path: &Path, size: u64) -> Failure {
 }
 
 fn name_of(path: &Path) -> Result<String, Failure> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let fits =
-        |name: &&str| name.len() <= ATTACHMENT_NAME_BYTES_MAX && name.chars().all(is_visible);
-    name.filter(fits).map(str::to_owned).ok_or_else(|| {
+    attached::name_of(path).map(str::to_owned).ok_or_else(|| {
         let shown = path.display();
         Failure::usage(format!(
             "--attach: {shown} has no name that can be shown. Nothing was sent."

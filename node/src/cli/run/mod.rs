@@ -38,8 +38,17 @@ use super::{
 use crate::{
     config::Config,
     runner::modes::SHOWN_BYTES_MAX,
-    runs::{convert::plain, view::RunView},
+    runs::{
+        convert::{joined, plain},
+        view::RunView,
+    },
 };
+
+/// For a step that has told its end to be gone.
+const LAST_STEP: Duration = Duration::from_secs(1);
+
+/// What is shown of an output that cannot be asked for at once.
+const LEFT_BYTES_MAX: usize = 8 * 1024;
 
 /// Run an agent, several at once, or a chain of them.
 ///
@@ -152,18 +161,18 @@ async fn carry_out(
     let display = Display::new(run_id, started.now_ms, output);
     let followed = follow(&runs.broker, display, interrupts, Some(&runs), output);
     let view = Box::pin(followed).await?;
-    conclude(&view, config, after, 0 < interrupts.count(), output)
+    let count = interrupts.count();
+    tokio::select! {
+        // An output that is read from another machine takes its time.
+        ended = Box::pin(conclude(&view, &runs.broker, config, after, 0 < count, output)) => ended,
+        () = interrupts.until(count + 1), if count < 2 => Err(Failure::told(Exit::Nothing)),
+    }
 }
 
-/// For a step that has told its end to be gone.
-const LAST_STEP: Duration = Duration::from_secs(1);
-
-/// What is shown of an output that cannot be asked for at once.
-const LEFT_BYTES_MAX: usize = 8 * 1024;
-
 /// Prints what came of a run.
-fn conclude(
+async fn conclude(
     view: &RunView,
+    broker: &Broker,
     config: &Config,
     after: Option<&Config>,
     is_canceled: bool,
@@ -210,7 +219,7 @@ fn conclude(
         return Err(Failure::run_failed(format!("{text}. {next}")));
     } else if let Some(last) = view.steps.last() {
         // Of a chain the last step's.
-        print_output(config, &view.run.run_id, last, output)?;
+        print_output(broker, config, &view.run.run_id, last, output).await?;
     }
     if exit == Exit::Ok { Ok(()) } else { Err(Failure::told(exit)) }
 }
@@ -218,7 +227,7 @@ fn conclude(
 /// Shows what steps wrote that did not succeed.
 fn show_failed(view: &RunView, output: &mut Output) {
     for words in &view.steps {
-        let text: String = words.output.iter().map(|part| plain(Some(part))).collect();
+        let text = joined(&words.output);
         let has_failed = words.step.as_ref().is_some_and(|it| it.status() != StepStatus::Succeeded);
         if has_failed && !text.is_empty() {
             let end = text.floor_char_boundary(LEFT_BYTES_MAX);

@@ -1,7 +1,6 @@
 //! What a command line asks for: one task, or several from a file, and the limits of the run.
 
 use std::{
-    collections::BTreeSet,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -10,9 +9,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tasuki_proto::{
-    host::trust::TrustStore,
     limits::{RUN_DEPTH_MAX, RUN_STEPS_MAX, RUN_TREE_STEPS_MAX},
-    reason::Reason,
     wire,
 };
 
@@ -29,7 +26,7 @@ use crate::{
         modes::{Mode, Params, Step},
     },
     runs::{
-        agent_trust::{is_trusted, project_of},
+        agent_trust::{refusal, untrusted},
         own::OwnRunners,
         plan::{Plan, Wanted, plan},
         schema::check_schema,
@@ -188,22 +185,12 @@ pub(super) fn read(
 
 /// Agents that came with the project run for a sub-agent only as its user trusts them.
 fn refuse_untrusted(plan: &Plan) -> Result<(), Failure> {
-    let store = TrustStore::of_user();
-    let untrusted: Vec<_> = plan.project_agents().filter(|it| !is_trusted(&store, it)).collect();
+    let untrusted = untrusted(plan.project_agents());
     if untrusted.is_empty() {
         return Ok(());
     }
-    let shown = |path: &Path| line(&path.to_string_lossy());
-    let lines = untrusted.iter().map(|it| format!("\n- {}: {}", it.agent.name, shown(&it.path)));
-    let lines: String = lines.collect();
-    let projects: BTreeSet<_> = untrusted.iter().filter_map(|it| project_of(it)).collect();
-    let trusts = projects.into_iter().map(|it| format!("`tasuki trust {}`", shown(it)));
-    let message = format!(
-        "These agents came with the project, and nobody approved them. Nothing was \
-         started.{lines}\nAsk your user to read them and to run {}. Then call again.",
-        trusts.collect::<Vec<_>>().join(" and ")
-    );
-    Err(Failure::reason(Reason::RightForbidden, message))
+    let refused = refusal(&untrusted, line);
+    Err(Failure::reason(refused.reason, refused.message))
 }
 
 impl TaskArgs {

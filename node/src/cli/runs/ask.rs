@@ -7,11 +7,15 @@
 //! - The key goes only to this machine, or to whoever has the expected certificate.
 //! - What was sent and not answered is sent again, and told once.
 
-use std::time::Duration;
+use std::{
+    fmt::Display,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tasuki_proto::{host::config::duration, reason::Reason};
+use tasuki_proto::{echo::echo, host::config::duration, reason::Reason};
 
 use super::{Exit, Failure, Output, client};
 use crate::{
@@ -54,15 +58,18 @@ pub struct AskArgs {
     node: NodeArgs,
 }
 
-/// Report something to whoever started this sub-agent, before it is done.
+/// Report something to whoever started this sub-agent, before it is done, or hand over a file.
 ///
 /// For agents that Tasuki runs, which have TASUKI_STEP_TOKEN. Nothing is waited for.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct ReportArgs {
     /// Report
-    #[arg(value_name = "TEXT")]
-    text: String,
+    #[arg(value_name = "TEXT", required_unless_present = "file")]
+    text: Option<String>,
+    /// File of the project to hand over, at most 3 MiB
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
     #[command(flatten)]
     node: NodeArgs,
 }
@@ -84,7 +91,7 @@ pub(super) async fn ask(
         reply = async {
             let message = match asked {
                 Some(message) => message,
-                None => parent.tell(ASK, text, output).await?,
+                None => parent.tell(ASK, text, None, output).await?,
             };
             asked = Some(message);
             let is_waiting = |reply: &Reply| reply.standing == Standing::StillWaiting;
@@ -113,10 +120,23 @@ pub(super) async fn report(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let text = TextArgs::default().read("TEXT", &args.text)?;
+    let text = TextArgs::default().read_if("TEXT", args.text.as_deref())?;
+    let file = args.file.as_deref().map(absolute).transpose()?;
     let parent = Parent::of_process(&args.node, config)?;
-    let message = parent.tell(REPORT, text, output).await?;
+    let message = parent.tell(REPORT, text, file, output).await?;
     output.answer(|| json!({ "message": message }), || "Reported.\n".to_owned())
+}
+
+/// A path as the node reads it, which works elsewhere.
+fn absolute(path: &Path) -> Result<String, Failure> {
+    let unusable = |why: &dyn Display| {
+        let path = path.to_string_lossy();
+        Failure::usage(format!("--file: {} {why}. Nothing was sent.", echo(&path)))
+    };
+    let path = std::path::absolute(path)
+        .map_err(|why| unusable(&format_args!("cannot be resolved: {why}")))?;
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| unusable(&"is not UTF-8"))
 }
 
 fn as_json(message: u32, reply: &Reply) -> Value {
@@ -163,8 +183,14 @@ impl Parent {
     }
 
     /// Sends a message until it is known to be taken. Its number.
-    async fn tell(&self, what: &str, text: String, output: &mut Output) -> Result<u32, Failure> {
-        let message = Message::new(text).map_err(|why| {
+    async fn tell(
+        &self,
+        what: &str,
+        text: String,
+        file: Option<String>,
+        output: &mut Output,
+    ) -> Result<u32, Failure> {
+        let message = Message::new(text, file).map_err(|why| {
             Failure::local(format!("The system's random source failed: {why}. Nothing was sent."))
         })?;
         let send = async |_| match self.post::<Told>(what, &message).await {

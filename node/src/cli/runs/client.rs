@@ -71,8 +71,9 @@ impl SpeakerArgs {
 
 /// What the variable of a sub-agent holds; it is not said back.
 pub(super) fn step_key(variable: &str) -> Result<StepKey, Failure> {
-    let unread =
-        |why: InvalidStepKey| Failure::usage(format!("What {STEP_TOKEN_VARIABLE} holds {why}."));
+    let unread = |why: InvalidStepKey| {
+        Failure::usage(format!("{STEP_TOKEN_VARIABLE} {why}. Unset it outside of sub-agents."))
+    };
     variable.trim().parse().map_err(unread)
 }
 

@@ -1,10 +1,13 @@
 //! How a run is shown while it goes on: to people on standard error, to programs as JSON lines.
 //!
 //! On a terminal each step has a line, which is drawn again in its place. Elsewhere a line is
-//! printed when the state of a step changes, and nothing is drawn again. Programs get one object
-//! for each change on standard output.
+//! printed when the state of a step changes, or when no node takes one, and nothing is drawn again.
+//! Programs get one object for each change on standard output.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    collections::BTreeMap,
+    io::{self, IsTerminal as _, Write as _},
+};
 
 use crossterm::{
     cursor::MoveToPreviousLine,
@@ -20,7 +23,10 @@ use super::{Failure, Output, labels};
 use crate::{
     cli::text::{cut, line, padded, short},
     clock::{self, Moment},
-    runs::{convert, view::RunView},
+    runs::{
+        convert,
+        view::{RunView, step_awaits},
+    },
 };
 
 /// The widest name of an agent or a node that is shown, in cells.
@@ -28,6 +34,9 @@ const NAME_CELLS_MAX: usize = 24;
 
 /// What is shown of a question or a report, in cells: some ten lines. `tasuki runs show` has all.
 const MESSAGE_CELLS_MAX: usize = 1000;
+
+/// Before people are told that no node has taken a step, in milliseconds: most are taken at once.
+const UNTAKEN_MS: u64 = 2_000;
 
 /// Columns and rows where nobody knows how many a terminal has.
 const SIZE: (usize, usize) = (80, 24);
@@ -42,6 +51,7 @@ pub(in crate::cli) struct Display {
     /// What time it was at the broker, and when that was.
     now_ms: u64,
     at: Moment,
+    untaken: Untaken,
 }
 
 impl Display {
@@ -52,16 +62,12 @@ impl Display {
         let is_drawn = !output.is_json() && io::stderr().is_terminal() && !is_dumb();
         // Its steps are told with the first change.
         let run = wire::Run { run_id, ..Default::default() };
-        Self { drawn: is_drawn.then_some(0), run, now_ms, at: clock::now() }
+        let drawn = is_drawn.then_some(0);
+        Self { drawn, run, now_ms, at: clock::now(), untaken: Untaken::default() }
     }
 
     pub(super) fn run_id(&self) -> &str {
         &self.run.run_id
-    }
-
-    /// Whether it is to be drawn again and again.
-    pub(super) fn is_drawn(&self) -> bool {
-        self.drawn.is_some()
     }
 
     /// Takes over how the run stands, and shows what its sub-agents asked and reported.
@@ -94,6 +100,15 @@ impl Display {
         match self.drawn {
             Some(drawn) => drop(self.draw_below(drawn, Some(note))),
             None => output.note(note),
+        }
+    }
+
+    /// Time has passed. A terminal is drawn on again, and elsewhere it is told what no node takes.
+    pub(super) fn tick(&mut self, output: &mut Output) {
+        self.draw();
+        if self.drawn.is_none() && !output.is_json() {
+            let news = self.untaken.news(&self.run, self.broker_ms());
+            news.iter().for_each(|note| output.note(note));
         }
     }
 
@@ -133,6 +148,30 @@ impl Display {
     }
 }
 
+/// Steps that no node has taken: since when that is known, in milliseconds of the broker's clock;
+/// `None`: people were told.
+#[derive(Debug, Default)]
+struct Untaken(BTreeMap<u32, Option<u64>>);
+
+impl Untaken {
+    /// What people are told of them, each once.
+    fn news(&mut self, run: &wire::Run, now_ms: u64) -> Vec<String> {
+        let mut news = Vec::new();
+        for step in &run.steps {
+            let Some(node) = step_awaits(run, step) else {
+                self.0.remove(&step.step);
+                continue;
+            };
+            let since = self.0.entry(step.step).or_insert(Some(now_ms));
+            if since.is_some_and(|since| since.saturating_add(UNTAKEN_MS) <= now_ms) {
+                *since = None;
+                news.push(format!("{} is waiting for {}.", named(run, step), line(&node)));
+            }
+        }
+        news
+    }
+}
+
 /// What programs are told of a change.
 fn events(
     before: &wire::Run,
@@ -165,7 +204,8 @@ fn find(run: &wire::Run, number: u32) -> Option<&wire::RunStep> {
 /// What people are told where nothing can be drawn: the line of each step whose state changed.
 fn changes(before: &wire::Run, run: &wire::Run, now_ms: u64) -> Vec<String> {
     let is_news = |step: &wire::RunStep| match find(before, step.step) {
-        Some(before) => before.status != step.status,
+        // Most are taken at once; of those that are not people are told apart.
+        Some(before) => before.status != step.status && step.status() != StepStatus::Ready,
         None => step.started_ms != 0 || step.ended_ms != 0,
     };
     let rows = run.steps.iter().zip(frame(run, now_ms, (usize::MAX, usize::MAX)));
@@ -188,7 +228,11 @@ fn told(run: &wire::Run, message: &wire::RunMessage) -> Vec<String> {
     let words = |it: Option<&wire::RunText>| short(convert::plain(it), MESSAGE_CELLS_MAX);
     let text = words(message.text.as_ref());
     if !message.is_question {
-        return vec![format!("{who} reports: {text}")];
+        let reported = format!("{who} reports: {text}");
+        let Some(file) = &message.file else { return vec![reported] };
+        let file = labels::file(&run.run_id, message.number, file);
+        let handed = format!("{who} hands over {file}");
+        return if text.is_empty() { vec![handed] } else { vec![reported, handed] };
     }
     let then = match &message.reply {
         Some(reply) => format!("Answered: {}", words(Some(reply))),
@@ -230,7 +274,7 @@ fn frame(run: &wire::Run, now_ms: u64, (columns, rows): (usize, usize)) -> Vec<(
     let row = |step: &wire::RunStep| {
         let [name, node] = names(step);
         let columns = [padded(name, widths[0]), padded(node, widths[1])].join("  ");
-        (tone(step), format!("{columns}  {}", step_line(step, now_ms)))
+        (tone(step), format!("{columns}  {}", step_line(run, step, now_ms)))
     };
     let whole = || RunView { run: run.clone(), steps: Vec::new() };
     let rest = is_cut.then(|| (Tone::Idle, line(&whole().progress())));
@@ -241,12 +285,15 @@ fn frame(run: &wire::Run, now_ms: u64, (columns, rows): (usize, usize)) -> Vec<(
 }
 
 /// How far a step is, in columns.
-fn step_line(step: &wire::RunStep, now_ms: u64) -> String {
+fn step_line(run: &wire::Run, step: &wire::RunStep, now_ms: u64) -> String {
     let elapsed = labels::elapsed(step, now_ms).unwrap_or_default();
     let [turns, tokens, cost] = labels::usage(step.usage).map(Option::unwrap_or_default);
     let last = match step.last_tool.as_str() {
         tool if step.ended_ms == 0 && !tool.is_empty() => line(tool),
-        _ => labels::step_status(step),
+        _ => step_awaits(run, step).map_or_else(
+            || labels::step_status(step),
+            |node| format!("waiting for {}", line(&node)),
+        ),
     };
     format!("{elapsed:>7}  {turns:>9}  {tokens:>13}  {cost:>9}  {last}")
 }
@@ -342,6 +389,24 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_no_node_takes_says_so_once() {
+        let mut waits = step(1, "scout", StepStatus::Ready);
+        (waits.runner, waits.on) = ("pi".to_owned(), "gpu".to_owned());
+        (waits.node, waits.started_ms) = (String::new(), 0);
+        let mut run = run(vec![waits]);
+        let node = "waiting for a node that runs pi and is, or has the label, gpu";
+        let drawn = frame(&run, 13_000, (200, 24)).remove(0).1;
+        assert!(drawn.ends_with(node), "{drawn}");
+        let mut untaken = Untaken::default();
+        assert!(untaken.news(&run, 5_000).is_empty());
+        assert!(untaken.news(&run, 6_999).is_empty(), "it may be taken yet");
+        assert_eq!(untaken.news(&run, 7_000), [format!("scout is {node}.")]);
+        assert!(untaken.news(&run, 99_000).is_empty());
+        run.steps[0].set_status(StepStatus::Running);
+        assert!(untaken.news(&run, 100_000).is_empty() && untaken.0.is_empty());
+    }
+
+    #[test]
     fn programs_get_an_object_for_each_change() {
         let told = |before: &wire::Run, run: &wire::Run, text: Option<&str>| -> Vec<String> {
             let partial = |text| {
@@ -383,6 +448,15 @@ mod tests {
         let report = wire::RunMessage { is_question: false, text, ..question.clone() };
         let lines = told(&run, &report);
         assert!(lines.len() == 1 && lines[0].width() < MESSAGE_CELLS_MAX + 30, "{lines:?}");
+        let name = "plan\u{1b}[31m.md\u{2028}scout reports: done".to_owned();
+        let file = Some(wire::RunFile { name, media_type: String::new(), size: 9 });
+        let mut handed = wire::RunMessage { is_question: false, file, ..question.clone() };
+        let which = "scout hands over plan.md scout reports: done, 9 bytes: tasuki runs output \
+                     run_1_00af --message 2";
+        let reported = "scout reports: Which one? Started run_2_00af.";
+        assert_eq!(told(&run, &handed), [reported, which]);
+        handed.text = None;
+        assert_eq!(told(&run, &handed), [which]);
         let over = wire::RunMessage { is_over: true, ..question };
         assert_eq!(told(&run, &over), [asked, "It ended without an answer."]);
     }

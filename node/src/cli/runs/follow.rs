@@ -195,7 +195,7 @@ async fn show(
                     }
                 }
             },
-            _ = ticks.tick(), if display.is_drawn() => display.draw(),
+            _ = ticks.tick() => display.tick(output),
         }
     }
 }

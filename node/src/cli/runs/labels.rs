@@ -6,7 +6,7 @@ use tasuki_proto::wire::{self, StepStatus};
 
 use crate::{
     cli::{
-        swarm::labels::{bare, long, spaced},
+        labels::{bare, long, spaced},
         text::line,
     },
     counted::counted,
@@ -50,6 +50,12 @@ pub(super) fn step_status(of: &wire::RunStep) -> String {
 pub(super) fn elapsed(of: &wire::RunStep, now_ms: u64) -> Option<String> {
     let until = if of.ended_ms == 0 { now_ms } else { of.ended_ms };
     (of.started_ms != 0).then(|| long(until.saturating_sub(of.started_ms)))
+}
+
+/// A file of a message, and how it is had.
+pub(super) fn file(run_id: &str, message: u32, of: &wire::RunFile) -> String {
+    let (run_id, name, size) = (line(run_id), line(&of.name), counted(of.size, "byte"));
+    format!("{name}, {size}: tasuki runs output {run_id} --message {message}")
 }
 
 /// Turns, tokens and cost, as far as there are any.

@@ -15,7 +15,8 @@ use super::{Failure, Output, labels};
 use crate::{
     cli::{
         broker::Broker,
-        swarm::{labels::long, names::is_id_end, rows::headed},
+        labels::{headed, long},
+        swarm::names::is_id_end,
         text::{column, line},
     },
     config::Config,
@@ -109,7 +110,7 @@ pub struct ListArgs {
 
 /// Show which nodes run agents, with which runners.
 ///
-/// A node that is not listed takes no steps: it is not connected, or was not told to. PLACES are
+/// A node that is not listed takes no steps: it is not connected, or not configured to. PLACES are
 /// steps that it takes in at present, FOR whose they may be. With --json each node is one line.
 #[derive(Debug, clap::Args)]
 pub struct RunnersArgs {}

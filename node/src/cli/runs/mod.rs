@@ -2,7 +2,7 @@
 //!
 //! - `client`: the calls, and who makes them. `list`: what there is, and which run is meant.
 //! - `follow`: a run until it is over. `display`: how it is shown. `labels`: states and numbers.
-//! - `ask`: what a sub-agent says.
+//! - `ask`: what a sub-agent says. `file`: what one handed over.
 //!
 //! What agents and other people wrote is made safe for a terminal where it is printed.
 //!
@@ -11,6 +11,7 @@
 mod ask;
 pub(super) mod client;
 pub(super) mod display;
+mod file;
 pub(super) mod follow;
 mod labels;
 pub(super) mod list;

@@ -8,12 +8,15 @@ use super::{Failure, Output, client, labels, list::RunName};
 use crate::{
     cli::{
         broker::Broker,
-        swarm::{details::Sheet, labels::long},
+        labels::{Sheet, long},
         text::{line, short, time},
     },
     config::Config,
     counted::counted,
-    runs::{convert::plain, view::RunView},
+    runs::{
+        convert::plain,
+        view::{RunView, step_awaits},
+    },
 };
 
 /// What is shown of a task, in cells.
@@ -62,7 +65,7 @@ fn render(view: &RunView, messages: &[wire::RunMessage], now_ms: u64) -> String 
         out.row("below", &line(&run.root_id));
     }
     for words in &view.steps {
-        render_step(&mut out, words, now_ms);
+        render_step(&mut out, run, words, now_ms);
     }
     for message in messages {
         render_message(&mut out, run, message);
@@ -70,7 +73,7 @@ fn render(view: &RunView, messages: &[wire::RunMessage], now_ms: u64) -> String 
     out.0
 }
 
-fn render_step(out: &mut Sheet, words: &wire::GetStepResponse, now_ms: u64) {
+fn render_step(out: &mut Sheet, run: &wire::Run, words: &wire::GetStepResponse, now_ms: u64) {
     let step = words.step.clone().unwrap_or_default();
     let name = format!("step {} {}", step.step, line(&step.agent));
     out.part(&format!("{}: {}", name.bold(), labels::step_status(&step)));
@@ -78,6 +81,7 @@ fn render_step(out: &mut Sheet, words: &wire::GetStepResponse, now_ms: u64) {
         "" => out.row("wanted on", &line(&step.on)),
         node => out.row("node", &line(node)),
     }
+    out.row("waits for", &line(&step_awaits(run, &step).unwrap_or_default()));
     out.row("runner", &line(&step.runner));
     out.row("model", &line(&step.model));
     out.row("task", &short(plain(words.task.as_ref()), TASK_CELLS_MAX));
@@ -97,6 +101,9 @@ fn render_message(out: &mut Sheet, run: &wire::Run, message: &wire::RunMessage) 
     let name = format!("{what} {}", message.number);
     out.part(&format!("{} of step {}, {}", name.bold(), message.step, time(message.at_ms)));
     out.text("text", plain(message.text.as_ref()));
+    if let Some(file) = &message.file {
+        out.row("file", &labels::file(&run.run_id, message.number, file));
+    }
     out.text("answer", plain(message.reply.as_ref()));
     if message.is_question && message.reply.is_none() {
         let (run_id, number) = (line(&run.run_id), message.number);
@@ -157,7 +164,15 @@ mod tests {
             at_ms: 2_000,
             ..Default::default()
         };
-        let shown = render(&RunView { run, steps: vec![words] }, &[question], 20_000);
+        let (name, media_type) = ("pl\u{1b}[31man.md".to_owned(), String::new());
+        let report = wire::RunMessage {
+            number: 2,
+            step: 1,
+            file: Some(wire::RunFile { name, media_type, size: 1 }),
+            at_ms: 3_000,
+            ..Default::default()
+        };
+        let shown = render(&RunView { run, steps: vec![words] }, &[question, report], 20_000);
         assert_eq!(
             anstream::adapter::strip_str(&shown).to_string(),
             "run_1_00af
@@ -184,6 +199,9 @@ question 1 of step 1, 1970-01-01 00:00:02Z
   text
     Which?
   answer        none yet: tasuki runs reply run_1_00af 1 \"TEXT\"
+
+report 2 of step 1, 1970-01-01 00:00:03Z
+  file          plan.md, 1 byte: tasuki runs output run_1_00af --message 2
 "
         );
     }

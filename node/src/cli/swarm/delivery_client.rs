@@ -4,11 +4,8 @@
 use owo_colors::OwoColorize as _;
 use tasuki_proto::{id::PersonId, wire};
 
-use super::{
-    Failure,
-    labels::{delivery_status, spaced},
-};
-use crate::cli::{loops, role_args::RoleClient, text::line};
+use super::{Failure, labels::delivery_status};
+use crate::cli::{labels::spaced, loops, role_args::RoleClient, text::line};
 
 /// A delivery as one role has to do with it.
 #[derive(Debug)]

@@ -4,52 +4,16 @@ use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, TaskStatus};
 
 use super::labels::{
-    count, delivery_status, difficulty, has_left, issue_status, message_status, spaced,
-    submission_status, task_stage_text, tasks_of,
+    count, delivery_status, difficulty, has_left, issue_status, message_status, submission_status,
+    task_stage_text, tasks_of,
 };
 use crate::{
-    cli::text::{indented, line, time, width},
+    cli::{
+        labels::{Sheet, spaced},
+        text::{line, time},
+    },
     counted::counted,
 };
-
-/// The indent of texts, in characters.
-const INDENT: usize = 4;
-
-/// A text that is being written.
-#[derive(Debug, Default)]
-pub(in crate::cli) struct Sheet(pub(in crate::cli) String);
-
-impl Sheet {
-    pub(in crate::cli) fn title(text: &str) -> Self {
-        Self(format!("{}\n", line(text).bold()))
-    }
-
-    /// A line with a label, unless the text is empty.
-    pub(in crate::cli) fn row(&mut self, label: &str, text: &str) {
-        if !text.is_empty() {
-            let label = format!("{label:<13}");
-            self.0 += &format!("  {} {text}\n", label.dimmed());
-        }
-    }
-
-    /// Several names in one line.
-    fn names(&mut self, label: &str, names: &[String]) {
-        self.row(label, &line(&names.join(", ")));
-    }
-
-    /// A text under its label.
-    pub(in crate::cli) fn text(&mut self, label: &str, text: &str) {
-        if !text.trim().is_empty() {
-            self.0 += &format!("  {}\n", label.dimmed());
-            self.0.push_str(&indented(text, INDENT, width()));
-        }
-    }
-
-    /// Something of its own below.
-    pub(in crate::cli) fn part(&mut self, title: &str) {
-        self.0 += &format!("\n{title}\n");
-    }
-}
 
 fn until(ms: u64, now_ms: u64) -> String {
     format!("until {} ({})", time(ms), has_left(ms, now_ms))
@@ -244,7 +208,7 @@ pub(super) fn judged_delivery(of: &wire::Delivery) -> String {
 pub(super) fn answered(of: &wire::TaskMessage) -> String {
     let (id, by) = (line(&of.message_id), line(&of.replied_by));
     let mut out = Sheet(format!("{id} is answered by {by}.\n"));
-    out.0.push_str(&indented(&of.reply, INDENT, width()));
+    out.words(&of.reply);
     out.row("refs", &line(&of.reply_refs));
     out.0
 }
@@ -269,7 +233,7 @@ fn message(out: &mut Sheet, of: &wire::TaskMessage) {
     let status = message_status(of.status());
     let head = format!("{} {kind} from {}: {status}", id.bold(), line(&of.sender));
     out.part(&format!("{head} {}", time(of.created_ms).dimmed()));
-    out.0.push_str(&indented(&of.content, INDENT, width()));
+    out.words(&of.content);
     out.row("refs", &line(&of.refs));
     if of.replied_ms != 0 {
         let by = format!("{} {}", line(&of.replied_by), time(of.replied_ms));

@@ -1,4 +1,4 @@
-//! Labels of states, lengths of time, and the choices that people type.
+//! Labels of states, what is left of a lease, and the choices that people type.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use tasuki_proto::wire::{
@@ -6,10 +6,7 @@ use tasuki_proto::wire::{
     TaskStatus,
 };
 
-/// The name of a state as the protocol has it, in small letters and without its kind.
-pub(in crate::cli) fn bare(name: &str, kind: &str) -> String {
-    name.strip_prefix(kind).unwrap_or(name).to_lowercase()
-}
+use crate::cli::labels::{bare, long, spaced};
 
 pub(super) fn issue_status(of: IssueStatus) -> String {
     bare(of.as_str_name(), "ISSUE_STATUS_")
@@ -51,11 +48,6 @@ pub(super) fn delivery_status(of: DeliveryStatus) -> String {
     bare(of.as_str_name(), "DELIVERY_STATUS_")
 }
 
-/// A state's name as people read and type it.
-pub(in crate::cli) fn spaced(name: &str, gap: &str) -> String {
-    name.replace('_', gap)
-}
-
 /// How many of an issue's tasks are in a state.
 pub(super) fn count(of: &wire::Issue, status: TaskStatus) -> u64 {
     of.tasks.unwrap_or_default().of(status)
@@ -87,19 +79,6 @@ pub(super) fn claimed_for(until_ms: u64, now_ms: u64) -> String {
     match until_ms {
         0 => "submitted, waits for a verdict".to_owned(),
         ms => has_left(ms, now_ms),
-    }
-}
-
-/// A length of time, roughly.
-pub(in crate::cli) fn long(ms: u64) -> String {
-    let seconds = ms / 1000;
-    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
-    let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, minutes) => format!("{minutes}m {seconds:02}s"),
-        (0, hours, minutes) => format!("{hours}h {minutes:02}m"),
-        (days, hours, _) => format!("{days}d {hours:02}h"),
     }
 }
 
@@ -156,17 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_said_in_two_units() {
-        for (ms, text) in [
-            (0, "0s"),
-            (59_999, "59s"),
-            (60_000, "1m 00s"),
-            (3_599_000, "59m 59s"),
-            (3_600_000, "1h 00m"),
-            (90_061_000, "1d 01h"),
-        ] {
-            assert_eq!(long(ms), text);
-        }
+    fn what_is_left_is_said_as_a_length_of_time() {
         for (until_ms, text) in
             [(0, "submitted, waits for a verdict"), (5000, "expired"), (7000, "2s left")]
         {

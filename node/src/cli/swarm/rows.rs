@@ -4,12 +4,14 @@ use owo_colors::OwoColorize as _;
 use tasuki_proto::wire::{self, DeliveryStatus, IssueStatus, TaskStage, TaskStatus};
 
 use super::labels::{
-    claimed_for, count, delivery_status, difficulty, issue_status, left, long, spaced,
-    task_stage_text, tasks_of,
+    claimed_for, count, delivery_status, difficulty, issue_status, left, task_stage_text, tasks_of,
 };
 use super::pages::Listed;
 use crate::{
-    cli::text::{column, ended, fitted, line, time},
+    cli::{
+        labels::{headed, long, spaced},
+        text::{column, ended, fitted, line, time},
+    },
     repository::shown,
 };
 
@@ -21,11 +23,6 @@ const WHO_CHARS_MAX: usize = 16;
 
 /// Of the files of a lock.
 const FILES_CHARS_MAX: usize = 60;
-
-/// The head of a list.
-pub(in crate::cli) fn headed(text: &str) -> String {
-    format!("{}\n", text.trim_end().dimmed())
-}
 
 impl Listed for wire::Issue {
     const NAME: &'static str = "issues";

@@ -8,7 +8,7 @@ use tokio::time;
 
 use super::{forward::Done, keys};
 use crate::{
-    client::retry::{Backoff, chance},
+    client::retry::{Backoff, chance, may_be_taken_later},
     clock,
     link::{Link, LinkState, call::GivenUp},
     outbox::{Counts, Entry, Failed, Outbox, Settling, Summary, Untold, What},
@@ -222,22 +222,6 @@ async fn fail(outbox: &Outbox, entry: &Entry, reason: &str, message: &str) -> st
         is_told: false,
     };
     outbox.fail(entry, failed).await
-}
-
-/// Whether what was refused so may be taken when it is sent again, without anybody's doing.
-const fn may_be_taken_later(reason: Reason) -> bool {
-    matches!(
-        reason,
-        // Out of reach, overloaded, or about to be known again.
-        Reason::Unavailable
-            | Reason::Overloaded
-            | Reason::OutcomeUnknown
-            | Reason::StaleEpoch
-            | Reason::Unauthenticated
-            | Reason::NodeForbidden
-            | Reason::RoleInUse
-            | Reason::Lagged
-    )
 }
 
 /// Whether it is to be seen by a time.

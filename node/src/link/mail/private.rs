@@ -32,7 +32,7 @@ impl Link {
     }
 
     /// Whether what cannot be sealed may leave this node.
-    pub(super) async fn may_leave_plain(&self, what: Unsealable) -> Result<(), Refusal> {
+    pub(in crate::link) async fn may_leave_plain(&self, what: Unsealable) -> Result<(), Refusal> {
         self.sealer().check_plain(self, what, Fresh::IfPrivate).await
     }
 

@@ -38,7 +38,7 @@ use super::{
     host::{Host, Scope},
     instances::Playing,
     question::{About, Asking, Looked, Question, What},
-    tools::{Call, refused, time},
+    tools::{Call, end_run, refused, time},
     transport::write_ack::WriteAck,
 };
 use crate::{clock, role::player::Instance, runs::client::Speaker, wait::RunAwaited};
@@ -94,7 +94,7 @@ impl Asker<'_> {
             }
             What::Run(RunAwaited::Run { run, .. }) => {
                 let client = self.host.runs.as_ref()?.client(Speaker::Role(role.clone()));
-                About::Run { run: *run, client }
+                About::Run { run: *run, client, is_foreground: asked.is_foreground }
             }
             // No role waits for these.
             What::Run(RunAwaited::Reply { .. } | RunAwaited::Steps(_)) => return None,
@@ -137,6 +137,7 @@ impl Tasks {
             instance: name(&call.who).to_owned(),
             created_ms,
             until_ms: at_most.map_or(0, |it| created_ms.saturating_add(within(it))),
+            is_foreground: matches!(asking.about, About::Run { is_foreground: true, .. }),
         };
         let waiting = asking.words().waiting;
         self.waits.park(asking, playing, call.host.stopping.clone());
@@ -185,18 +186,24 @@ impl Tasks {
         }
     }
 
-    /// Takes note that nobody waits for a task any more. One that has ended stays as it is.
+    /// Takes note that nobody waits for a task any more, and ends the run that its call started. A
+    /// task that has ended stays as it is, and so does the run of one that a newer wait superseded.
     pub(super) fn cancel(&self, id: &str, asker: &Asker<'_>) -> Result<(), ErrorData> {
         let (asked, asking) = self.open(id, asker)?;
         if self.memory().end(id).is_none() {
-            if !self.is_superseded(&asked) {
+            let is_newest = !self.is_superseded(&asked);
+            if is_newest {
                 self.waits.end(&asked.question);
             }
-            let what_goes_on = match &asking.about {
+            let what_becomes_of_it = match asking.about {
+                About::Run { run, client, is_foreground: true } if is_newest => {
+                    end_run(client, run);
+                    format!(" Run {run} is being canceled.")
+                }
                 About::Run { run, .. } => format!(" The run goes on; run_cancel {run} ends it."),
                 About::Turn(_) | About::Mail { .. } | About::Swarm { .. } => String::new(),
             };
-            self.cancelled(id, &asked, &format!("{CANCELLED}{what_goes_on}"));
+            self.cancelled(id, &asked, &format!("{CANCELLED}{what_becomes_of_it}"));
         }
         Ok(())
     }

@@ -40,6 +40,8 @@ const OF_A_TURN: u8 = 1;
 const OF_MAIL: u8 = 2;
 const OF_SWARM: u8 = 3;
 const OF_A_RUN: u8 = 4;
+/// Of the call that started it.
+const OF_A_FOREGROUND_RUN: u8 = 5;
 
 /// Behind the key.
 const CHECK_BYTES: usize = 8;
@@ -137,6 +139,8 @@ pub(super) struct Asked {
     pub created_ms: u64,
     /// When the wait is over though nothing came; 0: it is not.
     pub until_ms: u64,
+    /// The call that was answered with the task started the run that it waits for.
+    pub is_foreground: bool,
 }
 
 impl Asked {
@@ -155,7 +159,8 @@ impl Asked {
             }
             What::Run(RunAwaited::Run { run: awaited, after: _, by: _ }) => {
                 run = awaited.to_string();
-                (OF_A_RUN, vec![run.as_str()])
+                let version = if self.is_foreground { OF_A_FOREGROUND_RUN } else { OF_A_RUN };
+                (version, vec![run.as_str()])
             }
             What::Run(RunAwaited::Reply { .. } | RunAwaited::Steps(_)) => {
                 unreachable!("TK1: no role waits for it")
@@ -210,7 +215,7 @@ impl Asked {
                 What::Mail(MailFilter { kind, sender: sender.map(str::parse).transpose().ok()? })
             }
             OF_SWARM => What::Swarm(awaited(name()?, name()?)?),
-            OF_A_RUN => {
+            OF_A_RUN | OF_A_FOREGROUND_RUN => {
                 What::Run(RunAwaited::Run { run: name()?.parse().ok()?, after: 0, by: None })
             }
             _ => return None,
@@ -220,6 +225,7 @@ impl Asked {
             instance,
             created_ms: u64::from_le_bytes(*created_ms),
             until_ms: u64::from_le_bytes(*until_ms),
+            is_foreground: *version == OF_A_FOREGROUND_RUN,
         };
         (now_ms.saturating_sub(it.created_ms) < TTL_MS).then_some(it)
     }
@@ -268,6 +274,7 @@ mod tests {
             instance: "claude-1".to_owned(),
             created_ms: 1_000,
             until_ms: 0,
+            is_foreground: false,
         }
     }
 
@@ -283,21 +290,17 @@ mod tests {
     fn an_id_opens_as_it_was_sealed_until_its_time_is_over() {
         let key = TaskKey::of_process();
         let longest = "x".repeat(ID_BYTES_MAX);
+        let run = |is_foreground| {
+            let run = "run_1700000000000_00af".parse().unwrap();
+            let what = What::Run(RunAwaited::Run { run, after: 0, by: None });
+            Asked { question: question("B", what), is_foreground, ..asked() }
+        };
         for it in [
             asked(),
             Asked { instance: String::new(), until_ms: 7, ..asked() },
             Asked { question: question("B", mail("", "")), ..asked() },
-            Asked {
-                question: question(
-                    "B",
-                    What::Run(RunAwaited::Run {
-                        run: "run_1700000000000_00af".parse().unwrap(),
-                        after: 0,
-                        by: None,
-                    }),
-                ),
-                ..asked()
-            },
+            run(false),
+            run(true),
             Asked { question: question("B", mail("", "A")), ..asked() },
             Asked { question: question("B", mail("BR", "")), ..asked() },
             Asked {
@@ -305,6 +308,7 @@ mod tests {
                 instance: longest.clone(),
                 created_ms: u64::MAX - TTL_MS,
                 until_ms: u64::MAX,
+                is_foreground: false,
             },
             Asked {
                 question: question(&longest, mail("URGENT", &longest)),

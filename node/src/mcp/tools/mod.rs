@@ -39,7 +39,7 @@ pub(super) use self::{
     call::{Call, label, label_as},
     mail::wait_result as mail_result,
     result::{refused, time},
-    runs::{ended_or_asked, read_steps, run_resource_facts, run_result},
+    runs::{end_run, ended_or_asked, read_steps, run_resource_facts, run_result},
     swarm::{FencingTokens, LockGrants, wait_result as swarm_result},
     turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, LoopView, turn_result},
 };
@@ -166,12 +166,11 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
     let found =
         |set: &&'static dyn Toolset| Some((*set, set.tools().iter().find(|it| it.name == name)?));
     let (toolset, tool) = TOOLSETS.iter().find_map(found)?;
-    let sets = call.scope.toolsets(call.host);
-    let has_set = tool.sets.iter().any(|it| sets.iter().any(|choice| choice.set == it.set));
+    let has_set = || call.scope.toolsets(call.host).iter().any(|choice| tool.is_in(choice.set));
     // Where an address speaks for several roles, the tool says which of them may call it; what is for
     // sub-agents none may.
     let is_of_roles = matches!(call.scope, Scope::All) && !tool.is_in(RUN_STEP);
-    if !has_set && !is_of_roles {
+    if !is_of_roles && !has_set() {
         return None;
     }
     let unknown = UnknownFields::default();

@@ -139,7 +139,7 @@ pub(super) async fn wait(
 /// What a client is told while it waits.
 async fn signs_of(call: &Call<'_>, asking: &Asking) -> Infallible {
     match &asking.about {
-        About::Run { run, client } => progress_of(call, client, *run).await,
+        About::Run { run, client, .. } => progress_of(call, client, *run).await,
         About::Turn(_) | About::Mail { .. } | About::Swarm { .. } => {
             signs_of_life(call, asking.words().progress).await
         }

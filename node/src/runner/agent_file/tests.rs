@@ -27,7 +27,7 @@ fn an_agent_of_the_original_is_read() {
     assert_eq!(agent.model.as_deref(), Some("claude-haiku-4-5"));
     assert_eq!(agent.system_prompt, "You are a scout.\n\n## Output");
     assert_eq!((agent.runner, agent.cwd, agent.timeout), (None, None, None));
-    assert_eq!((agent.env, agent.sandbox), (vec![], false));
+    assert_eq!((agent.env, agent.sandbox), (None, false));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn every_key_is_read_and_others_are_left_alone() {
     assert_eq!((agent.model.as_deref(), agent.runner.as_deref()), (None, Some("codex")));
     assert_eq!(agent.cwd.as_deref(), Some("sub/dir"));
     assert_eq!(agent.timeout, Some(Duration::from_secs(600)));
-    assert_eq!((agent.env, agent.sandbox), (vec!["A".to_owned(), "PATH_X".to_owned()], true));
+    assert_eq!((agent.env, agent.sandbox), (Some(vec!["A".to_owned(), "PATH_X".to_owned()]), true));
     assert_eq!(agent.system_prompt, "Body");
 }
 
@@ -57,6 +57,19 @@ fn a_description_that_is_no_yaml_is_taken_as_it_stands() {
     assert_eq!(agent.tools.map(|tools| tools.len()), Some(2));
     // What is wrong elsewhere is told of the file as it was written.
     assert!(refused("---\nname: a\ndescription: b\nmodel: c: d\n---\n").starts_with("line 4: "));
+}
+
+#[test]
+fn an_empty_list_of_variables_is_a_list() {
+    for (line, expected) in [
+        ("env: A", Some(vec!["A".to_owned()])),
+        ("env: []", Some(vec![])),
+        ("env: ''", Some(vec![])),
+        ("env:", None),
+        ("model: x", None),
+    ] {
+        assert_eq!(parse(&with(line)).env, expected, "{line}");
+    }
 }
 
 #[test]

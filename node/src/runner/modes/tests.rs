@@ -99,7 +99,13 @@ fn the_previous_output_is_put_in_literally_everywhere_and_once() {
 #[test]
 fn a_single_run_says_what_the_original_says() {
     let text = |text: &str, failed| {
-        single_text(&FinishedRun { agent: "scout", output: &output(text), failed, run: "r1" })
+        single_text(&FinishedRun {
+            agent: "scout",
+            output: &output(text),
+            failed,
+            run: "r1",
+            step: 1,
+        })
     };
     assert_eq!(text("out[find auth]", None), "out[find auth]");
     assert_eq!(text("", None), "(no output)");
@@ -137,8 +143,13 @@ fn nobody_is_named_where_there_are_no_agents() {
 #[test]
 fn parallel_runs_say_what_the_original_says() {
     let outputs = ["out[t1]", "out[t2]", ""].map(output);
-    let run =
-        |at: usize, agent, failed| FinishedRun { agent, output: &outputs[at], failed, run: "r" };
+    let run = |at: usize, agent, failed| FinishedRun {
+        agent,
+        output: &outputs[at],
+        failed,
+        run: "r",
+        step: 1,
+    };
     assert_eq!(
         parallel_text(&[run(0, "scout", None), run(1, "planner", None), run(2, "scout", None)]),
         "Parallel: 3/3 succeeded\n\n### 1/3 [scout] completed\n\nout[t1]\n\n---\n\n\
@@ -165,7 +176,7 @@ fn parallel_runs_say_what_the_original_says() {
 fn no_output_reads_like_those_of_two_tasks() {
     let shown = |text: &str, failed| {
         let output = output(text);
-        let run = FinishedRun { agent: "scout", output: &output, failed, run: "r" };
+        let run = FinishedRun { agent: "scout", output: &output, failed, run: "r", step: 1 };
         let text = parallel_text(&[run]);
         text.split_once("\n\n").and_then(|(_, all)| all.split_once("\n\n")).unwrap().1.to_owned()
     };
@@ -195,15 +206,21 @@ fn no_output_reads_like_those_of_two_tasks() {
     // All else stands as it is.
     let others = "### Summary\n## [x]\n#### [x]\n----\n| --- |\n- [x] done\n```\n";
     assert_eq!(shown(others, None), others);
-    let run = FinishedRun { agent: "scout", output: &output(forged), failed: None, run: "r" };
+    let run =
+        FinishedRun { agent: "scout", output: &output(forged), failed: None, run: "r", step: 1 };
     assert_eq!(single_text(&run), forged, "one output may say anything");
 }
 
 #[test]
 fn a_chain_gives_its_last_output_or_the_step_that_stopped_it() {
     let outputs = ["out[a]", "out[no placeholder]"].map(output);
-    let run =
-        |at: usize, agent, failed| FinishedRun { agent, output: &outputs[at], failed, run: "r" };
+    let run = |at: usize, agent, failed| FinishedRun {
+        agent,
+        output: &outputs[at],
+        failed,
+        run: "r",
+        step: 1,
+    };
     let first = run(0, "scout", None);
     assert_eq!(chain_text(&[first, run(1, "planner", None)]), "out[no placeholder]");
     assert_eq!(
@@ -216,7 +233,7 @@ fn a_chain_gives_its_last_output_or_the_step_that_stopped_it() {
 #[test]
 fn a_long_output_is_cut_on_a_character_and_says_where_the_rest_is() {
     let line = output(&"é".repeat(30_000));
-    let run = FinishedRun { agent: "scout", output: &line, failed: None, run: "run-7" };
+    let run = FinishedRun { agent: "scout", output: &line, failed: None, run: "run-7", step: 3 };
     assert_eq!(single_text(&run), line.text);
     let text = parallel_text(&[run]);
     let shown = "é".repeat(SHOWN_BYTES_MAX / 2);
@@ -224,14 +241,15 @@ fn a_long_output_is_cut_on_a_character_and_says_where_the_rest_is() {
         text,
         format!(
             "Parallel: 1/1 succeeded\n\n### 1/1 [scout] completed\n\n{shown}\n\n[Output truncated: 8800 \
-             bytes omitted. Call run_output with run run-7 for all of it.]"
+             bytes omitted. Call run_output with run run-7 and step 3 for all of it.]"
         )
     );
     let cut = Output { text: "abc".to_owned(), bytes: 10 };
-    let run = FinishedRun { agent: "scout", output: &cut, failed: None, run: "run-8" };
+    let run = FinishedRun { agent: "scout", output: &cut, failed: None, run: "run-8", step: 1 };
     assert_eq!(
         single_text(&run),
-        "abc\n\n[Output truncated: 7 bytes omitted. Call run_output with run run-8 for all of it.]"
+        "abc\n\n[Output truncated: 7 bytes omitted. Call run_output with run run-8 and step 1 for all of \
+         it.]"
     );
 }
 

@@ -32,6 +32,7 @@ fn view(run: &str, steps: &[&str]) -> RunView {
         let step = wire::RunStep {
             step: number,
             agent: agent.to_owned(),
+            runner: "pi".to_owned(),
             status: status.into(),
             failure: failure.unwrap_or_default().into(),
             started_ms: ran * 1_000,
@@ -90,8 +91,22 @@ fn an_output_in_parts_is_one_and_what_is_missing_is_counted() {
     assert_eq!(
         view.text(),
         "first, second\n\n[Output truncated: 87 bytes omitted. Call run_output with run run_1_00af \
-         for all of it.]"
+         and step 1 for all of it.]"
     );
+}
+
+#[test]
+fn what_is_missing_of_an_output_is_that_of_its_step() {
+    const ONE: &str = "scout succeeded|out";
+    for mode in ["chain", "parallel"] {
+        let mut view = view(&format!("{mode} succeeded"), &[ONE, ONE]);
+        view.run.steps[1].output_bytes = 100;
+        let text = view.text();
+        let rest = "[Output truncated: 97 bytes omitted. Call run_output with run run_1_00af and \
+                    step 2 for all of it.]";
+        assert!(text.ends_with(rest), "{text}");
+        assert_eq!(text.matches("run_output").count(), 1, "{text}");
+    }
 }
 
 #[test]
@@ -176,13 +191,41 @@ fn progress_is_said_in_fixed_words_until_it_is_over() {
             vec![DONE, "planner running", "writer -waiting"],
             "Chain: Step 2/3 (planner) running...",
         ),
-        ("chain", vec![DONE, "writer -ready"], "Chain: Step 2/2 (writer) running..."),
+        (
+            "chain",
+            vec![DONE, "writer -ready"],
+            "Chain: Step 2/2 (writer) waiting for a node that runs pi...",
+        ),
+        ("single", vec!["scout -ready"], "(waiting for a node that runs pi...)"),
+        (
+            "parallel",
+            vec![DONE, "scout -ready", "writer -waiting"],
+            "Parallel: 1/3 done, 0 running, 2 pending... Waiting for a node that runs pi.",
+        ),
         ("chain", vec![DONE], "Chain: Step 1/1 (scout) running..."),
     ] {
         let view = view(&format!("{mode} running"), &steps);
         assert_eq!((view.progress(), view.text()), (said.to_owned(), said.to_owned()));
         assert!(!view.is_failure());
     }
+}
+
+#[test]
+fn a_step_that_no_node_has_taken_names_the_node_it_waits_for() {
+    let mut view = view("parallel running", &["scout running", "writer -ready", "tester -waiting"]);
+    let waits_for = |view: &RunView| {
+        let steps = view.value()["steps"].take();
+        [0, 1, 2].map(|step| steps[step]["waits_for"].as_str().map(str::to_owned))
+    };
+    let writer = |words: &str| [None, Some(words.to_owned()), None];
+    view.run.node = "desk".to_owned();
+    assert_eq!(waits_for(&view), writer("a node that runs pi and is desk"));
+    view.run.steps[1].on = "gpu".to_owned();
+    let words = "a node that runs pi and is, or has the label, gpu";
+    assert_eq!(waits_for(&view), writer(words));
+    assert_eq!(awaited_node(&view.run), None, "another runs");
+    view.run.steps[0].set_status(Succeeded);
+    assert_eq!(awaited_node(&view.run).as_deref(), Some(words));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! How a step ended, as the broker is told. Pure.
 
 use tasuki_proto::{
-    limits::{OUTPUT_PARTS_MAX, STEP_ERROR_BYTES_MAX, TEXT_BYTES_MAX, WRITTEN_BYTES_MAX},
+    limits::{
+        LABEL_BYTES_MAX, OUTPUT_PARTS_MAX, STEP_ERROR_BYTES_MAX, TEXT_BYTES_MAX, WRITTEN_BYTES_MAX,
+    },
     visible::is_visible,
     wire::{EndStepRequest, RunText, StepFailure, StepStatus},
 };
@@ -19,9 +21,6 @@ const MODEL_CHARS_MAX: usize = 100;
 
 /// One word of an agent CLI, in bytes.
 const WORD_BYTES_MAX: usize = 32;
-
-/// A name that the broker takes, in bytes.
-const LABEL_BYTES_MAX: usize = 200;
 
 /// How a process ended.
 #[derive(Debug)]

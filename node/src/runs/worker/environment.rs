@@ -9,16 +9,13 @@ use std::{
 
 use super::StepEndpoint;
 use crate::{
-    config::{FINGERPRINT_VARIABLE, NODE_VARIABLE},
+    config::{FINGERPRINT_VARIABLE, NODE_VARIABLE, VARIABLE_PREFIX},
     process::policy::{Kind, Policy, SINKS, SYSTEM},
     step_key::{STEP_TOKEN_VARIABLE, StepKey},
 };
 
 /// What every step gets.
 const BASE: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR"];
-
-/// How Tasuki's own variables begin.
-const OWN_PREFIX: &str = "TASUKI_";
 
 /// Which of the node's variables a step gets.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +32,7 @@ impl Wanted<'_> {
         // Without a list an agent of this machine gets all, one that was sent here nothing.
         let is_listed = self.listed.map_or_else(|| self.allowed.is_none(), is_in);
         let is_wanted = is_listed && self.allowed.is_none_or(is_in);
-        !name.starts_with(OWN_PREFIX) && (is_wanted || BASE.contains(&name))
+        !name.starts_with(VARIABLE_PREFIX) && (is_wanted || BASE.contains(&name))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Seek as _, Write as _},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
 };
@@ -48,15 +48,24 @@ pub fn output_file(directory: &Path, step: StepId) -> PathBuf {
     place_of(directory, step).join(OUTPUT)
 }
 
+/// A part of it; nothing where it has nothing from there on. `None`: it is not there.
+pub fn read_output(directory: &Path, step: StepId, offset: u64, limit: u32) -> Option<Vec<u8>> {
+    let mut file = File::open(output_file(directory, step)).ok()?;
+    file.seek(SeekFrom::Start(offset)).ok()?;
+    let mut part = Vec::new();
+    file.take(limit.into()).read_to_end(&mut part).ok()?;
+    Some(part)
+}
+
 fn place_of(directory: &Path, step: StepId) -> PathBuf {
     directory.join(format!("{}.{}", step.run, step.number))
 }
 
 /// The directory of a step that runs. What is not kept of it goes when this is dropped.
 #[derive(Debug)]
-pub(super) struct Place(PathBuf);
+pub(super) struct StepDirectory(PathBuf);
 
-impl Place {
+impl StepDirectory {
     /// Makes one.
     pub(super) fn make(directory: &Path, step: StepId) -> io::Result<Self> {
         let path = place_of(directory, step);
@@ -98,7 +107,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for StepDirectory {
     fn drop(&mut self) {
         remove_rest(&self.0);
     }
@@ -231,7 +240,7 @@ mod tests {
     }
 
     fn end(directory: &Path, number: u32, said: &[(&str, bool)]) -> Option<String> {
-        let place = Place::make(directory, step(number)).unwrap();
+        let place = StepDirectory::make(directory, step(number)).unwrap();
         let own = place.own();
         fs::write(own.join("system.md"), "s").unwrap();
         let mut output = place.output();
@@ -269,7 +278,7 @@ mod tests {
         let long = "x".repeat(OUTPUT_BYTES_MAX + 1);
         clean(&directory, wall_ms());
         end(&directory, 1, &[(&long, true)]).unwrap();
-        let killed = Place::make(&directory, step(2)).unwrap();
+        let killed = StepDirectory::make(&directory, step(2)).unwrap();
         let mut output = killed.output();
         output.take(&Progress::Output { text: &long, begins: true });
         std::mem::forget((killed, output));
@@ -325,7 +334,7 @@ mod tests {
     #[test]
     fn an_output_that_could_not_be_written_is_not_kept() {
         let place = tempfile::tempdir().unwrap();
-        let made = Place::make(place.path(), step(1)).unwrap();
+        let made = StepDirectory::make(place.path(), step(1)).unwrap();
         let mut output = made.output();
         // Nothing can be written to a directory.
         fs::create_dir(made.0.join(PART)).unwrap();

@@ -9,7 +9,7 @@
 //! - **WK3** A step whose lease is gone is stopped here.
 //!
 //! `step` is one step from claim to end, `environment` what it gets of its node, `report` how far
-//! it is, `end` how it ended, `files` what it has on disk.
+//! it is, `end` how it ended, `files` what it has on disk, `reads` lets others read that.
 //!
 //! Not here: the child and its stream (`runner`), whose step it is (the broker), what sub-agents ask
 //! for (`mcp`).
@@ -17,6 +17,7 @@
 mod end;
 mod environment;
 mod files;
+mod reads;
 mod report;
 mod step;
 
@@ -43,7 +44,7 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub use self::files::output_file;
+pub use self::files::{output_file, read_output};
 use self::{
     report::{Stop, ask_to_stop},
     step::{CHECKS_MAX, Claim, Context},
@@ -101,8 +102,12 @@ impl Worker {
     pub fn start(link: Link, settings: WorkerSettings, live: LiveSteps) -> Self {
         let (running, done) = oneshot::channel();
         let (offering, closing) = Offering::new(link.clone(), settings, live);
+        let context = offering.context.clone();
         link.spawn(async move {
-            offering.run().await;
+            tokio::select! {
+                () = offering.run() => {}
+                () = reads::answer(&context) => {}
+            }
             drop(running);
         });
         Self { closing: closing.drop_guard(), done }

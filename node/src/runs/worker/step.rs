@@ -31,10 +31,11 @@ use super::{
     WorkerSettings,
     end::{self, Ending, NODE_STOPPED},
     environment::{Wanted, environment, policy},
-    files::{OutputFile, Place, prune},
+    files::{OutputFile, StepDirectory, prune},
     report::{Budget, Latest, Lease, Reporter, Stop, is_lost},
 };
 use crate::{
+    client::retry::may_be_taken_later,
     clock,
     link::Link,
     process::{
@@ -42,6 +43,7 @@ use crate::{
         policy::{Kind, Policy},
     },
     runner::{
+        agent_file::TIMEOUT_MAX,
         child::{self, GRACE, Job, LINGER},
         modes::fill_previous,
         outcome::{Failure, FailureKind, Outcome, Stopped},
@@ -49,16 +51,13 @@ use crate::{
         stream::{Dialect, Progress},
     },
     runs::{
-        convert::plain,
+        convert::{joined, plain},
         live::LiveSteps,
         schema::{check_output, check_schema},
         spec::Spec,
     },
     step_key::StepKey,
 };
-
-/// The longest that a step may run, whatever it asks for.
-const LIMIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// For a claim to be answered: then its lease is gone.
 const CLAIM_MAX: Duration = Duration::from_millis(STEP_LEASE_MS);
@@ -170,7 +169,7 @@ struct Prepared {
     line: CommandLine,
     dialect: Dialect,
     directory: PathBuf,
-    place: Place,
+    place: StepDirectory,
     environment: Vec<(String, OsString)>,
     policy: Policy,
     limit: Duration,
@@ -200,7 +199,7 @@ fn prepare(
     let runner = settings.own.table.get(runner).ok_or_else(no_runner)?;
     let project = &settings.own.project;
     let directory = working_directory(project, spec.cwd.as_deref())?;
-    let place = Place::make(&settings.directory, id);
+    let place = StepDirectory::make(&settings.directory, id);
     let place = place.map_err(|why| format!("This node cannot keep the step's files: {why}."))?;
     let (own, endpoint) = (place.own(), &settings.endpoint);
     let mcp = endpoint.mcp_url.clone().map(|url| McpServer { url, token: key.to_string() });
@@ -243,8 +242,7 @@ fn prepare(
 fn task<'t>(given: &wire::ClaimStepResponse, task: &'t str) -> Result<Cow<'t, str>, String> {
     match given.run.as_ref().map_or(RunMode::Unspecified, wire::Run::mode) {
         RunMode::Chain => {
-            let previous: String = given.previous.iter().map(|part| plain(Some(part))).collect();
-            fill_previous(task, &previous).map_err(|why| why.to_string())
+            fill_previous(task, &joined(&given.previous)).map_err(|why| why.to_string())
         }
         RunMode::Unspecified | RunMode::Single | RunMode::Parallel => Ok(task.into()),
     }
@@ -283,7 +281,7 @@ fn working_directory(project: &Path, cwd: Option<&str>) -> Result<PathBuf, Strin
 /// How long a step may run; 0: it does not say.
 fn limit(timeout_ms: u64, usual: Duration) -> Duration {
     let asked = (timeout_ms != 0).then(|| Duration::from_millis(timeout_ms));
-    asked.unwrap_or(usual).min(LIMIT_MAX)
+    asked.unwrap_or(usual).min(TIMEOUT_MAX)
 }
 
 /// Whether another machine asked for the run, or for one that it is below. What cannot be found out
@@ -314,7 +312,7 @@ async fn execute(
 ) -> Option<wire::EndStepRequest> {
     let step = claim.step();
     assert!(claim.token != 0, "WK2: step {step} was not claimed");
-    let live = context.live.begin(claim.key.clone());
+    let live = context.live.begin(claim.key.clone(), prepared.directory.clone());
     let is_sandboxed = prepared.policy.kind == Kind::Landlock;
     let (own, latest) = (prepared.place.own(), Latest::default());
     let mut output = prepared.place.output();
@@ -374,7 +372,7 @@ async fn execute(
 }
 
 /// Removes what the step left, but for a long output.
-async fn close(context: &Context, place: Place, output: OutputFile) {
+async fn close(context: &Context, place: StepDirectory, output: OutputFile) {
     let directory = context.settings.directory.clone();
     let closing = spawn_blocking(move || {
         if place.close(output) {
@@ -448,7 +446,7 @@ async fn tell_end(context: &Context, claim: &Claim, end: wire::EndStepRequest) {
             Err(refusal) if !is_lost(refusal.reason) => refusal,
             told => return told,
         };
-        tracing::warn!(%step, %refusal, "the end of a step is told again without its words");
+        tracing::warn!(%step, %refusal, "the end of a step is sent again without its words");
         link.command_until_judged(bare, may_be_taken_later).await
     };
     tokio::select! {
@@ -457,23 +455,9 @@ async fn tell_end(context: &Context, claim: &Claim, end: wire::EndStepRequest) {
             Err(refusal) => tracing::warn!(%step, %refusal, "the end of a step was not taken"),
         },
         () = context.out_of_time() => {
-            tracing::warn!(%step, "the broker was not told that a step ended; it counts as lost");
+            tracing::warn!(%step, "the broker does not know that a step ended; it counts as lost");
         }
     }
-}
-
-/// Whether what was refused so may be taken when it is sent again, without anybody's doing.
-const fn may_be_taken_later(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::Unavailable
-            | Reason::Overloaded
-            | Reason::OutcomeUnknown
-            | Reason::StaleEpoch
-            | Reason::Unauthenticated
-            | Reason::NodeForbidden
-            | Reason::RoleInUse
-    )
 }
 
 #[cfg(test)]
@@ -573,7 +557,7 @@ mod tests {
         assert_eq!(limit(0, usual), usual);
         assert_eq!(limit(1, usual), Duration::from_millis(1));
         assert_eq!(limit(7_200_000, usual), Duration::from_secs(7200));
-        assert_eq!(limit(u64::MAX, usual), LIMIT_MAX);
+        assert_eq!(limit(u64::MAX, usual), TIMEOUT_MAX);
     }
 
     #[test]

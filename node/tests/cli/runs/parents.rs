@@ -1,6 +1,6 @@
 //! Sub-agents that speak to whoever started them, and that start others.
 
-use std::net::TcpListener;
+use std::{fs, net::TcpListener};
 
 use serde_json::json;
 use tasuki_proto::wire::{Run, RunStatus};
@@ -42,6 +42,41 @@ async fn a_sub_agent_asks_its_parent_and_goes_on_with_the_answer() {
     assert!(told.err.contains("Which \"one\"?"), "who waits is shown the question: {told:?}");
     let refused = said(&machine, &["runs", "reply", &run_id, &number, "another one"]).await;
     assert_eq!(refused.code, 1, "{refused:?}");
+    machine.fake.gone().await;
+}
+
+/// Bytes come as they are, whatever a terminal would make of them.
+#[tokio::test]
+async fn a_sub_agent_hands_over_a_file_and_whoever_started_it_gets_it() {
+    let mut machine = machine().await;
+    let task = "mkdir out && cd out && printf 'a\\377\\033[1m' > plan.bin && \
+                \"$tasuki\" runs report --file plan.bin >&2 && ln -s plan.bin link && \
+                say \"$(\"$tasuki\" runs report more --file link 2>&1)\"";
+    let told = result(&machine, 0, &["scout", task]).await;
+    let refused = told["output"].as_str().unwrap();
+    assert!(refused.contains("it is a link, and links are not followed"), "{refused}");
+    let runs = machine.runs();
+    let run_id = only_run(&runs).await;
+    let messages = runs.messages(&run_id).await;
+    let file = messages[0].file.as_ref().unwrap();
+    assert_eq!((messages.len(), file.name.as_str(), file.size), (1, "plan.bin", 6));
+    let shown = printed(&machine, &["runs", "show", &run_id]).await;
+    assert!(shown.contains("plan.bin, 6 bytes: tasuki runs output"), "{shown}");
+
+    let content = b"a\xff\x1b[1m";
+    let get = ["runs", "output", &run_id, "--message", "1"];
+    let got = soon(machine.command(&get).output()).await.unwrap();
+    assert!(got.status.success() && got.stdout == content, "{got:?}");
+    let to = machine.path("got.bin");
+    let save = [&get[..], &["--out", to.to_str().unwrap()]].concat();
+    printed(&machine, &save).await;
+    assert_eq!(fs::read(&to).unwrap(), content);
+    let refused = said(&machine, &save).await;
+    assert!(refused.code == 2 && refused.err.contains("is there already"), "{refused:?}");
+    let told = lines(&machine, 0, &get).await;
+    assert_eq!((&told[0]["file"]["name"], &told[0]["text"]), (&json!("plan.bin"), &json!(null)));
+    let refused = lines(&machine, 1, &["runs", "output", &run_id, "--message", "2"]).await;
+    assert_eq!(refused[0]["error"]["code"], "unknown_message", "{refused:?}");
     machine.fake.gone().await;
 }
 

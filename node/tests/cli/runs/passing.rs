@@ -3,7 +3,7 @@
 use super::{file, machine, printed, result, said};
 use crate::{
     Said,
-    fake_agent::{FakeAgents, Machine, configure},
+    fake_agent::{FakeAgents, configure},
     process::{Process, soon, tasuki},
 };
 
@@ -75,19 +75,12 @@ async fn whatever_an_agent_prints_costs_its_node_little() {
     const GROWTH_KIB_MAX: u64 = 64 * 1024;
     let machine = machine().await;
     printed(&machine, &["run", "scout", "say warm"]).await;
-    let before = peak(&machine);
+    let before = machine.up.peak_kib();
     let task = "xs 50000000; echo; xs 100000000 >&2; echo; echo '{\"type\":\"new\"}'; say done";
     let told = printed(&machine, &["run", "scout", task]).await;
     assert_eq!(told, "done\n");
-    let grown = peak(&machine) - before;
+    let grown = machine.up.peak_kib() - before;
     assert!(grown < GROWTH_KIB_MAX, "{grown} KiB");
-}
-
-/// The most memory that the node ever had, in KiB.
-fn peak(machine: &Machine) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", machine.up.pid())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! An MCP client on stdio with a user: it notes progress, and answers what the user is asked.
 
-use std::process::Stdio;
+use std::{collections::BTreeMap, process::Stdio};
 
 use serde_json::{Value, json};
 use tokio::{
@@ -32,6 +32,8 @@ pub(super) struct McpClient {
     pub(super) questions: Vec<Value>,
     /// The latest answer as it came.
     pub(super) raw: String,
+    /// Answers that came before anybody waited for them, by request.
+    early: BTreeMap<u64, Value>,
     stdin: ChildStdin,
     lines: Lines<BufReader<ChildStdout>>,
     process: Child,
@@ -51,7 +53,8 @@ impl McpClient {
         let stdin = process.stdin.take().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let (progress, questions, raw) = (Vec::new(), Vec::new(), String::new());
-        let mut it = Self { user, ids: 0, progress, questions, raw, stdin, lines, process };
+        let early = BTreeMap::new();
+        let mut it = Self { user, ids: 0, progress, questions, raw, early, stdin, lines, process };
         let capabilities =
             if user == User::Away { json!({}) } else { json!({ "elicitation": {} }) };
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": capabilities,
@@ -75,12 +78,20 @@ impl McpClient {
 
     /// The result of a call that was begun.
     pub(super) async fn end(&mut self, id: u64) -> Value {
+        let message = self.answer(id).await;
+        assert!(message["result"].is_object(), "{message}");
+        message["result"].clone()
+    }
+
+    /// The answer to a request.
+    async fn answer(&mut self, id: u64) -> Value {
         loop {
+            if let Some(message) = self.early.remove(&id) {
+                return message;
+            }
             let message = self.hear().await;
-            if message["id"] == id && message.get("method").is_none() {
-                let result = &message["result"];
-                assert!(result.is_object(), "{message}");
-                return result.clone();
+            if let (Some(of), None) = (message["id"].as_u64(), message.get("method")) {
+                self.early.insert(of, message);
             }
         }
     }
@@ -94,13 +105,9 @@ impl McpClient {
     /// The error of a call that is none of a tool's.
     pub(super) async fn refused(&mut self, tool: &str, arguments: Value) -> Value {
         let id = self.begin(tool, arguments).await;
-        loop {
-            let message = self.hear().await;
-            if message["id"] == id && message.get("method").is_none() {
-                assert!(message["error"].is_object(), "{message}");
-                return message["error"].clone();
-            }
-        }
+        let message = self.answer(id).await;
+        assert!(message["error"].is_object(), "{message}");
+        message["error"].clone()
     }
 
     /// The result of any other request.

@@ -5,6 +5,8 @@
 
 mod client;
 mod consent;
+mod far;
+mod files;
 mod parent;
 mod subagent;
 mod waits;

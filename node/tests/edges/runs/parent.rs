@@ -13,10 +13,14 @@ use crate::{
 };
 
 /// Where a sub-agent speaks MCP.
-const STEP: &str = "/mcp/step";
+pub(super) const STEP: &str = "/mcp/step";
 
 /// Starts one that says its token and waits. Returns its run and the token.
-async fn begin(machine: &mut Machine, boss: &mut McpClient, then: &str) -> (String, String) {
+pub(super) async fn begin(
+    machine: &mut Machine,
+    boss: &mut McpClient,
+    then: &str,
+) -> (String, String) {
     let task = format!("tell \"$TASUKI_STEP_TOKEN\"; wait_go; {then}");
     let arguments = json!({ "agent": "scout", "task": task, "background": true });
     let run = run_id(&boss.call("subagent", arguments).await);
@@ -24,7 +28,7 @@ async fn begin(machine: &mut Machine, boss: &mut McpClient, then: &str) -> (Stri
     (run, machine.fake.told().await)
 }
 
-fn bearer(token: &str) -> Vec<(String, String)> {
+pub(super) fn bearer(token: &str) -> Vec<(String, String)> {
     vec![("Authorization".to_owned(), format!("Bearer {token}"))]
 }
 

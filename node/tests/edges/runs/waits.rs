@@ -1,7 +1,10 @@
 //! Waiting for a run: progress in fixed words, holds, tasks, and what can be read meanwhile.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
-use tasuki_proto::wire;
+use tasuki_proto::wire::{self, RunStatus};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{
     client::{McpClient, User},
@@ -9,6 +12,7 @@ use super::{
 };
 use crate::{
     agents::{Agent, Manner, Transport},
+    fake_agent::Machine,
     process::soon,
 };
 
@@ -88,9 +92,7 @@ async fn a_client_that_takes_tasks_is_woken_by_one() {
     let arguments = json!({ "agent": "scout", "task": "wait_go; say done", "background": true });
     let run = run_id(&boss.call("subagent", arguments).await);
     boss.vanish().await;
-    let manner = Manner { takes_tasks: true, ..Manner::default() };
-    let (mcp, data) = (machine.up.mcp, machine.up.data.clone());
-    let mut sleeper = Agent::with(Transport::Stateless, "boss", mcp, data, manner).await;
+    let mut sleeper = sleeper(&machine).await;
     let task = soon(sleeper.begin("run_wait", json!({ "run": run }))).await.unwrap();
     assert_eq!(task["resultType"], "task", "{task}");
     machine.fake.let_go(1);
@@ -99,25 +101,54 @@ async fn a_client_that_takes_tasks_is_woken_by_one() {
     machine.fake.gone().await;
 }
 
-/// A task that is cancelled ends the wait alone, and says so.
-#[tokio::test]
-async fn a_run_goes_on_without_its_task() {
-    let mut machine = machine().await;
+/// An agent that takes tasks for answers.
+async fn sleeper(machine: &Machine) -> Agent {
     let manner = Manner { takes_tasks: true, ..Manner::default() };
     let (mcp, data) = (machine.up.mcp, machine.up.data.clone());
-    let mut sleeper = Agent::with(Transport::Stateless, "boss", mcp, data, manner).await;
-    let arguments = json!({ "agent": "scout", "task": "wait_go; say done" });
-    let task = soon(sleeper.begin("subagent", arguments)).await.unwrap();
-    let id = task["taskId"].as_str().unwrap().to_owned();
+    Agent::with(Transport::Stateless, "boss", mcp, data, manner).await
+}
+
+/// Cancels the task that a call was answered with; what it says then.
+async fn cancel(sleeper: &mut Agent, task: &Value) -> String {
+    let id = task["taskId"].as_str().unwrap_or_else(|| panic!("no task: {task}"));
     let about_it =
         |method: &str| json!({ "jsonrpc": "2.0", "method": method, "params": { "taskId": id } });
-    soon(sleeper.ask(&id, about_it("tasks/cancel"))).await.unwrap();
-    let told = soon(sleeper.ask(&id, about_it("tasks/get"))).await.unwrap();
+    soon(sleeper.ask(id, about_it("tasks/cancel"))).await.unwrap();
+    let told = soon(sleeper.ask(id, about_it("tasks/get"))).await.unwrap();
+    assert_eq!(told["status"], "cancelled", "{told}");
+    told["statusMessage"].as_str().unwrap().to_owned()
+}
+
+/// Holds RT1.
+#[tokio::test]
+async fn a_task_of_the_call_that_started_a_run_ends_it_when_it_is_cancelled() {
+    let mut machine = machine().await;
+    let mut sleeper = sleeper(&machine).await;
+    let arguments = json!({ "agent": "scout", "task": "stubborn; daemon; hang" });
+    let task = soon(sleeper.begin("subagent", arguments)).await.unwrap();
+    machine.fake.begun(1).await;
+    let told = cancel(&mut sleeper, &task).await;
     let run = machine.runs().only().await.run_id;
+    assert_eq!(told, format!("Cancelled by its client. Run {run} is being canceled."));
+    machine.fake.gone().await;
+    assert_eq!(machine.runs().end(&run).await, RunStatus::Canceled);
+}
+
+/// What a newer wait took the place of is over; whoever calls it off ends nothing.
+#[tokio::test]
+async fn a_task_of_a_wait_ends_the_wait_alone_when_it_is_cancelled() {
+    let mut machine = machine().await;
+    let mut sleeper = sleeper(&machine).await;
+    let arguments = json!({ "agent": "scout", "task": "wait_go; say done" });
+    let started = soon(sleeper.begin("subagent", arguments)).await.unwrap();
+    let run = machine.runs().only().await.run_id;
+    let waiting = soon(sleeper.begin("run_wait", json!({ "run": run }))).await.unwrap();
     let words = format!("Cancelled by its client. The run goes on; run_cancel {run} ends it.");
-    assert_eq!(told["statusMessage"], words, "{told}");
+    for task in [&started, &waiting] {
+        assert_eq!(cancel(&mut sleeper, task).await, words);
+    }
     machine.fake.let_go(1);
-    machine.runs().end(&run).await;
+    assert_eq!(machine.runs().end(&run).await, RunStatus::Succeeded);
     machine.fake.gone().await;
 }
 
@@ -177,13 +208,8 @@ async fn the_output_so_far_can_be_read_and_subscribed_to() {
     machine.fake.gone().await;
 }
 
-#[tokio::test]
-async fn runs_of_others_hide_none_of_the_callers() {
-    /// As many as a node looks through.
-    const OTHERS: u64 = 200;
-    let mut machine = machine().await;
-    let mut boss = McpClient::new(&machine, "boss", User::Away).await;
-    boss.call("subagent", json!({ "agent": "scout", "task": "say done" })).await;
+/// Starts a run of a role that no node takes. Returns its id.
+async fn start_nowhere(machine: &Machine, role: &str, counter: u64) -> String {
     let step = wire::NewStep {
         agent: "scout".to_owned(),
         runner: "fake".to_owned(),
@@ -191,16 +217,55 @@ async fn runs_of_others_hide_none_of_the_callers() {
         task: Some(wire::RunText { text: "say other".to_owned(), sealed: None }),
         ..Default::default()
     };
-    let mut broker = machine.runs().client();
+    let request = wire::StartRunRequest {
+        key: Some(wire::IdempotencyKey { client_id: "others".to_owned(), counter }),
+        role: role.to_owned(),
+        mode: wire::RunMode::Single.into(),
+        steps: vec![step],
+        ..Default::default()
+    };
+    let started = soon(machine.runs().client().start_run(request)).await.unwrap();
+    started.into_inner().run.unwrap().run_id
+}
+
+#[tokio::test]
+async fn a_run_that_no_node_takes_says_what_it_waits_for() {
+    const NODE: &str = "a node that runs fake and is, or has the label, nowhere";
+    let mut machine = machine().await;
+    let mut boss = McpClient::new(&machine, "boss", User::Away).await;
+    let run = start_nowhere(&machine, "boss", 1).await;
+    for (tool, arguments) in [
+        ("run_status", json!({ "run": run })),
+        ("run_wait", json!({ "run": run, "timeout_sec": 0 })),
+    ] {
+        let told = boss.call(tool, arguments).await;
+        assert!(text(&told).contains(&format!("waiting for {NODE}")), "{tool}: {told}");
+        assert_eq!(told["structuredContent"]["steps"][0]["waits_for"], NODE, "{tool}: {told}");
+    }
+    let waiting = boss.begin("run_wait", json!({ "run": run })).await;
+    boss.told(&format!("(waiting for {NODE}...)")).await;
+    let shown = soon(machine.command(&["runs", "show", &run]).output()).await.unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("waits for") && shown.contains(NODE), "{shown}");
+    let mut command = machine.command(&["runs", "watch", &run]);
+    let mut watch = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stderr.take().unwrap()).lines();
+    while !soon(lines.next_line()).await.unwrap().unwrap().contains(NODE) {}
+    boss.call("run_cancel", json!({ "run": run })).await;
+    assert_eq!(run_id(&boss.end(waiting).await), run);
+    soon(watch.wait()).await.unwrap();
+    machine.fake.gone().await;
+}
+
+#[tokio::test]
+async fn runs_of_others_hide_none_of_the_callers() {
+    /// As many as a node looks through.
+    const OTHERS: u64 = 200;
+    let mut machine = machine().await;
+    let mut boss = McpClient::new(&machine, "boss", User::Away).await;
+    boss.call("subagent", json!({ "agent": "scout", "task": "say done" })).await;
     for counter in 1..=OTHERS {
-        let request = wire::StartRunRequest {
-            key: Some(wire::IdempotencyKey { client_id: "others".to_owned(), counter }),
-            role: "other".to_owned(),
-            mode: wire::RunMode::Single.into(),
-            steps: vec![step.clone()],
-            ..Default::default()
-        };
-        soon(broker.start_run(request)).await.unwrap();
+        start_nowhere(&machine, "other", counter).await;
     }
     assert_eq!(text(&boss.call("run_wait", json!({})).await), "done", "its newest");
     machine.fake.gone().await;

@@ -10,9 +10,9 @@ use super::*;
 use crate::rules::{
     lease,
     run::{
-        self, Asker, Budget, Claim, Ended, Failure, Message, MessageKind, MessageState, Mode,
-        Origin, Outcome, OutputWords, Run, RunOutcome, Runs, Started, Step, StepEnded, StepResult,
-        StepSpec, StepStarted, StepState, StepWords, StopReason, Text, Usage, Words,
+        self, Asker, Budget, Claim, Ended, Failure, FileFacts, Message, MessageKind, MessageState,
+        Mode, Origin, Outcome, OutputWords, Run, RunOutcome, Runs, Started, Step, StepEnded,
+        StepResult, StepSpec, StepStarted, StepState, StepWords, StopReason, Text, Usage, Words,
     },
 };
 
@@ -104,6 +104,7 @@ fn the_bytes_of_a_record_about_runs_are_unchanged() {
         run::Event::LeaseRenewed { step: step(1), lapses, is_grace: true },
         told(MessageKind::Question),
         told(MessageKind::Report),
+        told(MessageKind::File),
         run::Event::Replied { run: run_id(1), number: 1, content: Hash([6; 16]) },
         run::Event::Forgotten { runs: vec![run_id(1), run_id(2)] },
     ];
@@ -147,6 +148,7 @@ fn the_bytes_of_a_snapshot_with_runs_are_unchanged() {
         message(MessageKind::Question, MessageState::Replied(Hash([6; 16]))),
         message(MessageKind::Question, MessageState::Over),
         message(MessageKind::Report, MessageState::Open),
+        message(MessageKind::File, MessageState::Open),
     ];
     let open = Run {
         id: run_id(1),
@@ -191,16 +193,26 @@ fn the_bytes_of_words_of_runs_are_unchanged() {
     let plain = || Text::Plain("t".to_owned());
     let words = StepWords { task: plain(), system: sealed(), spec: Text::default() };
     let output = OutputWords { parts: vec![plain(), sealed()], error: plain() };
+    let (name, media_type) = ("a.md".to_owned(), "text/markdown".to_owned());
+    let file = Some(FileFacts { name, media_type, size: 3 });
     let all = [
         (Words::Step { step: step(1), words }, "run/run_1700000000000_0001/1"),
         (Words::Output { step: step(1), words: output }, "run/run_1700000000000_0001/1/output"),
         (
-            Words::Message { run: run_id(1), number: 2, text: plain() },
+            Words::Message { run: run_id(1), number: 2, text: plain(), file: None },
             "run/run_1700000000000_0001/message/2",
         ),
         (
             Words::Reply { run: run_id(1), number: 2, text: sealed() },
             "run/run_1700000000000_0001/reply/2",
+        ),
+        (
+            Words::Message { run: run_id(1), number: 3, text: Text::default(), file },
+            "run/run_1700000000000_0001/message/3",
+        ),
+        (
+            Words::File { run: run_id(1), number: 3, content: Bytes::from_static(b"abc") },
+            "run/run_1700000000000_0001/message/3/file",
         ),
     ];
     let mut told = String::new();

@@ -14,12 +14,15 @@ use tasuki_proto::wire::{self, TaskStage, TaskStatus};
 
 use super::{
     super::{
-        labels::{count, delivery_status, left, long, spaced, task_stage_text, tasks_of},
+        labels::{count, delivery_status, left, task_stage_text, tasks_of},
         rows::{locked, who},
     },
     state::State,
 };
-use crate::cli::text::{line, short, time};
+use crate::cli::{
+    labels::{long, spaced},
+    text::{line, short, time},
+};
 
 /// From this width on there are two columns, in cells.
 const TWO_COLUMNS: u16 = 140;

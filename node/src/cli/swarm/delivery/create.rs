@@ -7,13 +7,14 @@ use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, swar
 
 use crate::{
     cli::{
+        labels::spaced,
         loops::text_args::{HELP, TextArgs},
         role_args::{RoleArgs, RoleClient},
         swarm::{
             Failure, Output, again,
             awaited::{self, Wait},
             commit::Rerun,
-            labels::{delivery_status, spaced},
+            labels::delivery_status,
             names::{IssueName, TaskIds},
             pages::{PAGE, offset},
             task::{get_task, list::list_tasks},

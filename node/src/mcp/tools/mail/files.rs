@@ -6,12 +6,7 @@ use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tasuki_proto::{
-    limits::{ATTACHMENT_NAME_BYTES_MAX, ATTACHMENTS_MAX},
-    reason::Reason,
-    visible::is_visible,
-    wire,
-};
+use tasuki_proto::{limits::ATTACHMENTS_MAX, reason::Reason, wire};
 
 use super::{
     super::{
@@ -25,7 +20,7 @@ use super::{
     caller::{Mailbox, Player, message_name},
 };
 use crate::{
-    attached::{No, Project, media_type},
+    attached::{self, No, Project, media_type, on_disk},
     role::Refusal,
 };
 
@@ -56,7 +51,7 @@ pub(super) async fn attach(
         let (project, from) = (project.clone(), PathBuf::from(&path));
         let content = on_disk(move || project.read(&from)).await;
         let content = content.map_err(|why| match why {
-            No::TooLarge => Refusal {
+            No::TooLarge(_) => Refusal {
                 reason: Reason::TooLarge,
                 message: format!("`{ATTACHMENTS}` names {path:?}: {why}. Nothing was sent."),
             },
@@ -84,10 +79,7 @@ pub(super) async fn attach(
 }
 
 fn name_of(path: &str) -> Result<String, Refusal> {
-    let name = Path::new(path).file_name().and_then(|name| name.to_str());
-    let fits =
-        |name: &&str| name.len() <= ATTACHMENT_NAME_BYTES_MAX && name.chars().all(is_visible);
-    name.filter(fits).map(str::to_owned).ok_or_else(|| {
+    attached::name_of(Path::new(path)).map(str::to_owned).ok_or_else(|| {
         invalid(ATTACHMENTS, &format_args!("names {path:?}, whose path cannot be resolved"))
     })
 }
@@ -166,11 +158,4 @@ async fn find(
              files."
         ),
     })
-}
-
-async fn on_disk<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, No> + Send + 'static,
-) -> Result<T, No> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(No::Io(std::io::Error::other(error))))
 }

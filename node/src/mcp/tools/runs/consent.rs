@@ -18,7 +18,7 @@ use rmcp::{
     },
     service::PeerRequestOptions,
 };
-use tasuki_proto::{host::trust::TrustStore, reason::Reason};
+use tasuki_proto::reason::Reason;
 
 use super::{
     super::{
@@ -32,10 +32,7 @@ use crate::{
     mcp::request_context::is_legacy,
     role::Refusal,
     runner::discovery::AgentEntry,
-    runs::{
-        agent_trust::{access, is_trusted, project_of},
-        plan::Plan,
-    },
+    runs::{agent_trust, plan::Plan},
 };
 
 /// Digits of the hash in a question's name.
@@ -44,8 +41,7 @@ const HASH_DIGITS: usize = 32;
 /// Agents that came with the project, and that its user does not trust as they are. Blocks on the
 /// disk.
 pub(super) fn untrusted(plan: &Plan) -> Vec<AgentEntry> {
-    let store = TrustStore::of_user();
-    plan.project_agents().filter(|it| !is_trusted(&store, it)).cloned().collect()
+    agent_trust::untrusted(plan.project_agents())
 }
 
 /// Whether these may run. `Some`: the client is to ask its user, and to call again.
@@ -61,7 +57,7 @@ pub(super) async fn check(
         return Ok(None);
     }
     if asker.actions.is_none() || !can_ask(call) {
-        return Err(not_asked(agents));
+        return Err(agent_trust::refusal(agents, line));
     }
     let said = if is_legacy(call.context) {
         Some(Box::pin(ask(call, agents)).await?)
@@ -124,18 +120,12 @@ fn message(agents: &[AgentEntry]) -> String {
     format!(
         "An agent wants to run sub-agents that came with this project. They can use tools on this \
          machine. Run them?{}",
-        lines(agents)
+        agent_trust::lines(agents, line)
     )
 }
 
-/// A line for each: what it is called, where it is, and what it may use.
-fn lines(agents: &[AgentEntry]) -> String {
-    let mut others = Sanitizer::default();
-    let line = |it: &AgentEntry| {
-        let file = others.line(&it.path.to_string_lossy());
-        format!("\n- {}: {file} ({})", it.agent.name, others.line(&access(&it.agent)))
-    };
-    agents.iter().map(line).collect()
+fn line(text: &str) -> String {
+    Sanitizer::default().line(text)
 }
 
 /// Others, or other contents of the same files, are another question.
@@ -145,27 +135,6 @@ fn question_name(agents: &[AgentEntry]) -> String {
     let hash = blake3::hash(&read).to_hex();
     let hash: String = hash.chars().take(HASH_DIGITS).collect();
     format!("run-project-agents-{hash}")
-}
-
-/// Nobody can be asked.
-fn not_asked(agents: &[AgentEntry]) -> Refusal {
-    let mut paths = Sanitizer::default();
-    let mut projects: Vec<String> = agents
-        .iter()
-        .filter_map(project_of)
-        .map(|project| format!("`tasuki trust {}`", paths.line(&project.to_string_lossy())))
-        .collect();
-    projects.sort();
-    projects.dedup();
-    Refusal {
-        reason: Reason::RightForbidden,
-        message: format!(
-            "These agents came with the project, and nobody approved them. Nothing was \
-             started.{}\nAsk your user to read them and to run {}. Then call again.",
-            lines(agents),
-            projects.join(" and ")
-        ),
-    }
 }
 
 fn unanswered(why: &str) -> Refusal {
@@ -202,7 +171,7 @@ mod tests {
     fn a_question_names_each_agent_and_its_file() {
         let mut few = [agent("scout", "Look."), agent("planner", "Plan.")];
         few[1].agent.tools = Some(vec!["read".to_owned(), "bash".to_owned()]);
-        few[1].agent.env = vec!["API_KEY".to_owned()];
+        few[1].agent.env = Some(vec!["API_KEY".to_owned()]);
         let asked = message(&few);
         assert!(asked.ends_with(
             "Run them?\n- scout: /p/x/.tasuki/agents/scout.md (all tools)\n- planner: \
@@ -223,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_how_to_allow_it() {
-        let refusal = not_asked(&[agent("scout", ""), agent("planner", "")]);
+        let refusal = agent_trust::refusal(&[agent("scout", ""), agent("planner", "")], line);
         assert!(refusal.message.ends_with("to run `tasuki trust /p/x`. Then call again."));
     }
 }

@@ -4,7 +4,8 @@
 //!   whatever point, and not because a connection broke, the agent ended or the node stops.
 //!
 //! How a client takes a call back depends on its transport: it says so on a connection or in a
-//! session. A request without either is taken back by closing its response.
+//! session. A request without either is taken back by closing its response. A call that was
+//! answered with a task is taken back by canceling that.
 
 use futures::FutureExt as _;
 use tasuki_proto::{id::IdempotencyKey, run::RunId, wire};
@@ -67,15 +68,19 @@ impl Drop for Foreground {
         if !self.fate.as_ref().is_some_and(CallFate::is_taken_back) {
             return;
         }
-        let (client, run) = (self.client.clone(), self.id);
-        let cancel = async move {
-            if let Err(error) = client.cancel(run).await {
-                tracing::debug!(%run, %error, "a run whose call was taken back goes on");
-            }
-        };
-        if let Ok(runtime) = Handle::try_current() {
-            drop(runtime.spawn(cancel));
+        end_run(self.client.clone(), self.id);
+    }
+}
+
+/// Ends a run whose call was taken back. Nobody waits for that.
+pub(in crate::mcp) fn end_run(client: RunClient, run: RunId) {
+    let cancel = async move {
+        if let Err(error) = client.cancel(run).await {
+            tracing::debug!(%run, %error, "a run whose call was taken back goes on");
         }
+    };
+    if let Ok(runtime) = Handle::try_current() {
+        drop(runtime.spawn(cancel));
     }
 }
 

@@ -1,8 +1,6 @@
 //! The tools that look at agents and runs, and those that change a run that goes on.
 
 use std::{
-    fs::File,
-    io::{Read as _, Seek as _, SeekFrom},
     ops::Range,
     path::{Component, Path, PathBuf},
     sync::Arc,
@@ -13,6 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tasuki_proto::{
+    limits::OUTPUT_READ_BYTES_MAX,
     reason::Reason,
     run::{RunId, StepId},
     wire::{self, RunStatus, StepStatus},
@@ -20,6 +19,7 @@ use tasuki_proto::{
 
 use super::{
     super::{
+        arguments::invalid,
         field_types::{Id, Name, Text, Word},
         result::{add_field, add_text, json_result, text_result},
         sanitizer::Sanitizer,
@@ -27,13 +27,15 @@ use super::{
     },
     CORE, QUIET,
     caller::{Asker, newest},
-    views::{frame, framed, run_facts, summary},
+    files::{save, show},
+    messages::read_messages,
+    views::{add_files, frame, framed, run_facts, summary},
 };
 use crate::{
     mcp::intent,
     role::Refusal,
     runner::discovery::{AgentEntry, Scope},
-    runs::convert::plain,
+    runs::{convert::plain, output::Rest},
 };
 
 /// Agents that are listed: a repository may come with thousands.
@@ -125,7 +127,7 @@ pub(super) fn within(cwd: &str) -> PathBuf {
     if cwd.components().all(is_within) { cwd.to_owned() } else { PathBuf::new() }
 }
 
-/// What is on the disk cannot be told.
+/// The agents' files could not be read.
 pub(super) fn unreadable() -> Refusal {
     Refusal {
         reason: Reason::Unavailable,
@@ -174,6 +176,7 @@ impl Tool for RunStatusOf {
             let text = format!("Your other runs: {others}");
             add_field(&mut result, "other_runs", others, text);
         }
+        add_files(&mut result, &read_messages(&asker.client, id, &run).await);
         Ok(result.into())
     }
 }
@@ -204,12 +207,17 @@ impl Tool for RunCancel {
     }
 }
 
-/// Returns part of a sub-agent's output.
+/// Returns part of a sub-agent's output, or a file that it handed over.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct RunOutput {
     run: Id<RunId>,
     /// Default 1.
     step: Option<u32>,
+    /// Number of a message with a file: returns that file.
+    #[schemars(range(min = 1))]
+    message: Option<u32>,
+    /// Saves it in the project. Returns the path.
+    save: Option<bool>,
     /// Bytes.
     offset: Option<u64>,
     /// Bytes, up to 262144. Default 32768.
@@ -217,39 +225,55 @@ pub(super) struct RunOutput {
 }
 
 impl Tool for RunOutput {
-    const INFO: ToolInfo = ToolInfo::read("run_output", CORE);
+    // It may save a file.
+    const INFO: ToolInfo = ToolInfo::write("run_output", CORE);
 
     type Caller<'a> = Asker<'a>;
 
     async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        asker.look();
-        let run = self.run.0;
+        let (run, is_saved) = (self.run.0, self.save == Some(true));
+        let limit = self.limit.filter(|limit| *limit != 0).unwrap_or(OUTPUT_BYTES);
+        let limit = limit.clamp(CHARACTER_BYTES_MAX, OUTPUT_BYTES_MAX);
+        let offset = self.offset.unwrap_or_default();
+        match self.message {
+            Some(message) if is_saved => return save(&asker, run, message).await,
+            Some(message) => return show(&asker, run, message, offset, limit).await,
+            None if is_saved => {
+                return Err(invalid("save", &"is for files: say in `message` which one"));
+            }
+            None => asker.look(),
+        }
         asker.get(run).await?;
         let step = StepId { run, number: self.step.unwrap_or_default().max(1) };
         let told = asker.client.step(step).await?;
         let about = told.step.clone().unwrap_or_default();
-        let limit = self.limit.filter(|limit| *limit != 0).unwrap_or(OUTPUT_BYTES);
-        let offset = self.offset.unwrap_or_default();
-        let limit = limit.clamp(CHARACTER_BYTES_MAX, OUTPUT_BYTES_MAX);
         let kept: String = told.output.iter().map(|part| plain(Some(part))).collect();
-        let before = before(offset);
-        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(kept.len());
-        let bytes = place(offset - before)..place(offset.saturating_add(limit));
-        let bytes = kept.as_bytes().get(bytes).unwrap_or_default();
-        let part = match part_of(bytes, before, offset) {
-            None if (kept.len() as u64) < about.output_bytes => {
-                let file = file_of(&asker.runs.directory, step);
-                let read = tokio::task::spawn_blocking(move || read_part(&file?, offset, limit));
-                read.await.ok().flatten()
+        let (mut part, mut is_away) = (part_within(kept.as_bytes(), offset, limit), false);
+        if part.is_none() && offset < about.output_bytes {
+            let before = before(offset);
+            let most = u32::try_from(limit + before).unwrap_or(u32::MAX);
+            let most = most.min(OUTPUT_READ_BYTES_MAX);
+            match asker.runs.rest(&asker.client, step, offset - before, most).await? {
+                Rest::Part(bytes) => part = part_of(&bytes, before, offset),
+                Rest::Away => is_away = true,
+                Rest::Gone => {}
             }
-            part => part,
-        };
-        Ok(output_result(step, &about, offset, part, kept.len()).into())
+        }
+        let told = part.ok_or_else(|| missing(&about, offset, is_away));
+        Ok(output_result(step, &about, offset, told).into())
     }
 }
 
 /// A text, and where it stands in the output.
-type Part = (String, Range<u64>);
+pub(super) type Part = (String, Range<u64>);
+
+/// A text at `offset`, of bytes that are all there.
+pub(super) fn part_within(all: &[u8], offset: u64, limit: u64) -> Option<Part> {
+    let before = before(offset);
+    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(all.len());
+    let bytes = place(offset - before)..place(offset.saturating_add(limit));
+    part_of(all.get(bytes).unwrap_or_default(), before, offset)
+}
 
 /// So many bytes before an offset the character that it stands in can begin.
 fn before(offset: u64) -> u64 {
@@ -274,73 +298,66 @@ fn part_of(bytes: &[u8], before: u64, offset: u64) -> Option<Part> {
     (whole != 0).then(|| (text, from..from.saturating_add(whole as u64)))
 }
 
-/// Where this node has the whole output; `None`: it runs no steps.
-fn file_of(directory: &Path, step: StepId) -> Option<PathBuf> {
-    #[cfg(unix)]
-    {
-        Some(crate::runs::worker::output_file(directory, step))
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = (directory, step);
-        None
-    }
-}
-
-/// A part of a file. `None`: it is not there, or has nothing from there on.
-fn read_part(file: &Path, offset: u64, limit: u64) -> Option<Part> {
-    let mut file = File::open(file).ok()?;
-    let before = before(offset);
-    file.seek(SeekFrom::Start(offset - before)).ok()?;
-    let mut bytes = Vec::new();
-    file.take(limit + before).read_to_end(&mut bytes).ok()?;
-    part_of(&bytes, before, offset)
-}
-
 fn output_result(
     step: StepId,
     about: &wire::RunStep,
     offset: u64,
-    part: Option<Part>,
-    kept: usize,
+    told: Result<Part, String>,
 ) -> CallToolResult {
     let mut others = Sanitizer::default();
-    let total = about.output_bytes.max(kept as u64);
+    let total = about.output_bytes;
     let mut facts = json!({
         "run_id": step.run.to_string(), "step": step.number, "agent": others.line(&about.agent),
         "output_bytes": total, "offset": offset,
     });
-    let Some((text, Range { start, end })) = part else {
-        let words = missing(about, offset, total);
-        facts["hint"] = words.as_str().into();
-        return text_result(words, facts);
-    };
+    match told {
+        Ok(part) => part_result(part, total, "", facts, others),
+        Err(why) => {
+            facts["hint"] = why.as_str().into();
+            text_result(why, facts)
+        }
+    }
+}
+
+/// A part of so many bytes. `of`: what else the call for the next one says.
+pub(super) fn part_result(
+    (text, Range { start, end }): Part,
+    total: u64,
+    of: &str,
+    mut facts: Value,
+    mut others: Sanitizer,
+) -> CallToolResult {
     let text = others.text(&text);
     facts["output"] = text.as_str().into();
     facts["offset"] = start.into();
     let mut more = format!("Bytes {start} to {end} of {total}.");
     if end < total {
         facts["next_offset"] = end.into();
-        more += &format!(" For more, call run_output with offset {end}.");
+        more += &format!(" For more, call run_output with {of}offset {end}.");
     }
     framed(text, vec![more], facts, &others)
 }
 
 /// Why there is nothing to show.
-fn missing(about: &wire::RunStep, offset: u64, total: u64) -> String {
+fn missing(about: &wire::RunStep, offset: u64, is_away: bool) -> String {
     match about.status() {
         StepStatus::Unspecified | StepStatus::Waiting | StepStatus::Ready | StepStatus::Running => {
             "This step has not ended, so it has no output yet. Call run_wait.".to_owned()
         }
         StepStatus::Succeeded | StepStatus::Failed | StepStatus::Canceled | StepStatus::Lost => {
+            let (total, kept) = (about.output_bytes, about.output_kept);
             if total <= offset {
                 return format!("The output has {total} bytes; there is nothing from {offset} on.");
             }
-            let (kept, node) = (about.output_kept, Sanitizer::default().line(&about.node));
-            format!(
-                "The broker keeps the first {kept} bytes. The rest is in a file of the node \
-                 {node}: call run_output there, as long as it keeps it."
-            )
+            let node = Sanitizer::default().line(&about.node);
+            let rest = match is_away {
+                true => format!(
+                    "The rest is in a file of the node {node}, which can be read while that node \
+                     is connected: call run_output again then."
+                ),
+                false => format!("The node {node} does not have the rest."),
+            };
+            format!("The broker keeps the first {kept} bytes. {rest}")
         }
     }
 }
@@ -373,8 +390,6 @@ impl Tool for RunReply {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn part(text: &str, at: Range<u64>) -> Option<Part> {
@@ -388,15 +403,13 @@ mod tests {
         assert_eq!(part_of("aéb".as_bytes(), 2, 9), part("éb", 8..11), "it stands in a character");
         assert_eq!(part_of(b"a\xff", 0, 0), part("a\u{fffd}", 0..2));
         assert_eq!(part_of(b"", 0, 4), None);
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("output");
-        fs::write(&file, "aéb").unwrap();
-        assert_eq!(read_part(&file, 0, 2), part("a", 0..1));
-        assert_eq!(read_part(&file, 1, 2), part("é", 1..3));
-        assert_eq!(read_part(&file, 2, 100), part("éb", 1..4));
-        assert_eq!(read_part(&file, 3, 100), part("b", 3..4));
-        assert_eq!(read_part(&file, 4, 100), None);
-        assert_eq!(read_part(&place.path().join("none"), 0, 100), None);
+        assert_eq!(part_of(b"ab", 3, 7), None, "it ends before");
+        let read = |offset, limit| part_within("aéb".as_bytes(), offset, limit);
+        assert_eq!(read(0, 2), part("a", 0..1));
+        assert_eq!(read(1, 2), part("é", 1..3));
+        assert_eq!(read(2, 100), part("éb", 1..4));
+        assert_eq!(read(3, 100), part("b", 3..4));
+        assert_eq!(read(4, 100), None);
     }
 
     #[test]
@@ -405,16 +418,23 @@ mod tests {
         let mut about = wire::RunStep { output_bytes: 9, output_kept: 4, ..Default::default() };
         about.set_status(StepStatus::Succeeded);
         about.node = "laptop".to_owned();
-        let told = output_result(step, &about, 0, part("abcd", 0..4), 4);
+        let told = output_result(step, &about, 0, Ok(("abcd".to_owned(), 0..4)));
         let facts = told.structured_content.unwrap();
         assert_eq!((&facts["output"], &facts["next_offset"]), (&"abcd".into(), &4.into()));
-        let rest = output_result(step, &about, 4, None, 4).structured_content.unwrap();
-        assert!(rest["hint"].as_str().unwrap().contains("file of the node laptop"), "{rest}");
-        let over = output_result(step, &about, 9, None, 4).structured_content.unwrap();
-        assert!(over["hint"].as_str().unwrap().contains("has 9 bytes"), "{over}");
+        let hint = |about: &wire::RunStep, offset, is_away| {
+            let told = output_result(step, about, offset, Err(missing(about, offset, is_away)));
+            told.structured_content.unwrap()["hint"].as_str().unwrap().to_owned()
+        };
+        let away = hint(&about, 4, true);
+        assert!(away.contains("file of the node laptop") && away.contains("first 4"), "{away}");
+        assert!(away.contains("while that node is connected"), "{away}");
+        let gone = hint(&about, 4, false);
+        assert!(gone.contains("laptop does not have the rest"), "{gone}");
+        let over = hint(&about, 9, false);
+        assert!(over.contains("has 9 bytes"), "{over}");
         about.set_status(StepStatus::Running);
-        let early = output_result(step, &about, 0, None, 0).structured_content.unwrap();
-        assert!(early["hint"].as_str().unwrap().contains("has not ended"), "{early}");
+        let early = hint(&about, 0, false);
+        assert!(early.contains("has not ended"), "{early}");
     }
 
     #[test]

@@ -9,16 +9,18 @@
 //! - [`subagent`] starts runs, [`consent`] asks a user about a project's agents first,
 //!   [`foreground`] ends a run whose caller took the call back.
 //! - [`waits`]: `run_wait`, and what is told meanwhile. [`manage`]: the tools that look at a run or
-//!   change one. [`parent`]: those of a sub-agent.
-//! - [`views`]: what they answer.
+//!   change one; [`files`]: `run_output` of what a sub-agent handed over. [`parent`]: those of a sub-agent.
+//! - [`views`]: what they answer; [`messages`]: what they tell of what sub-agents said.
 //!
 //! Not here: what a run asks the broker for (`runs::plan`), how agents run (`runs::worker`).
 
 mod args;
 mod caller;
 mod consent;
+mod files;
 mod foreground;
 mod manage;
+mod messages;
 mod parent;
 mod subagent;
 mod views;
@@ -34,6 +36,7 @@ use crate::toolset::{RUN_STEP, RUNS, ToolVisibility};
 
 pub(super) use self::waits::progress_of;
 pub(in crate::mcp) use self::{
+    foreground::end_run,
     views::{read_steps, run_resource_facts, run_result},
     waits::ended_or_asked,
 };

@@ -11,8 +11,8 @@ use tasuki_proto::{limits::REPORT_BYTES_MAX, wire};
 
 use super::{
     super::{
-        arguments::invalid,
-        field_types::Text,
+        arguments::{invalid, missing},
+        field_types::{Name, Text},
         result::text_result,
         sanitizer::Sanitizer,
         tool::{Tool, ToolInfo},
@@ -21,7 +21,8 @@ use super::{
     OF_STEP,
     args::Timeout,
     caller::Asker,
-    views::{cut, framed},
+    messages::cut,
+    views::framed,
 };
 use crate::{
     counted::counted,
@@ -30,6 +31,7 @@ use crate::{
         steps::{Reply, Standing},
     },
     role::Refusal,
+    runs::client::Speaker,
 };
 
 /// Asks whoever started you, and waits for the answer. Use it when you cannot go on without one.
@@ -110,7 +112,9 @@ fn answered(message: u32, answer: &wire::RunAnswer) -> CallToolResult {
 /// Tells whoever started you something before you are done.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ReportToParent {
-    text: Text<REPORT_BYTES_MAX>,
+    text: Option<Text<REPORT_BYTES_MAX>>,
+    /// File to hand over, in the project.
+    file: Option<Name>,
 }
 
 impl Tool for ReportToParent {
@@ -119,9 +123,21 @@ impl Tool for ReportToParent {
     type Caller<'a> = Asker<'a>;
 
     async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let (text, path) = (self.text.map(|Text(text)| text), self.file.map(|Name(path)| path));
+        if text.is_none() && path.is_none() {
+            return Err(missing("text", "say what you report, or name a file to hand over"));
+        }
         let key = intent::of(&asker.call.context.meta);
-        let told = asker.client.report(&self.text.0, key).await?;
-        Ok(text_result("Told.", json!({ "message": told.message })).into())
+        let file = match (path, asker.client.speaker()) {
+            (Some(path), Speaker::Step(step)) => {
+                let private = &asker.call.host.private;
+                Some(asker.runs.read_file(step.step(), &path, private).await?)
+            }
+            // A role has no parent, and is refused.
+            (Some(_) | None, Speaker::Step(_) | Speaker::Role(_)) => None,
+        };
+        let told = asker.client.report(&text.unwrap_or_default(), file, key).await?;
+        Ok(text_result("Reported.", json!({ "message": told.message })).into())
     }
 }
 

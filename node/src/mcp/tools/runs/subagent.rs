@@ -104,7 +104,7 @@ impl Tool for Subagent {
         // the call up takes it back, and ends the run.
         let left = longest(call, None).saturating_sub(begun.elapsed());
         let asked = (!call.takes_tasks).then_some(left);
-        let waited = asker.wait_for(playing, started.id, asked).await;
+        let waited = asker.wait_for(playing, started.id, asked, true).await;
         waited.map_err(|why| Refusal {
             message: format!("Started as run {}, which goes on. {}", started.id, why.message),
             ..why

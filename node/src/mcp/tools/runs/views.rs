@@ -8,14 +8,16 @@ use futures::future::try_join_all;
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 use tasuki_proto::{
-    limits::TEXT_BYTES_MAX,
     run::{RunId, StepId},
     wire::{self, RunMode, RunStatus, run_answer::Standing},
 };
 
-use super::super::{
-    result::{add_text, refused, text_result},
-    sanitizer::{FRAME, Sanitizer},
+use super::{
+    super::{
+        result::{add_text, refused, text_result},
+        sanitizer::{FRAME, Sanitizer},
+    },
+    messages::{files, files_line, line, quoted, read_messages, reports, said},
 };
 use crate::{
     counted::counted,
@@ -23,8 +25,8 @@ use crate::{
     runner::modes::{PARALLEL_TASKS_MAX, SHOWN_BYTES_MAX},
     runs::{
         client::RunClient,
-        convert::{plain, text},
-        view::RunView,
+        convert::{joined, plain, text},
+        view::{RunView, awaited_node},
     },
 };
 
@@ -33,15 +35,6 @@ const READ_AT_ONCE: usize = 8;
 
 /// Of the outputs of a run, in bytes, of all steps together: what a call's parallel tasks may show.
 const OUTPUTS_BYTES: usize = PARALLEL_TASKS_MAX * SHOWN_BYTES_MAX;
-
-/// Reports that are shown: the newest.
-const REPORTS_SHOWN: usize = 20;
-
-/// Of one question, reply or report, in bytes.
-const SAID_BYTES: usize = 8 * 1024;
-
-/// Pages of messages that are read, which end early where messages are long.
-const PAGES_MAX: usize = 8;
 
 /// Of what a CLI calls its model and why that stopped, in characters: longer ones are no names.
 const MODEL_CHARS_MAX: usize = 100;
@@ -108,34 +101,9 @@ pub(in crate::mcp) async fn read_steps(
 /// What a result shows of a step. How much is left out is told from how much there was.
 fn shown(words: wire::GetStepResponse, bytes_max: usize) -> wire::GetStepResponse {
     let wire::GetStepResponse { step, output, error, now_ms, .. } = words;
-    let mut kept: String = output.iter().map(|part| plain(Some(part))).collect();
+    let mut kept = joined(&output);
     kept.truncate(kept.floor_char_boundary(bytes_max));
     wire::GetStepResponse { step, output: vec![text(kept)], error, now_ms, ..Default::default() }
-}
-
-/// What sub-agents said, as far as it can be had: the newest, and open questions before them.
-async fn read_messages(client: &RunClient, run: RunId, it: &wire::Run) -> Vec<wire::RunMessage> {
-    let shown = u32::try_from(REPORTS_SHOWN).unwrap_or(u32::MAX);
-    let mut after = it.messages.saturating_sub(shown);
-    let mut messages = Vec::new();
-    if let Some(first) = it.open_questions.iter().min().filter(|first| **first <= after) {
-        let older = client.messages(run, first.saturating_sub(1)).await;
-        messages = older.map(|page| page.messages).unwrap_or_default();
-        messages.retain(|message| message.is_question && message.number <= after);
-    }
-    for _ in 0..PAGES_MAX {
-        if it.messages <= after {
-            break;
-        }
-        let Ok(page) = client.messages(run, after).await else { break };
-        let Some(last) = page.messages.last() else { break };
-        after = last.number;
-        messages.extend(page.messages);
-        if !page.has_more {
-            break;
-        }
-    }
-    messages
 }
 
 /// How a run stands, for programs, without what its agents wrote.
@@ -215,15 +183,38 @@ fn ended(view: &RunView, messages: &[wire::RunMessage]) -> CallToolResult {
     let mut facts = cleaned(view.value(), &mut others);
     let text = facts["output"].as_str().unwrap_or_default().to_owned();
     let reports = reports(messages, &view.run, &mut others);
-    let lines: Vec<String> = reports.iter().map(|it| line("Report", it)).collect();
+    let mut lines: Vec<String> = reports.iter().map(|it| line("Report", it)).collect();
     let told = summary(&facts);
     facts["reports"] = reports.into();
+    lines.extend(tell_files(&mut facts, messages, &mut others));
     let mut result = framed(text, vec![told], facts, &others);
     if !lines.is_empty() {
         add_text(&mut result, quoted(&lines, &others));
     }
     result.is_error = Some(view.is_failure());
     result
+}
+
+/// Tells of files that came with these messages; in a line for a model where there are some.
+fn tell_files(
+    facts: &mut Value,
+    messages: &[wire::RunMessage],
+    others: &mut Sanitizer,
+) -> Option<String> {
+    let files = files(messages, others);
+    let line = files_line(&files)?;
+    facts["files"] = files.into();
+    Some(line)
+}
+
+/// The same beside how a run stands.
+pub(super) fn add_files(result: &mut CallToolResult, messages: &[wire::RunMessage]) {
+    let mut others = Sanitizer::default();
+    let Some(facts) = &mut result.structured_content else { return };
+    if let Some(line) = tell_files(facts, messages, &mut others) {
+        frame(facts, &others);
+        add_text(result, quoted(&[line], &others));
+    }
 }
 
 /// Sub-agents wait for answers.
@@ -240,8 +231,9 @@ fn asked(run: RunId, it: &wire::Run, messages: &[wire::RunMessage]) -> CallToolR
     );
     let reports = reports(messages, it, &mut others);
     let asked = questions.iter().map(|it| line(&format!("Question {}", it["message"]), it));
-    let lines: Vec<_> = asked.chain(reports.iter().map(|it| line("Report", it))).collect();
+    let mut lines: Vec<_> = asked.chain(reports.iter().map(|it| line("Report", it))).collect();
     let mut facts = run_facts(it);
+    lines.extend(tell_files(&mut facts, messages, &mut others));
     facts["questions"] = questions.into();
     facts["reports"] = reports.into();
     facts["next_actions"] = json!([next]);
@@ -257,10 +249,11 @@ pub(super) fn still_running(run: RunId, it: Option<&wire::Run>) -> CallToolResul
     let mut facts = it.map_or(known, run_facts);
     let more = it.map(|_| summary(&facts));
     facts["next_actions"] = json!(["Call run_wait."]);
-    let mut result = text_result(format!("Still running: run {run}. Call run_wait."), facts);
-    if let Some(more) = more {
-        add_text(&mut result, more);
-    }
+    let waits = it.and_then(awaited_node).map(|node| format!(", waiting for {node}"));
+    let waits = waits.unwrap_or_default();
+    let text = format!("Still running: run {run}{waits}. Call run_wait.");
+    let mut result = text_result(text, facts);
+    more.into_iter().for_each(|more| add_text(&mut result, more));
     result
 }
 
@@ -268,63 +261,6 @@ fn superseded(run: RunId) -> CallToolResult {
     const WORDS: &str = "Superseded: another call waits for this run. Do not call again.";
     let run = run.to_string();
     text_result(WORDS, json!({ "run_id": run, "status": "superseded", "next_actions": [WORDS] }))
-}
-
-/// What sub-agents asked or told, as many as have together the length of a text, and one in any case.
-/// Questions that are left out are shown once those before them are answered.
-fn said<'m>(
-    messages: impl Iterator<Item = &'m wire::RunMessage>,
-    run: &wire::Run,
-    others: &mut Sanitizer,
-) -> Vec<Value> {
-    let (mut said, mut bytes) = (Vec::new(), 0);
-    for it in messages {
-        let mut text = others.text(plain(it.text.as_ref()));
-        let omitted = cut(&mut text);
-        bytes += text.len();
-        if TEXT_BYTES_MAX < bytes && !said.is_empty() {
-            break;
-        }
-        let agent = run.steps.iter().find(|step| step.step == it.step);
-        let agent = agent.map(|step| others.line(&step.agent)).unwrap_or_default();
-        let (number, step) = (it.number, it.step);
-        let mut it = json!({ "message": number, "step": step, "agent": agent, "text": text });
-        if omitted != 0 {
-            it["omitted_bytes"] = omitted.into();
-        }
-        said.push(it);
-    }
-    said
-}
-
-/// Cuts what somebody said to what a result shows. Returns how many bytes are left out.
-pub(super) fn cut(text: &mut String) -> usize {
-    let bytes = text.len();
-    text.truncate(text.floor_char_boundary(SAID_BYTES));
-    bytes - text.len()
-}
-
-/// The newest reports, oldest first.
-fn reports(messages: &[wire::RunMessage], run: &wire::Run, others: &mut Sanitizer) -> Vec<Value> {
-    let newest = messages.iter().rev().filter(|message| !message.is_question);
-    let mut reports = said(newest.take(REPORTS_SHOWN), run, others);
-    reports.reverse();
-    reports
-}
-
-/// The same for a model: each line of theirs is marked, so that none passes for one of ours.
-fn line(what: &str, it: &Value) -> String {
-    let text = it["text"].as_str().unwrap_or_default();
-    let omitted =
-        it["omitted_bytes"].as_u64().map(|it| format!(", {} left out", counted(it, "byte")));
-    let (agent, omitted) = (word(it, "agent"), omitted.unwrap_or_default());
-    let head = format!("{what} of {agent} (step {}){omitted}:", it["step"]);
-    text.lines().fold(head, |told, line| told + "\n> " + line)
-}
-
-/// A block of such lines, which says first whose they are.
-fn quoted(lines: &[String], others: &Sanitizer) -> String {
-    format!("{FRAME}{}\n{}", others.report(), lines.join("\n\n"))
 }
 
 /// Every text in it without what hides.
@@ -365,6 +301,7 @@ fn step_line(step: &Value) -> String {
         spent(&step["usage"]),
         said("model", "model "),
         said("node", "on "),
+        said("waits_for", "waiting for "),
     ];
     parts.concat()
 }
@@ -382,7 +319,7 @@ fn is_name(field: &str, text: &str) -> bool {
     }
 }
 
-fn word(of: &Value, field: &str) -> String {
+pub(super) fn word(of: &Value, field: &str) -> String {
     of[field].as_str().unwrap_or_default().replace(['\r', '\n', '\t'], " ")
 }
 
@@ -405,9 +342,12 @@ fn spent(usage: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tasuki_proto::wire::StepStatus;
+    use tasuki_proto::{limits::TEXT_BYTES_MAX, wire::StepStatus};
 
-    use super::*;
+    use super::{
+        super::messages::{REPORTS_SHOWN, SAID_BYTES},
+        *,
+    };
 
     const RUN: &str = "run_1700000000000_00af";
 

@@ -2,7 +2,8 @@
 //!
 //! - **RT3** A wait ends with the run or with a question that is open. What sub-agents report is
 //!   shown with that and ends nothing.
-//! - **RT4** Progress is fixed words, counts and names of agents: nothing that an agent wrote.
+//! - **RT4** Progress is fixed words, counts and names of agents, runners and nodes: nothing that an
+//!   agent wrote.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -69,20 +70,22 @@ impl Tool for RunWait {
             Some(Id(named)) => named,
             None => newest(&asker.own_runs().await?)?,
         };
-        asker.wait_for(playing, run, self.timeout_sec.map(|Timeout(it)| it.0)).await
+        asker.wait_for(playing, run, self.timeout_sec.map(|Timeout(it)| it.0), false).await
     }
 }
 
 impl Asker<'_> {
-    /// Waits for a run as long as the client does, and for `asked` at most.
+    /// Waits for a run as long as the client does, and for `asked` at most. `is_foreground`: this
+    /// call started it.
     pub(super) async fn wait_for(
         &self,
         playing: Option<Playing>,
         run: RunId,
         asked: Option<Duration>,
+        is_foreground: bool,
     ) -> Result<CallToolResponse, Refusal> {
         if let (Some(actions), Some(playing)) = (&self.actions, playing) {
-            let about = About::Run { run, client: self.client.clone() };
+            let about = About::Run { run, client: self.client.clone(), is_foreground };
             let asking = Asking { actions: Arc::clone(actions), about };
             return wait(self.call, playing, asking, asked).await;
         }
