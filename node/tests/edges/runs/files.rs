@@ -53,18 +53,14 @@ async fn a_file_goes_from_the_machine_of_the_sub_agent_to_that_of_the_asker() {
     let shown = boss.call("run_output", json!({ "run": run, "message": 2 })).await;
     assert!(text(&shown).starts_with("The file is no text; it has 2 bytes."), "{shown}");
     for path in ["docs/attachments/data.bin", "docs/attachments/data-2.bin"] {
-        let save = json!({ "run": run, "message": 2, "save": true });
-        let saved = boss.call("run_output", save).await;
+        let saved = boss.call("run_save_file", json!({ "run": run, "message": 2 })).await;
         assert_eq!(saved["structuredContent"]["path"], path, "{saved}");
         assert_eq!(text(&saved), format!("Saved as {path}"));
         assert_eq!(fs::read(machine.path(path)).unwrap(), b"\xff\x01");
     }
-    for (arguments, expected) in [
-        (json!({ "run": run, "save": true }), "invalid_argument"),
-        (json!({ "run": run, "message": 3 }), "unknown_message"),
-    ] {
-        let refused = boss.call("run_output", arguments).await;
-        assert_eq!(code(&refused), expected, "{refused}");
+    for tool in ["run_output", "run_save_file"] {
+        let refused = boss.call(tool, json!({ "run": run, "message": 3 })).await;
+        assert_eq!(code(&refused), "unknown_message", "{refused}");
     }
     machine.fake.gone().await;
 }

@@ -106,6 +106,7 @@ async fn nobody_else_is_a_sub_agent() {
         "run_cancel",
         "run_output",
         "run_reply",
+        "run_save_file",
         "run_status",
         "run_wait",
         "subagent",

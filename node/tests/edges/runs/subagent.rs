@@ -32,6 +32,7 @@ async fn only_a_role_with_the_toolset_starts_sub_agents() {
         "run_cancel",
         "run_output",
         "run_reply",
+        "run_save_file",
         "run_status",
         "run_wait",
         "subagent",

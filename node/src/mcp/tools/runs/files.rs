@@ -1,11 +1,19 @@
-//! `run_output` of a message: a file that a sub-agent handed over.
+//! A file that a sub-agent handed over: `run_output` of its message, and `run_save_file`.
 
 use rmcp::model::{CallToolResponse, CallToolResult};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tasuki_proto::{run::RunId, wire};
 
 use super::{
-    super::{result::text_result, sanitizer::Sanitizer},
+    super::{
+        field_types::Id,
+        result::text_result,
+        sanitizer::Sanitizer,
+        tool::{Tool, ToolInfo},
+    },
+    QUIET,
     caller::Asker,
     manage::{part_result, part_within},
     views::frame,
@@ -20,31 +28,40 @@ pub(super) async fn show(
     offset: u64,
     limit: u64,
 ) -> Result<CallToolResponse, Refusal> {
-    asker.look();
-    asker.get(run).await?;
     let told = asker.client.run_file(run, message).await?;
     let about = told.file.unwrap_or_default();
     Ok(shown((run, message), &about, &told.content, offset, limit).into())
 }
 
-/// Saves it.
-pub(super) async fn save(
-    asker: &Asker<'_>,
-    run: RunId,
+/// Saves a file that a sub-agent handed over to your project. Returns its path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct RunSaveFile {
+    run: Id<RunId>,
+    /// The number of its message.
+    #[schemars(range(min = 1))]
     message: u32,
-) -> Result<CallToolResponse, Refusal> {
-    let _playing = asker.enter()?;
-    asker.get(run).await?;
-    let told = asker.client.run_file(run, message).await?;
-    let (about, private) = (told.file.unwrap_or_default(), &asker.call.host.private);
-    let speaker = asker.client.speaker();
-    let saved = asker.runs.save_file(speaker, &about.name, told.content, private).await?;
-    let mut others = Sanitizer::default();
-    let mut facts = facts_of((run, message), &about, &mut others);
-    let text = format!("Saved as {}", saved.display());
-    facts["path"] = saved.to_string_lossy().into();
-    frame(&mut facts, &others);
-    Ok(text_result(text, facts).into())
+}
+
+impl Tool for RunSaveFile {
+    const INFO: ToolInfo = ToolInfo::write("run_save_file", QUIET);
+
+    type Caller<'a> = Asker<'a>;
+
+    async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
+        let _playing = asker.enter()?;
+        let Self { run: Id(run), message } = self;
+        asker.get(run).await?;
+        let told = asker.client.run_file(run, message).await?;
+        let (about, private) = (told.file.unwrap_or_default(), &asker.call.host.private);
+        let speaker = asker.client.speaker();
+        let saved = asker.runs.save_file(speaker, &about.name, told.content, private).await?;
+        let mut others = Sanitizer::default();
+        let mut facts = facts_of((run, message), &about, &mut others);
+        let text = format!("Saved as {}", saved.display());
+        facts["path"] = saved.to_string_lossy().into();
+        frame(&mut facts, &others);
+        Ok(text_result(text, facts).into())
+    }
 }
 
 fn shown(
@@ -66,8 +83,7 @@ fn shown(
         }
         Some(None) => format!("The file has {total} bytes; there is nothing from {offset} on."),
         None => format!(
-            "The file is no text; it has {}. Call run_output with message {message} and save true \
-             to save it.",
+            "The file is no text; it has {}. run_save_file saves it.",
             counted(total, "byte")
         ),
     };

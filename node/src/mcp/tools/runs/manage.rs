@@ -19,7 +19,6 @@ use tasuki_proto::{
 
 use super::{
     super::{
-        arguments::invalid,
         field_types::{Id, Name, Text, Word},
         result::{add_field, add_text, json_result, text_result},
         sanitizer::Sanitizer,
@@ -27,7 +26,7 @@ use super::{
     },
     CORE, QUIET,
     caller::{Asker, newest},
-    files::{save, show},
+    files::show,
     messages::read_messages,
     views::{add_files, frame, framed, run_facts, summary},
 };
@@ -35,7 +34,7 @@ use crate::{
     mcp::intent,
     role::Refusal,
     runner::discovery::{AgentEntry, Scope},
-    runs::{convert::plain, output::Rest},
+    runs::{convert::joined, output::Rest},
 };
 
 /// Agents that are listed: a repository may come with thousands.
@@ -216,8 +215,6 @@ pub(super) struct RunOutput {
     /// Number of a message with a file: returns that file.
     #[schemars(range(min = 1))]
     message: Option<u32>,
-    /// Saves it in the project. Returns the path.
-    save: Option<bool>,
     /// Bytes.
     offset: Option<u64>,
     /// Bytes, up to 262144. Default 32768.
@@ -225,29 +222,24 @@ pub(super) struct RunOutput {
 }
 
 impl Tool for RunOutput {
-    // It may save a file.
-    const INFO: ToolInfo = ToolInfo::write("run_output", CORE);
+    const INFO: ToolInfo = ToolInfo::read("run_output", CORE);
 
     type Caller<'a> = Asker<'a>;
 
     async fn call(self, asker: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
-        let (run, is_saved) = (self.run.0, self.save == Some(true));
+        asker.look();
+        let run = self.run.0;
+        asker.get(run).await?;
         let limit = self.limit.filter(|limit| *limit != 0).unwrap_or(OUTPUT_BYTES);
         let limit = limit.clamp(CHARACTER_BYTES_MAX, OUTPUT_BYTES_MAX);
         let offset = self.offset.unwrap_or_default();
-        match self.message {
-            Some(message) if is_saved => return save(&asker, run, message).await,
-            Some(message) => return show(&asker, run, message, offset, limit).await,
-            None if is_saved => {
-                return Err(invalid("save", &"is for files: say in `message` which one"));
-            }
-            None => asker.look(),
+        if let Some(message) = self.message {
+            return show(&asker, run, message, offset, limit).await;
         }
-        asker.get(run).await?;
         let step = StepId { run, number: self.step.unwrap_or_default().max(1) };
         let told = asker.client.step(step).await?;
         let about = told.step.clone().unwrap_or_default();
-        let kept: String = told.output.iter().map(|part| plain(Some(part))).collect();
+        let kept = joined(&told.output);
         let (mut part, mut is_away) = (part_within(kept.as_bytes(), offset, limit), false);
         if part.is_none() && offset < about.output_bytes {
             let before = before(offset);

@@ -9,7 +9,7 @@
 //! - [`subagent`] starts runs, [`consent`] asks a user about a project's agents first,
 //!   [`foreground`] ends a run whose caller took the call back.
 //! - [`waits`]: `run_wait`, and what is told meanwhile. [`manage`]: the tools that look at a run or
-//!   change one; [`files`]: `run_output` of what a sub-agent handed over. [`parent`]: those of a sub-agent.
+//!   change one; [`files`]: what sub-agents hand over. [`parent`]: those of a sub-agent.
 //! - [`views`]: what they answer; [`messages`]: what they tell of what sub-agents said.
 //!
 //! Not here: what a run asks the broker for (`runs::plan`), how agents run (`runs::worker`).
@@ -46,13 +46,14 @@ const CORE: &[Membership] = &[Membership { set: RUNS, from: ToolVisibility::Core
 const QUIET: &[Membership] = &[Membership { set: RUNS, from: ToolVisibility::Quiet }];
 const OF_STEP: &[Membership] = &[Membership { set: RUN_STEP, from: ToolVisibility::Quiet }];
 
-static TOOLS: [ToolDef; 9] = [
+static TOOLS: [ToolDef; 10] = [
     ToolDef::new::<subagent::Subagent>(),
     ToolDef::new::<manage::RunAgents>(),
     ToolDef::new::<manage::RunStatusOf>(),
     ToolDef::new::<waits::RunWait>(),
     ToolDef::new::<manage::RunCancel>(),
     ToolDef::new::<manage::RunOutput>(),
+    ToolDef::new::<files::RunSaveFile>(),
     ToolDef::new::<manage::RunReply>(),
     ToolDef::new::<parent::AskParent>(),
     ToolDef::new::<parent::ReportToParent>(),
