@@ -124,8 +124,13 @@ impl Project {
         for name in names(name) {
             match folder.create_new(&name) {
                 Ok(mut file) => {
-                    file.write_all(content)?;
-                    return Ok(Path::new(FOLDER).join(name));
+                    return match file.write_all(content) {
+                        Ok(()) => Ok(Path::new(FOLDER).join(name)),
+                        Err(why) => {
+                            folder.remove_file(&name)?;
+                            Err(why.into())
+                        }
+                    };
                 }
                 Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(why) => return Err(why.into()),
@@ -152,7 +157,8 @@ impl Project {
     }
 
     fn below(&self, path: &Path) -> Result<PathBuf, No> {
-        let root = self.root.join(&self.below);
+        // Joined to nothing it would end in a slash.
+        let root: PathBuf = self.root.join(&self.below).components().collect();
         let below = if path.is_absolute() { path.strip_prefix(&root).ok() } else { Some(path) };
         let below = below.filter(|it| Dir::is_below(it)).map(Path::to_owned);
         below.ok_or(No::Outside(root))

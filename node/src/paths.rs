@@ -38,6 +38,9 @@ pub struct NodeFile {
     pub vouched: Option<String>,
     /// URL of the broker it uses.
     pub broker: String,
+    /// Whether that is a command's, and ends with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_brief_broker: bool,
     pub workspace: String,
     pub roles: Vec<String>,
     /// Of each role, as its user writes them. A node of an older version does not say.
@@ -123,6 +126,7 @@ mod tests {
             fingerprint: None,
             vouched: None,
             broker: "http://127.0.0.1:2".into(),
+            has_brief_broker: false,
             workspace: "default".into(),
             roles: vec!["A".into()],
             toolsets: BTreeMap::new(),

@@ -44,6 +44,10 @@ const TOKENS_MAX: u32 = 3;
 #[derive(Debug, Clone)]
 pub(crate) struct Broker {
     pub(crate) url: String,
+    /// Whether it was said where it is.
+    is_named: bool,
+    /// Whether it is a command's, and ends with it.
+    is_brief: bool,
     workspace: WorkspaceId,
     /// The node as which it is called, with its epoch; `None`: no node calls.
     node: Option<(String, u64)>,
@@ -56,10 +60,28 @@ impl Broker {
     pub(crate) fn new(config: &Config) -> Self {
         let told = config.broker.value.clone();
         let data = config.data.value.clone();
+        let is_named = told.is_some();
         // A node that was killed had a broker, and more likely this one than the usual one.
-        let url = told.or_else(|| NodeFile::last(&data).map(|file| file.broker));
+        let last = if is_named { None } else { NodeFile::last(&data) };
+        let is_brief = last.as_ref().is_some_and(|file| file.has_brief_broker);
+        let url = told.or_else(|| last.map(|file| file.broker));
         let url = url.unwrap_or_else(|| config.broker_url());
-        Self { url, workspace: workspace(config), node: None, data, client: Arc::default() }
+        let (workspace, client) = (workspace(config), Arc::default());
+        Self { url, is_named, is_brief, workspace, node: None, data, client }
+    }
+
+    /// Looks where the broker is now, unless that was said: one that was started since may listen
+    /// elsewhere. `false`: it was a command's, which has ended, and there is no other.
+    pub(crate) fn find_again(&mut self) -> bool {
+        if self.is_named {
+            return true;
+        }
+        let Some(node) = NodeFile::read(&self.data) else { return !self.is_brief };
+        self.is_brief = node.has_brief_broker;
+        if !node.is_at(&self.url) {
+            (self.url, self.node, self.client) = (node.broker, None, Arc::default());
+        }
+        true
     }
 
     /// The same for what is to be this machine's node's own.
@@ -362,6 +384,7 @@ mod tests {
             fingerprint: None,
             vouched: None,
             broker: "http://127.0.0.1:1".into(),
+            has_brief_broker: false,
             workspace: "project".into(),
             roles: Vec::new(),
             toolsets: Default::default(),
@@ -378,6 +401,46 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_broker_that_nobody_named_is_found_where_it_is_now() {
+        let place = tempfile::tempdir().unwrap();
+        let around = Environment::within(place.path());
+        let broker = |told: &[(Key, &'static str)]| {
+            let raw = |text: &str| Raw { source: Source::Flag("-"), texts: vec![text.to_owned()] };
+            let layer: Layer = told.iter().map(|(key, text)| (*key, raw(text))).collect();
+            Broker::new(&Config::load(layer, None, &around).unwrap())
+        };
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let write = |pid: u32, port: u16, has_brief_broker: bool| {
+            let node = NodeFile {
+                pid,
+                mcp: String::new(),
+                fingerprint: None,
+                vouched: None,
+                broker: format!("http://127.0.0.1:{port}"),
+                has_brief_broker,
+                workspace: "default".into(),
+                roles: Vec::new(),
+                toolsets: Default::default(),
+            };
+            node.write(place.path()).unwrap();
+        };
+        let (gone, here) = (child.id(), std::process::id());
+        // One that was killed may be started again; one that a command had will not be.
+        write(gone, 1, false);
+        assert!(broker(&[]).find_again());
+        write(gone, 1, true);
+        let (mut found, mut named) = (broker(&[]), broker(&[(Key::Broker, "http://127.0.0.1:1")]));
+        assert!(!found.find_again());
+        assert_eq!(found.url, "http://127.0.0.1:1");
+        write(here, 2, false);
+        assert!(found.find_again());
+        assert_eq!((found.url.as_str(), found.is_brief), ("http://127.0.0.1:2", false));
+        assert!(named.find_again());
+        assert_eq!(named.url, "http://127.0.0.1:1");
+    }
+
     fn token(fill: u8) -> Token {
         Token { id: "0011".parse().unwrap(), secret: Secret::new([fill; SECRET_BYTES]) }
     }
@@ -389,6 +452,8 @@ mod tests {
         let url = "http://127.0.0.1:9".to_owned();
         let broker = Broker {
             url: url.clone(),
+            is_named: true,
+            is_brief: false,
             workspace: "default".parse().unwrap(),
             node: None,
             data: data.path().to_owned(),

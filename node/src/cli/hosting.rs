@@ -106,6 +106,7 @@ impl Hosting {
             fingerprint: guarding.as_ref().map(|it| it.fingerprint.to_string()),
             vouched: vouched.map(|authority| format!("https://{authority}")),
             broker: url,
+            has_brief_broker: place == BrokerPlace::HereBriefly,
             workspace: workspace_name,
             roles: names,
             toolsets: config.roles.value.iter().map(written).collect(),

@@ -158,6 +158,7 @@ mod tests {
             fingerprint: None,
             vouched: None,
             broker: String::new(),
+            has_brief_broker: false,
             workspace: String::new(),
             roles: Vec::new(),
             toolsets: Default::default(),

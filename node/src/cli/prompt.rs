@@ -137,6 +137,7 @@ mod tests {
                 fingerprint: None,
                 vouched: None,
                 broker: String::new(),
+                has_brief_broker: false,
                 workspace: "default".into(),
                 roles: roles.iter().map(|role| role.name.to_string()).collect(),
                 toolsets: with_sets.map(|role| (role.name.to_string(), sets(role))).collect(),

@@ -288,6 +288,7 @@ mod tests {
                 fingerprint: None,
                 vouched: None,
                 broker: String::new(),
+                has_brief_broker: false,
                 workspace: "default".into(),
                 roles: hosted.iter().map(|it| (*it).to_owned()).collect(),
                 toolsets: Default::default(),

@@ -27,6 +27,8 @@ pub(super) const RUNS_FOLDER: &str = "runs";
 pub(super) enum BrokerPlace {
     /// In this process.
     Here,
+    /// The same, for as long as one command takes.
+    HereBriefly,
     Elsewhere,
 }
 
@@ -94,7 +96,7 @@ pub(super) fn own_runners(config: &Config, settings: &RunSettings) -> Result<Own
 fn takes_steps(config: &Config, place: BrokerPlace) -> bool {
     let is_given = |role: &Role| role.toolsets.iter().any(|it| it.set == RUNS);
     match place {
-        BrokerPlace::Here => true,
+        BrokerPlace::Here | BrokerPlace::HereBriefly => true,
         BrokerPlace::Elsewhere => config.runs.is_some() || config.roles.value.iter().any(is_given),
     }
 }

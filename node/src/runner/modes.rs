@@ -264,14 +264,14 @@ fn escape_headings(text: &str) -> String {
 
 /// Whether a line does, shown to a model or on a terminal: each takes something else out of it.
 fn reads_like_heading(line: &str) -> bool {
+    // The last is the blank of Braille.
+    let is_blank = |char: char| char.is_whitespace() || char == '\u{2800}';
     let reads = |line: &str| {
-        let line = shown(line).0;
-        let heading = line.trim().strip_prefix("###").map(str::trim_start);
-        let is_number = |char: char| char.is_ascii_digit() || char == '/';
-        heading.map_or_else(
-            || line.trim() == RULE,
-            |heading| heading.trim_start_matches(is_number).trim_start().starts_with('['),
-        )
+        let line: String = shown(line).0.chars().filter(|char| !is_blank(*char)).collect();
+        let is_rule = |sign: char| RULE.len() <= line.len() && line.chars().all(|it| it == sign);
+        // Wide ones, too.
+        let is_heading = line.starts_with(['#', '＃']) && line.contains(['[', '［']);
+        is_heading || ['-', '*', '_'].into_iter().any(is_rule)
     };
     reads(line) || (line.contains('\u{1b}') && reads(&strip_str(line).to_string()))
 }

@@ -129,14 +129,17 @@ impl RunClient {
         let request = wire::ReadOutputRequest { caller: None, run_id, step, offset, limit };
         match self.link.ask_once(request).await {
             Ok(answer) => Ok(Rest::answered(answer)),
-            Err(Failure::Refused(refusal) | Failure::TurnedAway(refusal)) => Err(refusal),
-            Err(Failure::NotTaken(refusal)) if refusal.reason == Reason::Overloaded => Err(refusal),
             Err(
-                Failure::NotTaken(_)
-                | Failure::Lost(_)
-                | Failure::Unsure(_)
-                | Failure::StaleEpoch(_),
-            ) => Ok(Rest::Away),
+                Failure::Refused(refusal)
+                | Failure::TurnedAway(refusal)
+                | Failure::NotTaken(refusal),
+            ) => Err(refusal),
+            Err(
+                Failure::Lost(message) | Failure::Unsure(message) | Failure::StaleEpoch(message),
+            ) => Err(Refusal {
+                reason: Reason::Unavailable,
+                message: format!("The broker did not answer ({message}). Call again."),
+            }),
         }
     }
 

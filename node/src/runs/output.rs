@@ -19,7 +19,7 @@ pub enum Rest {
 impl Rest {
     /// What the node that ran the step answered.
     pub fn answered(answer: wire::ReadOutputResponse) -> Self {
-        Self::found(answer.content)
+        if answer.is_away { Self::Away } else { Self::found(answer.content) }
     }
 
     fn found(part: Vec<u8>) -> Self {

@@ -4,13 +4,14 @@
 //!   references expanded, it refers to nothing outside of itself, and its patterns compile.
 //! - **SC2** What is said of an output that does not fit is bounded, and repeats none of its values.
 //! - **SC3** An output is checked only once it is known that this ends soon: a schema that refers to
-//!   itself may take any time, and nothing can stop a check.
+//!   itself may take any time, as may a large pattern in a long text, and nothing can stop a check.
 //!
-//! Nothing is ever fetched. `format` is a remark, as the standard has it. A check can take seconds, so
-//! it belongs on a thread that may block.
+//! Nothing is ever fetched. `format` is a remark, whatever the version of the standard. A check can
+//! take seconds, so it belongs on a thread that may block.
 
 use std::{
     collections::{BTreeMap, HashMap},
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     ptr,
 };
 
@@ -34,7 +35,7 @@ const EXPANDED_MAX: u64 = 10_000;
 const LOOKS_MAX: u64 = 5_000_000;
 
 /// Schemas within one another that one value of an output leads to: each takes room on the stack.
-const LOOK_DEPTH_MAX: usize = 512;
+const LOOK_DEPTH_MAX: u32 = 512;
 
 /// Patterns of a schema.
 const PATTERNS_MAX: usize = 64;
@@ -43,7 +44,20 @@ const PATTERNS_MAX: usize = 64;
 const PATTERN_BYTES_MAX: usize = 256;
 
 /// One compiled pattern.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
+const COMPILED_BYTES_MAX: usize = 256 << 10;
+
+/// A compiled pattern of this size looks at a byte of a text in the time of one look: some 32 states,
+/// each of which may be tried there.
+const COMPILED_BYTES_PER_LOOK: usize = 1 << 10;
+
+/// Of a text that is only compared, hashed, or counted.
+const TEXT_BYTES_PER_LOOK: usize = 256;
+
+/// Of a text that is decoded.
+const DECODED_BYTES_PER_LOOK: usize = 16;
+
+/// Items of an array of which each is compared with each other. More are hashed.
+const COMPARED_ITEMS_MAX: usize = 15;
 
 /// All that is said of an output that does not fit.
 const MESSAGE_BYTES_MAX: usize = 1 << 10;
@@ -123,7 +137,8 @@ fn prepare(schema: &Value) -> Result<(References<'_>, Validator), String> {
             "has more than {EXPANDED_MAX} subschemas with its references expanded"
         ));
     }
-    let validator = compile(schema).map_err(|why| format!("is not a valid JSON Schema: {why}"))?;
+    let validator = compile(schema, COMPILED_BYTES_MAX);
+    let validator = validator.map_err(|why| format!("is not a valid JSON Schema: {why}"))?;
     Ok((references, validator))
 }
 
@@ -273,25 +288,64 @@ fn check_levels(size: Size, above: usize) -> Result<Size, String> {
     Ok(size)
 }
 
+/// What a schema is held against.
+#[derive(Debug, Clone, Copy)]
+enum Seen<'v> {
+    Value(&'v Value),
+    /// Of a property. It has no parts.
+    Name(&'v String),
+}
+
+impl<'v> Seen<'v> {
+    fn fields(self) -> Option<&'v Map<String, Value>> {
+        match self {
+            Self::Value(value) => value.as_object(),
+            Self::Name(_) => None,
+        }
+    }
+
+    fn items(self) -> Option<&'v Vec<Value>> {
+        match self {
+            Self::Value(value) => value.as_array(),
+            Self::Name(_) => None,
+        }
+    }
+
+    /// How long it is as a text; of all else nothing is read.
+    fn text_bytes(self) -> Option<usize> {
+        match self {
+            Self::Value(value) => value.as_str().map(str::len),
+            Self::Name(name) => Some(name.len()),
+        }
+    }
+}
+
 /// Whether a check of this output ends soon (SC3): counts what it looks at, in any order of the
 /// keywords and as if each had to be looked at.
 fn ends_soon<'v>(references: &References<'v>, output: &'v Value) -> bool {
+    let mut looking = Looking { references, weights: HashMap::new() };
     let (mut left, mut next) = (LOOKS_MAX, Vec::new());
-    let mut rest = vec![(references.root, output, 1)];
-    while let Some((schema, value, depth)) = rest.pop() {
+    let mut rest = vec![(references.root, Seen::Value(output), 1_u32, 1_u32)];
+    while let Some((schema, seen, depth, times)) = rest.pop() {
         let Value::Object(keywords) = schema else { continue };
         if depth > LOOK_DEPTH_MAX {
             return false;
         }
         let is_twice = UNEVALUATED.iter().any(|keyword| keywords.contains_key(*keyword));
         for keyword in keywords.keys() {
-            let looked = look(references, keywords, keyword, value, &mut next);
-            if is_twice && !is_of_parts(keyword) {
-                next.extend_from_within(..);
+            let mut looked = looking.look(keywords, keyword, seen, &mut next);
+            if is_twice {
+                looked = looked.saturating_mul(2);
+                if !is_of_parts(keyword) {
+                    next.extend_from_within(..);
+                }
             }
-            let Some(after) = left.checked_sub((looked + next.len()) as u64) else { return false };
+            let looked = (looked.saturating_add(next.len()) as u64).saturating_mul(times.into());
+            let Some(after) = left.checked_sub(looked) else { return false };
             left = after;
-            rest.extend(next.drain(..).map(|(schema, value)| (schema, value, depth + 1)));
+            // Where none fits, all are looked at once more for what is wrong with them.
+            let times = times + u32::from(matches!(keyword.as_str(), "anyOf" | "oneOf"));
+            rest.extend(next.drain(..).map(|(schema, seen)| (schema, seen, depth + 1, times)));
         }
     }
     true
@@ -314,70 +368,176 @@ fn is_of_parts(keyword: &str) -> bool {
     )
 }
 
-static NO_PARTS: Value = Value::Null;
-
-/// What a keyword looks at beyond this goes to `next`. Returns how much was looked at here.
-fn look<'v>(
-    references: &References<'v>,
-    keywords: &'v Map<String, Value>,
-    keyword: &str,
-    value: &'v Value,
-    next: &mut Vec<(&'v Value, &'v Value)>,
-) -> usize {
-    let Some(inner) = keywords.get(keyword) else { return 0 };
-    let (fields, items) = (value.as_object(), value.as_array());
-    let listed = inner.as_array().map_or(0, Vec::len) + inner.as_object().map_or(0, Map::len);
-    let schemas = inner.as_array().into_iter().flatten();
-    let by_name = inner.as_object().into_iter().flatten();
-    let values = fields.into_iter().flat_map(Map::values);
-    match keyword {
-        "$ref" | "$dynamicRef" | "$recursiveRef" => {
-            let meant = inner.as_str().and_then(|place| references.resolve(place));
-            next.extend(meant.map(|meant| (meant, value)));
-        }
-        "allOf" | "anyOf" | "oneOf" => next.extend(schemas.map(|it| (it, value))),
-        "not" | "if" | "then" | "else" => next.push((inner, value)),
-        "dependentSchemas" | "dependencies" => next.extend(by_name.map(|(_, it)| (it, value))),
-        "properties" => {
-            let found = by_name.filter_map(|(name, it)| Some((it, fields?.get(name)?)));
-            next.extend(found);
-        }
-        "patternProperties" => {
-            for (_, it) in by_name {
-                next.extend(values.clone().map(|value| (it, value)));
-            }
-            let names: usize = fields.into_iter().flat_map(Map::keys).map(String::len).sum();
-            return listed.saturating_mul(1 + names);
-        }
-        "additionalProperties" | "unevaluatedProperties" => {
-            let named = keywords.get("properties").and_then(Value::as_object);
-            let is_other = |name: &str| named.is_none_or(|it| !it.contains_key(name));
-            let others = fields.into_iter().flatten().filter(|(name, _)| is_other(name));
-            next.extend(others.map(|(_, value)| (inner, value)));
-            return 1 + fields.map_or(0, Map::len);
-        }
-        // A name has no parts, but a length.
-        "propertyNames" => {
-            next.extend(values.map(|_| (inner, &NO_PARTS)));
-            return 1 + fields.into_iter().flat_map(Map::keys).map(String::len).sum::<usize>();
-        }
-        "items" | "prefixItems" if inner.is_array() => {
-            next.extend(schemas.zip(items.into_iter().flatten()));
-        }
-        "items" | "additionalItems" | "unevaluatedItems" | "contains" => {
-            next.extend(items.into_iter().flatten().map(|value| (inner, value)));
-        }
-        "pattern" => return 1 + value.as_str().map_or(0, str::len),
-        "uniqueItems" => return 1 + items.map_or(0, Vec::len),
-        _ => {}
-    }
-    1 + listed
+#[derive(Debug)]
+struct Looking<'r, 'v> {
+    references: &'r References<'v>,
+    /// Of the patterns that were met.
+    weights: HashMap<&'v str, usize>,
 }
 
-fn compile(schema: &Value) -> Result<Validator, String> {
-    // It takes time in proportion to the text, whatever the pattern.
-    let patterns = PatternOptions::regex().size_limit(COMPILED_BYTES_MAX);
-    let built = jsonschema::options().with_pattern_options(patterns).build(schema);
+impl<'v> Looking<'_, 'v> {
+    /// What a keyword looks at beyond this goes to `next`. Returns how much was looked at here.
+    fn look(
+        &mut self,
+        keywords: &'v Map<String, Value>,
+        keyword: &str,
+        seen: Seen<'v>,
+        next: &mut Vec<(&'v Value, Seen<'v>)>,
+    ) -> usize {
+        let Some(inner) = keywords.get(keyword) else { return 0 };
+        let (fields, items) = (seen.fields(), seen.items());
+        let listed = inner.as_array().map_or(0, Vec::len) + inner.as_object().map_or(0, Map::len);
+        let schemas = inner.as_array().into_iter().flatten();
+        let by_name = inner.as_object().into_iter().flatten();
+        let values = fields.into_iter().flat_map(Map::values).map(Seen::Value);
+        let text_bytes = seen.text_bytes().unwrap_or_default();
+        match keyword {
+            "$ref" | "$dynamicRef" | "$recursiveRef" => {
+                let meant = inner.as_str().and_then(|place| self.references.resolve(place));
+                next.extend(meant.map(|meant| (meant, seen)));
+            }
+            "allOf" | "anyOf" | "oneOf" => next.extend(schemas.map(|it| (it, seen))),
+            "not" | "if" | "then" | "else" => next.push((inner, seen)),
+            "dependentSchemas" => next.extend(by_name.map(|(_, it)| (it, seen))),
+            "dependentRequired" | "dependencies" => {
+                let names = by_name.clone().filter_map(|(_, it)| it.as_array()).map(Vec::len);
+                let named: usize = names.sum();
+                next.extend(by_name.map(|(_, it)| (it, seen)));
+                return 1 + listed + named;
+            }
+            "properties" => {
+                let found =
+                    by_name.filter_map(|(name, it)| Some((it, Seen::Value(fields?.get(name)?))));
+                next.extend(found);
+            }
+            "patternProperties" => {
+                for (_, it) in by_name {
+                    next.extend(values.clone().map(|value| (it, value)));
+                }
+                return 1 + listed + self.names(inner, fields);
+            }
+            "additionalProperties" | "unevaluatedProperties" => {
+                let named = keywords.get("properties").and_then(Value::as_object);
+                let is_other = |name: &str| named.is_none_or(|it| !it.contains_key(name));
+                let others = fields.into_iter().flatten().filter(|(name, _)| is_other(name));
+                next.extend(others.map(|(_, value)| (inner, Seen::Value(value))));
+                let patterns = keywords.get("patternProperties");
+                let named = patterns.map_or(0, |patterns| self.names(patterns, fields));
+                return 1 + fields.map_or(0, Map::len) + named;
+            }
+            "propertyNames" => {
+                let names = fields.into_iter().flat_map(Map::keys);
+                next.extend(names.clone().map(|name| (inner, Seen::Name(name))));
+                return 1 + names.map(String::len).sum::<usize>();
+            }
+            "items" | "prefixItems" if inner.is_array() => {
+                next.extend(schemas.zip(items.into_iter().flatten().map(Seen::Value)));
+            }
+            "items" | "additionalItems" | "unevaluatedItems" | "contains" => {
+                let items = items.into_iter().flatten().map(Seen::Value);
+                next.extend(items.map(|value| (inner, value)));
+            }
+            "pattern" => {
+                let (Some(pattern), Some(bytes)) = (inner.as_str(), seen.text_bytes()) else {
+                    return 1;
+                };
+                return self.weight(pattern).saturating_mul(1 + bytes);
+            }
+            "enum" | "const" => return 1 + extent(inner),
+            "minLength" | "maxLength" => return 1 + text_bytes / TEXT_BYTES_PER_LOOK,
+            "contentEncoding" | "contentMediaType" => {
+                return 1 + text_bytes / DECODED_BYTES_PER_LOOK;
+            }
+            "uniqueItems" => return 1 + items.map_or(0, |items| comparisons(items)),
+            _ => {}
+        }
+        1 + listed
+    }
+
+    /// How much these patterns look at the names of these fields.
+    fn names(&mut self, patterns: &'v Value, fields: Option<&Map<String, Value>>) -> usize {
+        let bytes: usize = fields.into_iter().flat_map(Map::keys).map(|name| 1 + name.len()).sum();
+        let patterns = patterns.as_object().into_iter().flat_map(Map::keys);
+        let weights = patterns.map(|pattern| self.weight(pattern));
+        weights.fold(0, usize::saturating_add).saturating_mul(bytes)
+    }
+
+    /// How much a pattern looks at each byte.
+    fn weight(&mut self, pattern: &'v str) -> usize {
+        *self.weights.entry(pattern).or_insert_with(|| weigh(pattern))
+    }
+}
+
+/// How large a pattern is once it is compiled, in [`COMPILED_BYTES_PER_LOOK`]: nothing tells, but
+/// within which bound it can be compiled.
+fn weigh(pattern: &str) -> usize {
+    let alone = Map::from_iter([("pattern".to_owned(), Value::from(pattern))]);
+    let (alone, mut bytes) = (Value::Object(alone), COMPILED_BYTES_PER_LOOK);
+    while bytes < COMPILED_BYTES_MAX && compile(&alone, bytes).is_err() {
+        bytes *= 2;
+    }
+    bytes / COMPILED_BYTES_PER_LOOK
+}
+
+/// How much there is to compare in a value.
+fn extent(value: &Value) -> usize {
+    let of_text = |text: &str| 1 + text.len() / TEXT_BYTES_PER_LOOK;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+        Value::String(text) => of_text(text),
+        Value::Array(items) => 1 + items.iter().map(extent).sum::<usize>(),
+        Value::Object(fields) => {
+            let parts = fields.iter().map(|(name, inner)| of_text(name) + extent(inner));
+            1 + parts.sum::<usize>()
+        }
+    }
+}
+
+/// How much is looked at to find out whether all items differ.
+fn comparisons(items: &[Value]) -> usize {
+    if items.len() <= COMPARED_ITEMS_MAX {
+        return items.len() * items.iter().map(extent).sum::<usize>();
+    }
+    let mut alike: BTreeMap<u64, (usize, usize)> = BTreeMap::new();
+    for item in items {
+        let mut hasher = DefaultHasher::new();
+        hash(item, &mut hasher);
+        let (count, size) = alike.entry(hasher.finish()).or_default();
+        *count += 1;
+        *size += extent(item);
+    }
+    alike.values().map(|(count, size)| count.saturating_mul(*size)).fold(0, usize::saturating_add)
+}
+
+/// As the check does, which tells nothing of where an array ends, nor large numbers apart: what has
+/// one hash is compared with each other.
+fn hash(value: &Value, hasher: &mut DefaultHasher) {
+    match value {
+        Value::Null => hasher.write_u8(0),
+        Value::Bool(is_true) => is_true.hash(hasher),
+        Value::Number(number) => {
+            hasher.write_u64(number.as_f64().unwrap_or_default().to_bits());
+        }
+        Value::String(text) => text.hash(hasher),
+        Value::Array(items) => items.iter().for_each(|item| hash(item, hasher)),
+        Value::Object(fields) => {
+            let mut all = 0;
+            for (name, inner) in fields {
+                let mut own = DefaultHasher::new();
+                name.hash(&mut own);
+                hash(inner, &mut own);
+                all ^= own.finish();
+            }
+            hasher.write_u64(all);
+        }
+    }
+}
+
+fn compile(schema: &Value, pattern_bytes_max: usize) -> Result<Validator, String> {
+    // It takes time in proportion to the text and to its own size, whatever the pattern.
+    let patterns = PatternOptions::regex().size_limit(pattern_bytes_max);
+    let options = jsonschema::options().with_pattern_options(patterns);
+    let built = options.should_validate_formats(false).build(schema);
     built.map_err(|why| {
         let is_of_pattern =
             matches!(why.kind(), ValidationErrorKind::Format { format } if format == "regex");

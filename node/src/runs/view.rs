@@ -225,8 +225,8 @@ pub fn awaited_node(run: &wire::Run) -> Option<String> {
     run.steps.iter().filter(|_| is_idle).find_map(|step| step_awaits(run, step))
 }
 
-/// The node that a step waits for whose turn has come, for a sentence: `a node that runs pi and is,
-/// or has the label, gpu`. It may be away, busy, or not there at all. `None`: it waits for no node.
+/// The node that a step waits for whose turn has come, for a sentence: `a free place on a node
+/// that runs pi and is, or has the label, gpu`. It may be away, busy, or not there at all. `None`: it waits for no node.
 pub fn step_awaits(run: &wire::Run, step: &wire::RunStep) -> Option<String> {
     if step.status() != Ready {
         return None;
@@ -237,7 +237,7 @@ pub fn step_awaits(run: &wire::Run, step: &wire::RunStep) -> Option<String> {
         ("", own) => format!(" and is {own}"),
         (on, _) => format!(" and is, or has the label, {on}"),
     };
-    Some(format!("a node that runs {}{place}", step.runner))
+    Some(format!("a free place on a node that runs {}{place}", step.runner))
 }
 
 fn usage_value(usage: Option<wire::RunUsage>) -> Value {

@@ -52,6 +52,7 @@ async fn what_a_node_was_told_and_did_not_answer_may_have_been_done() {
         fingerprint: None,
         vouched: None,
         broker: "http://127.0.0.1:1".into(),
+        has_brief_broker: false,
         workspace: "default".into(),
         roles: vec!["A".into()],
         toolsets: Default::default(),

@@ -67,6 +67,7 @@ fn run_a_node(home: &Home, roles: &[&str]) -> NodeFile {
         fingerprint: None,
         vouched: None,
         broker: String::new(),
+        has_brief_broker: false,
         workspace: "default".into(),
         roles,
         toolsets: Default::default(),

@@ -21,6 +21,7 @@ fn run_a_node(home: &Home, vouched: Option<&str>) {
         fingerprint: Some(FINGERPRINT.into()),
         vouched: vouched.map(Into::into),
         broker: String::new(),
+        has_brief_broker: false,
         workspace: "default".into(),
         roles: vec!["A".into()],
         toolsets: Default::default(),

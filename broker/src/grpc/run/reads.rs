@@ -2,7 +2,7 @@
 //!
 //! A node keeps a stream open (`WatchReads`) on which it is told what others want to read, and
 //! answers by calls of its own (`AnswerRead`). Nothing of it is kept: a read waits for a moment, and
-//! is refused where the node is away.
+//! is told where the node is away.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,6 @@ use tasuki_proto::{
     id::{Epoch, NodeId, WorkspaceId},
     limits::OUTPUT_READ_BYTES_MAX,
     reason::Reason,
-    run::StepId,
     wire,
 };
 use tokio::{
@@ -45,26 +44,33 @@ const UNTAKEN_MAX: usize = 16;
 /// Reads in one workspace that wait for an answer, each of up to [`OUTPUT_READ_BYTES_MAX`].
 const WAITING_MAX: usize = 64;
 
+/// The same for one node: one that does not answer is in nobody else's way.
+const WAITING_OF_NODE_MAX: usize = 32;
+
 impl Endpoint for wire::ReadOutputRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let step = parse::step_id(&self.run_id, self.step)?;
         parse::number("limit", self.limit.into(), 1..=OUTPUT_READ_BYTES_MAX.into())?;
         let find = move |view: &View<'_>| {
             let (_, state) = view.workspace.runs.step(step)?;
-            let ran = state.ended().and_then(|it| Some((it.ran.clone()?.0, it.result.output_kept)));
-            let found = ran.map(|(node, kept)| {
+            let found = state.ended().and_then(|it| it.ran.clone()).map(|(node, _)| {
                 let epoch = view.workspace.directory.nodes.get(&node).map(|it| it.epoch);
-                (node, epoch, kept)
+                (node, epoch)
             });
             let is_private = view.workspace.privacy.check_words(false).is_err();
             Ok((found, is_private, view.now.as_millis()))
         };
         let (found, is_private, now_ms) = session.query(None, find).await?;
-        let Some((node, epoch, kept)) = found else {
+        let Some((node, epoch)) = found else {
             return Ok(wire::ReadOutputResponse { now_ms, ..Default::default() });
         };
+        // Nodes do not seal what they answer (Y5).
         if is_private {
-            return Err(Unanswered::Private.status(&node, step, kept));
+            return Err(Reason::PrivateWorkspace.status(format!(
+                "this workspace is private, and outputs are not encrypted. The rest of this one is \
+                 read where node {node} is, with `tasuki runs output {} {}`",
+                step.run, step.number
+            )));
         }
         let read = wire::OutputRead {
             number: 0,
@@ -76,12 +82,21 @@ impl Endpoint for wire::ReadOutputRequest {
         let place = (session.workspace.clone(), node);
         let asking = session.services.reads.ask(&place, epoch, read, ANSWER_WITHIN);
         let answered = session.services.stopping.run_until_cancelled(asking).await;
-        match answered.unwrap_or(Err(Unanswered::Away)) {
+        let stopping = || Reason::Unavailable.status("the broker is stopping; ask again");
+        match answered.ok_or_else(stopping)? {
             Ok(mut answer) => {
                 answer.content.truncate(self.limit as usize);
                 Ok(wire::ReadOutputResponse { now_ms, ..answer })
             }
-            Err(why) => Err(why.status(&place.1, step, kept)),
+            // Streams of nodes end then, too.
+            Err(Unanswered::Away) if session.services.stopping.is_cancelled() => Err(stopping()),
+            Err(Unanswered::Away) => {
+                Ok(wire::ReadOutputResponse { is_away: true, now_ms, ..Default::default() })
+            }
+            Err(Unanswered::TooMany) => Err(Reason::Overloaded.status(format!(
+                "{WAITING_MAX} reads of outputs wait for nodes of this workspace, or \
+                 {WAITING_OF_NODE_MAX} for this one, which is the limit; try again shortly"
+            ))),
         }
     }
 }
@@ -97,7 +112,7 @@ impl Endpoint for wire::AnswerReadRequest {
         });
         let answered = answered.await?;
         let (is_kept, content) = (self.is_kept, self.content);
-        let answer = wire::ReadOutputResponse { is_kept, content, now_ms: 0 };
+        let answer = wire::ReadOutputResponse { is_kept, content, ..Default::default() };
         session.services.reads.answer(&(session.workspace.clone(), node), self.number, answer);
         Ok(answered)
     }
@@ -132,29 +147,6 @@ enum Unanswered {
     /// The node is not connected, or does not answer.
     Away,
     TooMany,
-    /// Nodes do not seal what they answer (Y5).
-    Private,
-}
-
-impl Unanswered {
-    fn status(self, node: &NodeId, step: StepId, kept: u64) -> Status {
-        match self {
-            Self::Away => Reason::Unavailable.status(format!(
-                "node {node}, which ran step {step}, is not connected or does not answer. The \
-                 broker keeps the first {kept} bytes of the output; the rest can be read while \
-                 that node is connected: ask again then"
-            )),
-            Self::TooMany => Reason::Overloaded.status(format!(
-                "{WAITING_MAX} reads of outputs wait for nodes of this workspace already, which is \
-                 the limit; try again shortly"
-            )),
-            Self::Private => Reason::PrivateWorkspace.status(format!(
-                "this workspace is private, and outputs are not encrypted. The rest of this one is \
-                 read where node {node} is, with `tasuki runs output {} {}`",
-                step.run, step.number
-            )),
-        }
-    }
 }
 
 /// A node of a workspace.
@@ -240,7 +232,9 @@ impl Reads {
         let number = open.next_number();
         let key = (workspace.clone(), number);
         let own = (workspace.clone(), 0)..key.clone();
-        if WAITING_MAX <= open.waiting.range(own).count() {
+        let of_node = open.waiting.range(own.clone()).filter(|(_, it)| it.node == *node);
+        if WAITING_OF_NODE_MAX <= of_node.count() || WAITING_MAX <= open.waiting.range(own).count()
+        {
             return Err(Unanswered::TooMany);
         }
         let stream = open.streams.get(place).filter(|it| Some(it.epoch) == epoch);
@@ -320,7 +314,7 @@ mod tests {
     }
 
     fn content(content: &str) -> wire::ReadOutputResponse {
-        wire::ReadOutputResponse { is_kept: true, content: content.into(), now_ms: 0 }
+        wire::ReadOutputResponse { is_kept: true, content: content.into(), ..Default::default() }
     }
 
     fn watch(reads: &Reads, number: u64) -> ReadStream {
@@ -400,24 +394,29 @@ mod tests {
     #[tokio::test]
     async fn reads_that_wait_are_bounded_and_given_back() {
         let reads = Reads::default();
-        let mut stream = watch(&reads, 1);
-        let begin = || reads.begin(&place("n1"), epoch(1), wire::OutputRead::default());
-        let mut waiting = Vec::new();
-        for _ in 0..UNTAKEN_MAX {
-            waiting.push(begin().unwrap());
-        }
-        assert_eq!(begin().unwrap_err(), Unanswered::Away, "it takes none");
-        for _ in UNTAKEN_MAX..WAITING_MAX {
+        let (mut waiting, mut streams) = (Vec::new(), Vec::new());
+        let begin = |place: &Place| reads.begin(place, epoch(1), wire::OutputRead::default());
+        for node in ["n1", "n2"] {
+            let place = place(node);
+            let mut stream = reads.watch(place.clone(), 1.into());
+            for _ in 0..UNTAKEN_MAX {
+                waiting.push(begin(&place).unwrap());
+            }
+            assert_eq!(begin(&place).unwrap_err(), Unanswered::Away, "it takes none");
+            for _ in UNTAKEN_MAX..WAITING_OF_NODE_MAX {
+                stream.next().await.unwrap().unwrap();
+                waiting.push(begin(&place).unwrap());
+            }
             stream.next().await.unwrap().unwrap();
-            waiting.push(begin().unwrap());
+            assert_eq!(begin(&place).unwrap_err(), Unanswered::TooMany, "of {node}");
+            streams.push(stream);
         }
-        stream.next().await.unwrap().unwrap();
-        assert_eq!(begin().unwrap_err(), Unanswered::TooMany);
+        assert_eq!(waiting.len(), WAITING_MAX);
         let elsewhere: Place = ("v".parse().unwrap(), place("n1").1);
-        let _stream = reads.watch(elsewhere.clone(), 1.into());
-        let other = reads.begin(&elsewhere, epoch(1), wire::OutputRead::default());
-        assert!(other.is_ok(), "in another workspace");
+        streams.extend([place("n3"), elsewhere.clone()].map(|it| reads.watch(it, 1.into())));
+        assert_eq!(begin(&place("n3")).unwrap_err(), Unanswered::TooMany, "of all");
+        assert!(begin(&elsewhere).is_ok(), "in another workspace");
         waiting.pop();
-        assert!(begin().is_ok());
+        assert!(begin(&place("n3")).is_ok());
     }
 }

@@ -199,6 +199,7 @@ mod tests {
             fingerprint: None,
             vouched: None,
             broker: String::new(),
+            has_brief_broker: false,
             workspace: "default".into(),
             roles: vec!["planner".into(), "coder".into()],
             toolsets: Default::default(),

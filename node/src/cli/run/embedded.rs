@@ -221,7 +221,8 @@ async fn start_node(config: &Config, has_broker: bool) -> Result<Hosting, Failur
     let url = broker.url.clone();
     // The roles of an own broker are nobody else's. Who types this wants agents to run here, wherever
     // the broker is.
-    let started = Hosting::start(config, url, BrokerPlace::Here, has_broker, false, listener);
+    let place = if has_broker { BrokerPlace::HereBriefly } else { BrokerPlace::Here };
+    let started = Hosting::start(config, url, place, has_broker, false, listener);
     let hosting = started.await?;
     match connected(hosting.watch_link(), &broker).await {
         Ok(()) => Ok(hosting),

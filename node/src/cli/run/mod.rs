@@ -159,12 +159,13 @@ async fn carry_out(
         output.note(&format!("Started {}.", line(&run_id)));
     }
     let display = Display::new(run_id, started.now_ms, output);
-    let followed = follow(&runs.broker, display, interrupts, Some(&runs), output);
+    let (mut broker, data) = (runs.broker.clone(), data_flag(config));
+    let followed = follow(&mut broker, display, interrupts, Some(&runs), &data, output);
     let view = Box::pin(followed).await?;
     let count = interrupts.count();
     tokio::select! {
         // An output that is read from another machine takes its time.
-        ended = Box::pin(conclude(&view, &runs.broker, config, after, 0 < count, output)) => ended,
+        ended = Box::pin(conclude(&view, &broker, config, after, 0 < count, output)) => ended,
         () = interrupts.until(count + 1), if count < 2 => Err(Failure::told(Exit::Nothing)),
     }
 }

@@ -394,7 +394,7 @@ mod tests {
         (waits.runner, waits.on) = ("pi".to_owned(), "gpu".to_owned());
         (waits.node, waits.started_ms) = (String::new(), 0);
         let mut run = run(vec![waits]);
-        let node = "waiting for a node that runs pi and is, or has the label, gpu";
+        let node = "waiting for a free place on a node that runs pi and is, or has the label, gpu";
         let drawn = frame(&run, 13_000, (200, 24)).remove(0).1;
         assert!(drawn.ends_with(node), "{drawn}");
         let mut untaken = Untaken::default();

@@ -13,7 +13,7 @@ use tasuki_proto::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 use tonic::Status;
 
@@ -25,17 +25,27 @@ use super::{
     list::RunName,
 };
 use crate::{
-    cli::{broker::Broker, following::backoff, stopped, text::line, waiting::Waiting},
+    cli::{broker::Broker, following::backoff, hosting::data_flag, stopped, text::line},
     client::{
         channel::{self, Channel},
-        retry::chance,
+        retry::{Backoff, chance},
     },
+    clock::{self, Moment},
     config::Config,
     runs::view::RunView,
 };
 
 /// How often a terminal is drawn on.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
+
+/// For a broker to be started in the place of a command's that has ended.
+const REPLACED_WITHIN: Duration = Duration::from_secs(8);
+
+/// Between two looks for that one, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// For the broker to confirm a cancel: who asks for one wants to leave.
+const CANCELED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Follow a run until it ends.
 ///
@@ -51,7 +61,7 @@ pub struct Args {
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let interrupts = Interrupts::listen();
-    let broker = Broker::new(config);
+    let mut broker = Broker::new(config);
     let found = async {
         let run_id = args.run.find(&broker).await?;
         client::get(&broker, &run_id).await
@@ -61,7 +71,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         () = interrupts.until(1) => return Err(Failure::told(Exit::Nothing)),
     };
     let display = Display::new(run.run_id, now_ms, output);
-    let view = Box::pin(follow(&broker, display, &interrupts, None, output)).await?;
+    let data = data_flag(config);
+    let view = Box::pin(follow(&mut broker, display, &interrupts, None, &data, output)).await?;
     let summary = || {
         let (run_id, status) = (line(&view.run.run_id), labels::run_status(&view.run));
         let [turns, tokens, cost] = labels::usage(view.run.usage);
@@ -99,23 +110,37 @@ impl Interrupts {
 
 /// Shows a run until it is over. Returns how it ended, with the words of its steps.
 ///
-/// A broker that goes away is waited for. The first signal cancels the run where it is `own`, and
-/// ends the following elsewhere.
+/// A broker that goes away is waited for, and `broker` is then where it has come back; not one that
+/// ended with the command whose it was. The first signal cancels the run where it is `own`, and ends
+/// the following elsewhere. `data`: what other commands must be told to find it.
 pub(in crate::cli) async fn follow(
-    broker: &Broker,
+    broker: &mut Broker,
     mut display: Display,
     interrupts: &Interrupts,
     own: Option<&RunsClient>,
+    data: &str,
     output: &mut Output,
 ) -> Result<RunView, Failure> {
     let run_id = display.run_id().to_owned();
     let (told, updates) = mpsc::channel(1);
     let left = leave(&run_id, interrupts, own, told.clone());
-    let watched = Box::pin(tell_changes(broker, &run_id, told));
     let followed = async {
+        let watched = Box::pin(tell_changes(broker, &run_id, data, told));
         let ended = show(&mut display, watched, updates, output).await?;
-        let view = async |_: u64| client::view(broker, ended.clone()).await;
-        Waiting::new(None).answer(output, view, |_| false).await
+        let (mut away, mut is_away) = (Away::new(), false);
+        loop {
+            match client::view(broker, ended.clone()).await {
+                Err(why) if why.is_retryable() => {
+                    if !std::mem::replace(&mut is_away, true) {
+                        output.note(&format!("{} It is asked again.", why.message));
+                    }
+                    if !away.pause(broker).await {
+                        return Err(broker_ended(&run_id, data));
+                    }
+                }
+                view => return view,
+            }
+        }
     };
     tokio::select! {
         // Where nobody reads how it goes, nothing is known of how it ends.
@@ -124,6 +149,43 @@ pub(in crate::cli) async fn follow(
         }),
         why = left => Err(why),
     }
+}
+
+/// A broker that does not answer.
+struct Away {
+    backoff: Backoff,
+    /// Since when it is known to have ended for good.
+    ended: Option<Moment>,
+}
+
+impl Away {
+    const fn new() -> Self {
+        Self { backoff: backoff(), ended: None }
+    }
+
+    /// Pauses, and finds out where it is to be asked then. `false`: nowhere any more.
+    async fn pause(&mut self, broker: &mut Broker) -> bool {
+        let most = if self.ended.is_some() { LOOK_EVERY } else { Duration::MAX };
+        sleep(self.backoff.pause(chance()).min(most)).await;
+        if broker.find_again() {
+            self.ended = None;
+            return true;
+        }
+        let now = clock::now();
+        now.since(*self.ended.get_or_insert(now)) < REPLACED_WITHIN
+    }
+}
+
+/// Why it is not known how a run ended.
+fn broker_ended(run_id: &str, data: &str) -> Failure {
+    let run_id = line(run_id);
+    Failure::reason(
+        Reason::Unavailable,
+        format!(
+            "The broker that {run_id} ran on has ended. `tasuki up{data}`, then `tasuki runs \
+             show{data} {run_id}` shows how the run ended."
+        ),
+    )
 }
 
 /// Resolves when whoever follows a run is to do so no longer.
@@ -138,25 +200,33 @@ async fn leave(
     let note = "Canceling the run. Ctrl-C again ends this command.".to_owned();
     // Who has seen its end need not be told.
     told.send(Update::Note(note)).await.ok();
-    let canceled = async {
-        let mut backoff = backoff();
+    let canceled = Box::pin(async {
+        let (broker, speaker) = (runs.broker.clone(), runs.speaker.clone());
+        let (mut runs, mut away) = (RunsClient { broker, speaker }, Away::new());
         loop {
             match runs.cancel(run_id).await {
-                // Its broker is away.
-                Err(why) if why.is_retryable() => sleep(backoff.pause(chance())).await,
+                // Its broker is away; whoever is told how it goes is told if that has ended.
+                Err(why) if why.is_retryable() => {
+                    away.pause(&mut runs.broker).await;
+                }
                 canceled => return canceled,
             }
         }
-    };
-    let canceled = tokio::select! {
-        canceled = canceled => canceled,
-        () = interrupts.until(2) => Err(Failure::reason(
+    });
+    let unconfirmed = || {
+        Err(Failure::reason(
             Reason::OutcomeUnknown,
             format!(
                 "The broker did not confirm that {run_id} is canceled, and it may go on. `tasuki \
                  runs cancel {run_id}` cancels it."
             ),
-        )),
+        ))
+    };
+    let canceled = tokio::select! {
+        canceled = timeout(CANCELED_WITHIN, canceled) => {
+            canceled.unwrap_or_else(|_| unconfirmed())
+        }
+        () = interrupts.until(2) => unconfirmed(),
     };
     let Err(why) = canceled else {
         interrupts.until(2).await;
@@ -201,25 +271,31 @@ async fn show(
 }
 
 /// Tells how a run goes for as long as somebody listens. Returns why it cannot.
-async fn tell_changes(broker: &Broker, run_id: &str, told: mpsc::Sender<Update>) -> Failure {
-    let (mut backoff, mut is_away, mut message) = (backoff(), false, 0);
-    let broken = |why: Status| match broker.shows_another(&why) {
-        true => Failure::reason(Reason::Unavailable, "The token was replaced."),
-        false => broker.failure(&why),
-    };
+async fn tell_changes(
+    broker: &mut Broker,
+    run_id: &str,
+    data: &str,
+    told: mpsc::Sender<Update>,
+) -> Failure {
+    let (mut away, mut is_away, mut message) = (Away::new(), false, 0);
     loop {
+        let asked = &*broker;
+        let broken = |why: Status| match asked.shows_another(&why) {
+            true => Failure::reason(Reason::Unavailable, "The token was replaced."),
+            false => asked.failure(&why),
+        };
         let read = async {
-            let opened = broker.open(async |channel: Channel, caller: wire::Caller| {
+            let opened = asked.open(async |channel: Channel, caller: wire::Caller| {
                 let (caller, run_id) = (Some(caller), run_id.to_owned());
                 channel::runs(channel).watch_run(wire::WatchRunRequest { caller, run_id }).await
             });
             let mut items = opened.await?.map_err(broken)?;
             while let Some(update) = items.message().await.map_err(broken)? {
-                backoff.reset();
+                away = Away::new();
                 is_away = false;
                 let mut messages = Vec::new();
                 if update.run.as_ref().is_some_and(|run| message < run.messages) {
-                    messages = client::messages(broker, run_id, message).await?;
+                    messages = client::messages(asked, run_id, message).await?;
                     message = messages.last().map_or(message, |it| it.number);
                 }
                 // Nobody is left to be told once the run is over.
@@ -235,7 +311,9 @@ async fn tell_changes(broker: &Broker, run_id: &str, told: mpsc::Sender<Update>)
         if !std::mem::replace(&mut is_away, true) {
             told.send(Update::Note(format!("{why} It is asked again."))).await.ok();
         }
-        sleep(backoff.pause(chance())).await;
+        if !away.pause(broker).await {
+            return broker_ended(run_id, data);
+        }
     }
 }
 

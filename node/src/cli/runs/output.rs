@@ -122,14 +122,18 @@ pub(in crate::cli) async fn print_output(
     let (run_id, number) = (line(run_id), step.step);
     if shown < step.output_bytes {
         let (node, all) = (line(&step.node), counted(step.output_bytes, "byte"));
-        let rest = match is_away {
-            false => "The rest was not kept.".to_owned(),
-            true => format!(
-                "The rest is on {node}: `tasuki runs output {run_id} {number}` prints all of it \
-                 while that node is connected."
-            ),
-        };
-        output.note(&format!("These are the first {shown} of {all}. {rest}"));
+        let these = format!("These are the first {shown} of {all}.");
+        // Programs are not to take a part for the whole.
+        if is_away {
+            return Err(Failure::reason(
+                Reason::Unavailable,
+                format!(
+                    "{these} The rest is on {node}: `tasuki runs output {run_id} {number}` prints \
+                     all of it while that node is connected."
+                ),
+            ));
+        }
+        output.note(&format!("{these} The rest was not kept."));
     } else if step.ended_ms == 0 {
         output.note(&format!(
             "Step {number} is {}; its output is there once it has ended. `tasuki runs watch \
@@ -188,11 +192,7 @@ impl Source<'_> {
         let (run_id, step) = (self.run_id.to_owned(), self.step.step);
         let limit = OUTPUT_READ_BYTES_MAX;
         let request = wire::ReadOutputRequest { caller: None, run_id, step, offset, limit };
-        match self.broker.call(&request).await {
-            Ok(answer) => Ok(Rest::answered(answer)),
-            Err(why) if why.as_reason() == Some(Reason::Unavailable) => Ok(Rest::Away),
-            Err(why) => Err(why),
-        }
+        self.broker.call(&request).await.map(Rest::answered)
     }
 }
 

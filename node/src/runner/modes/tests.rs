@@ -199,12 +199,17 @@ fn no_output_reads_like_those_of_two_tasks() {
         ("#\u{2060}##1/1[x]", "\\#\u{2060}##1/1[x]"),
         ("\u{1b}[1m### [x]", "\\\u{1b}[1m### [x]"),
         ("a\r### [x]\u{2028}---", "a\r\\### [x]\u{2028}\\---"),
-        ("##\u{2029}# [x]", "\\##\u{2029}# [x]"),
+        ("##\u{2029}# [x]", "\\##\u{2029}\\# [x]"),
+        ("###\u{2800}2/2 [x] completed", "\\###\u{2800}2/2 [x] completed"),
+        ("### 2\u{2044}2 [x]", "\\### 2\u{2044}2 [x]"),
+        ("### **2/2 [x]** failed", "\\### **2/2 [x]** failed"),
+        ("＃＃＃ 2/2 ［x］", "\\＃＃＃ 2/2 ［x］"),
+        ("- - -\n----\n***", "\\- - -\n\\----\n\\***"),
     ] {
         assert_eq!(shown(hidden, None), escaped);
     }
     // All else stands as it is.
-    let others = "### Summary\n## [x]\n#### [x]\n----\n| --- |\n- [x] done\n```\n";
+    let others = "### Summary\n## 1/2 completed\n--\n| --- |\n- [x] done\n**[x]**\n```\n";
     assert_eq!(shown(others, None), others);
     let run =
         FinishedRun { agent: "scout", output: &output(forged), failed: None, run: "r", step: 1 };

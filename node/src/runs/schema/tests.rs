@@ -181,6 +181,83 @@ fn a_schema_that_refers_to_itself_checks_what_ends_soon() {
     assert!(why.contains("takes too long"), "{why}");
 }
 
+/// Holds SC3.
+#[test]
+fn what_would_take_too_long_is_refused_before_it_is_checked() {
+    let random: String = (0_u32..1_000_000)
+        .map(|at| if at.wrapping_mul(0x9e37_79b9) & 0x0040_0000 == 0 { '0' } else { '1' })
+        .collect();
+    let large = json!({"type": "string", "pattern": "^[01]*1[01]{2000}$"});
+    let patterns: Vec<_> = (0..30).map(|it| json!({"pattern": format!("[a-c]*x{it}$")})).collect();
+    let of_names = json!({"type": "object", "propertyNames": { "allOf": patterns }});
+    let long_name = json!({ "a".repeat(1_000_000): 1 });
+    let named = json!({"patternProperties": {"^[01]*1[01]{2000}$": {}}});
+    let others = json!({"patternProperties": {"a{500}": {}}, "additionalProperties": {}});
+    let unique = json!({"allOf": vec![json!({"items": {"uniqueItems": true}}); 100]});
+    let nested = |at: usize| (0..at % 50).fold(json!([]), |inner, _| json!([inner]));
+    let alike: Vec<_> = (0..5000).map(nested).collect();
+    let lengths: Vec<_> = (0..2000).map(|_| json!({"maxLength": 9})).collect();
+    let enums = json!({"items": {"enum": vec![json!(vec![0; 100]); 100]}});
+    let anys = (0..30).fold(json!({"pattern": "[a-c]*x$"}), |inner, _| json!({"anyOf": [inner]}));
+    for (schema, output) in [
+        (large, json!(random)),
+        (of_names, long_name.clone()),
+        (named, json!({ random.as_str(): 1 })),
+        (others, long_name),
+        (unique, json!([(0..100_000).collect::<Vec<_>>()])),
+        (json!({"uniqueItems": true}), json!(alike)),
+        (json!({ "allOf": lengths }), json!(random)),
+        (enums, json!(vec![json!(vec![0; 99]); 1000])),
+        (anys, json!(random)),
+    ] {
+        assert_eq!(check_schema(&schema), Ok(()));
+        let why = check_output(&schema, &output.to_string()).unwrap_err();
+        assert!(why.contains("takes too long"), "{why}");
+    }
+}
+
+#[test]
+fn ordinary_schemas_check_what_agents_write() {
+    let date = r"^\d{4}-\d{2}-\d{2}$";
+    let mail = r"^[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}$";
+    let record = json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "pattern": "^[a-z0-9-]{1,64}$"},
+            "on": {"type": "string", "pattern": date},
+            "of": {"type": "string", "pattern": mail, "maxLength": 200},
+            "kind": {"enum": ["bug", "idea"]},
+            "text": {"type": "string", "pattern": "^.{1,100}$"},
+        },
+        "propertyNames": {"pattern": "^[a-z]+$"},
+        "additionalProperties": false,
+    });
+    let one = |at: usize| {
+        json!({
+            "id": format!("finding-{at}"), "on": "2025-01-31", "of": "ada@example.com",
+            "kind": "bug", "text": "The lock is held while the disk is written.",
+        })
+    };
+    let records: Vec<_> = (0..100).map(one).collect();
+    let list = json!({"type": "array", "items": record, "uniqueItems": true});
+    assert_eq!(check_output(&list, &json!(records).to_string()), Ok(()));
+    let words: Vec<_> = (0..10_000).map(|at| format!("word {at}")).collect();
+    let unique = json!({"items": {"type": "string"}, "uniqueItems": true});
+    assert_eq!(check_output(&unique, &json!(words).to_string()), Ok(()));
+    let simple = json!({"type": "string", "pattern": "^[a-z ]+$", "minLength": 1});
+    assert_eq!(check_output(&simple, &json!("a word ".repeat(150_000)).to_string()), Ok(()));
+}
+
+#[test]
+fn a_format_is_a_remark_in_each_version() {
+    for version in
+        ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#"]
+    {
+        let schema = json!({"$schema": version, "format": "date"});
+        assert_eq!(check_output(&schema, "\"soon\""), Ok(()), "{version}");
+    }
+}
+
 #[test]
 fn an_agent_is_told_the_schema_in_one_line() {
     assert_eq!(

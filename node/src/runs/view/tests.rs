@@ -194,13 +194,13 @@ fn progress_is_said_in_fixed_words_until_it_is_over() {
         (
             "chain",
             vec![DONE, "writer -ready"],
-            "Chain: Step 2/2 (writer) waiting for a node that runs pi...",
+            "Chain: Step 2/2 (writer) waiting for a free place on a node that runs pi...",
         ),
-        ("single", vec!["scout -ready"], "(waiting for a node that runs pi...)"),
+        ("single", vec!["scout -ready"], "(waiting for a free place on a node that runs pi...)"),
         (
             "parallel",
             vec![DONE, "scout -ready", "writer -waiting"],
-            "Parallel: 1/3 done, 0 running, 2 pending... Waiting for a node that runs pi.",
+            "Parallel: 1/3 done, 0 running, 2 pending... Waiting for a free place on a node that runs pi.",
         ),
         ("chain", vec![DONE], "Chain: Step 1/1 (scout) running..."),
     ] {
@@ -219,9 +219,9 @@ fn a_step_that_no_node_has_taken_names_the_node_it_waits_for() {
     };
     let writer = |words: &str| [None, Some(words.to_owned()), None];
     view.run.node = "desk".to_owned();
-    assert_eq!(waits_for(&view), writer("a node that runs pi and is desk"));
+    assert_eq!(waits_for(&view), writer("a free place on a node that runs pi and is desk"));
     view.run.steps[1].on = "gpu".to_owned();
-    let words = "a node that runs pi and is, or has the label, gpu";
+    let words = "a free place on a node that runs pi and is, or has the label, gpu";
     assert_eq!(waits_for(&view), writer(words));
     assert_eq!(awaited_node(&view.run), None, "another runs");
     view.run.steps[0].set_status(Succeeded);

@@ -8,8 +8,9 @@
 //! - **WK2** A step runs at most once: it is claimed under a token before its child starts.
 //! - **WK3** A step whose lease is gone is stopped here.
 //!
-//! `step` is one step from claim to end, `environment` what it gets of its node, `report` how far
-//! it is, `end` how it ended, `files` what it has on disk, `reads` lets others read that.
+//! `step` is one step from claim to end, `origin` what those above bind it to, `environment` what it
+//! gets of its node, `report` how far it is, `end` how it ended, `files` what it has on disk, `reads`
+//! lets others read that.
 //!
 //! Not here: the child and its stream (`runner`), whose step it is (the broker), what sub-agents ask
 //! for (`mcp`).
@@ -17,6 +18,7 @@
 mod end;
 mod environment;
 mod files;
+mod origin;
 mod reads;
 mod report;
 mod step;

@@ -32,6 +32,7 @@ use super::{
     end::{self, Ending, NODE_STOPPED},
     environment::{Wanted, environment, policy},
     files::{OutputFile, StepDirectory, prune},
+    origin::Origin,
     report::{Budget, Latest, Lease, Reporter, Stop, is_lost},
 };
 use crate::{
@@ -65,7 +66,7 @@ const CLAIM_MAX: Duration = Duration::from_millis(STEP_LEASE_MS);
 /// For the broker to be told, once the node is to stop.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// For an output's form to be checked.
+/// For an output's form to be checked, once there is room for that.
 const CHECKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Checks at once: each takes a thread, and its output many times over. One that was given up goes
@@ -147,10 +148,9 @@ pub(super) async fn claim(context: Arc<Context>, step: StepId) -> Option<Claim> 
 /// Runs a step to its end, and tells the broker of it.
 pub(super) async fn run(context: Arc<Context>, mut claim: Claim, stop: Arc<Stop>) {
     let given = std::mem::take(&mut claim.given);
-    let is_from_elsewhere = is_from_elsewhere(&context.link, claim.step(), &given).await;
+    let origin = Origin::find(&context.link, claim.step(), &given).await;
     let (shared, key) = (context.clone(), claim.key.clone());
-    let prepared =
-        spawn_blocking(move || prepare(&shared.settings, &key, &given, is_from_elsewhere)).await;
+    let prepared = spawn_blocking(move || prepare(&shared.settings, &key, &given, origin)).await;
     let end = match prepared {
         Ok(Ok(_)) if context.closing.is_cancelled() => Some(end::canceled(NODE_STOPPED)),
         Ok(Ok(prepared)) => execute(&context, &claim, prepared, &stop).await,
@@ -181,7 +181,7 @@ fn prepare(
     settings: &WorkerSettings,
     key: &StepKey,
     given: &wire::ClaimStepResponse,
-    is_from_elsewhere: bool,
+    origin: Origin,
 ) -> Result<Prepared, String> {
     let none = wire::NewStep::default();
     let step = given.new_step.as_ref().unwrap_or(&none);
@@ -218,17 +218,18 @@ fn prepare(
     }
     let wanted = Wanted {
         listed: spec.env.as_deref(),
-        allowed: is_from_elsewhere.then_some(settings.runs.env.as_slice()),
+        allowed: origin.is_elsewhere.then_some(settings.runs.env.as_slice()),
     };
     // Agent CLIs have their settings there.
     let home = std::env::var_os("HOME").map_or_else(|| project.clone(), PathBuf::from);
     let temporary = std::env::temp_dir();
     let keeper = own_program().map_err(|why| format!("This node cannot start anything: {why}."))?;
+    let is_sandboxed = spec.sandbox || origin.is_sandboxed;
     Ok(Prepared {
         line,
         dialect: runner.dialect,
         environment: environment(wanted, key, endpoint, std::env::vars_os()),
-        policy: policy(spec.sandbox, &[project, &home, &keeper], &[&directory, &own, &temporary]),
+        policy: policy(is_sandboxed, &[project, &home, &keeper], &[&directory, &own, &temporary]),
         // `tasuki runs report` is the same program, so it may be read in there.
         keeper,
         directory,
@@ -282,25 +283,6 @@ fn working_directory(project: &Path, cwd: Option<&str>) -> Result<PathBuf, Strin
 fn limit(timeout_ms: u64, usual: Duration) -> Duration {
     let asked = (timeout_ms != 0).then(|| Duration::from_millis(timeout_ms));
     asked.unwrap_or(usual).min(TIMEOUT_MAX)
-}
-
-/// Whether another machine asked for the run, or for one that it is below. What cannot be found out
-/// is from elsewhere.
-async fn is_from_elsewhere(link: &Link, id: StepId, given: &wire::ClaimStepResponse) -> bool {
-    let Some(run) = &given.run else { return true };
-    let own = run.steps.iter().find(|step| step.step == id.number);
-    let own = own.map(|step| step.node.as_str()).filter(|node| !node.is_empty());
-    let Some(own) = own else { return true };
-    let (mut asker, mut parent) = (run.node.clone(), run.parent.clone());
-    loop {
-        if asker != own {
-            return true;
-        }
-        let Some(wire::StepRef { run_id, .. }) = parent else { return false };
-        let above = link.query(wire::GetRunRequest { run_id, ..Default::default() }).await;
-        let Ok(wire::RunResponse { run: Some(above), .. }) = above else { return true };
-        (asker, parent) = (above.node, above.parent);
-    }
 }
 
 /// Runs the child to its end. `None`: the broker does not hold the step for this node any more.
@@ -385,7 +367,7 @@ async fn close(context: &Context, place: StepDirectory, output: OutputFile) {
 }
 
 /// Checks an output's form, unless the step is canceled meanwhile. A schema can cost more time than
-/// its size tells.
+/// its size tells. The wait for room is no part of that time: it says nothing of this output.
 async fn check_form(
     checks: &Arc<Semaphore>,
     within: Duration,
@@ -405,14 +387,14 @@ async fn check_form(
                 let _room = room;
                 check_output(&schema, &text)
             };
-            spawn_blocking(check).await
+            timeout(within, spawn_blocking(check)).await
         };
         let mut stop = stop.subscribe();
         let canceled = async {
             drop(stop.wait_for(|why| *why == Some(Stopped::Cancelled)).await);
         };
         let checked = tokio::select! {
-            checked = timeout(within, checking) => checked,
+            checked = checking => checked,
             () = canceled => {
                 outcome.failure = Some(Failure::new(FailureKind::Cancelled, "Cancelled."));
                 return;
@@ -512,22 +494,21 @@ mod tests {
         assert!(working_directory(&place.path().join("none"), None).is_err());
     }
 
+    fn answered(text: &str) -> Outcome {
+        let output = Output { text: text.to_owned(), bytes: 2 };
+        let report = Report { output, ..Report::default() };
+        let mut outcome = Outcome::new(report, Exit::Code(0), "", None);
+        outcome.failure = None;
+        outcome
+    }
+
     #[tokio::test]
     async fn an_output_without_its_form_is_kept_and_no_success() {
         let schema = serde_json::json!({"type": "object"});
-        for (room, text, why) in [
-            (1, "{}", ""),
-            (1, "[]", "The output does not match its JSON Schema"),
-            (0, "{}", "The form of the output could not be checked within 0 s."),
-        ] {
-            // Whoever finds no room in time would have found none later.
-            let within = Duration::from_secs(if room == 0 { 0 } else { 60 });
-            let report =
-                Report { output: Output { text: text.to_owned(), bytes: 2 }, ..Report::default() };
-            let mut outcome = Outcome::new(report, Exit::Code(0), "", None);
-            outcome.failure = None;
-            let (checks, stop) = (Arc::new(Semaphore::new(room)), Stop::new(None));
-            check_form(&checks, within, schema.clone(), &stop, &mut outcome).await;
+        for (text, why) in [("{}", ""), ("[]", "The output does not match its JSON Schema")] {
+            let mut outcome = answered(text);
+            let (checks, stop) = (Arc::new(Semaphore::new(1)), Stop::new(None));
+            check_form(&checks, CHECKED_WITHIN, schema.clone(), &stop, &mut outcome).await;
             let failure = outcome.failure.map(|it| (it.kind, it.text)).unzip();
             assert_eq!(
                 failure.0,
@@ -539,12 +520,43 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_check_that_takes_too_long_is_given_up() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().max_blocking_threads(1).build().unwrap();
+        // The one thread is taken, so the check does not end.
+        let (free, taken) = std::sync::mpsc::channel::<()>();
+        let _taken = runtime.spawn_blocking(move || taken.recv());
+        let mut outcome = answered("{}");
+        let (checks, stop) = (Arc::new(Semaphore::new(1)), Stop::new(None));
+        let schema = serde_json::json!({});
+        runtime.block_on(check_form(&checks, Duration::ZERO, schema, &stop, &mut outcome));
+        drop(free);
+        let why = "The form of the output could not be checked within 0 s.";
+        assert_eq!(outcome.failure, Some(Failure::new(FailureKind::OutputInvalid, why)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_output_that_waits_for_others_to_be_checked_is_not_called_invalid() {
+        let mut outcome = answered("{}");
+        let (checks, stop) = (Arc::new(Semaphore::new(0)), Stop::new(None));
+        {
+            let schema = serde_json::json!({"type": "object"});
+            let mut checking =
+                Box::pin(check_form(&checks, CHECKED_WITHIN, schema, &stop, &mut outcome));
+            assert!(futures::poll!(checking.as_mut()).is_pending());
+            tokio::time::advance(2 * CHECKED_WITHIN).await;
+            assert!(futures::poll!(checking.as_mut()).is_pending());
+            tokio::time::resume();
+            checks.add_permits(1);
+            checking.await;
+        }
+        assert_eq!(outcome.failure, None);
+    }
+
     #[tokio::test]
     async fn a_step_that_is_canceled_while_its_output_is_checked_ends() {
-        let output = Output { text: "{}".to_owned(), bytes: 2 };
-        let report = Report { output, ..Report::default() };
-        let mut outcome = Outcome::new(report, Exit::Code(0), "", None);
-        outcome.failure = None;
+        let mut outcome = answered("{}");
         let (checks, stop) = (Arc::new(Semaphore::new(0)), Stop::new(Some(Stopped::Cancelled)));
         check_form(&checks, CHECKED_WITHIN, serde_json::json!({}), &stop, &mut outcome).await;
         assert_eq!(outcome.failure, Some(Failure::new(FailureKind::Cancelled, "Cancelled.")));

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tasuki_proto::wire::RunStatus;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use super::{CANCELED, FAILED, Running, only_run, parsed};
+use super::{CANCELED, FAILED, Running, UNREACHABLE, only_run, parsed};
 use crate::{
     Said,
     fake_agent::{FakeAgents, Machine, Runs, configure},
@@ -210,6 +210,42 @@ async fn two_commands_share_what_one_of_them_started() {
     alone.fake.let_go(1);
     assert_eq!(first.result(0).await["output"], "first");
     alone.fake.gone().await;
+}
+
+/// Of two commands the first, which has what both run on, and the second, once it follows its run.
+async fn two_that_share(alone: &mut Alone) -> (Running, Running) {
+    let first = alone.run("hang");
+    alone.fake.begun(1).await;
+    let mut second = alone.run("hang");
+    alone.fake.begun(1).await;
+    let mut told = String::new();
+    let out = second.0.stdout.as_mut().unwrap();
+    assert_ne!(soon(BufReader::new(out).read_line(&mut told)).await.unwrap(), 0);
+    (first, second)
+}
+
+/// Nobody can tell it any more how its run ended.
+#[tokio::test]
+async fn a_command_ends_once_the_command_was_killed_whose_broker_it_used() {
+    let mut alone = Alone::new();
+    let (mut first, second) = two_that_share(&mut alone).await;
+    soon(first.0.kill()).await.unwrap();
+    let told = second.result(UNREACHABLE).await;
+    assert_eq!(told["error"]["code"], "unavailable", "{told}");
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(message.contains("has ended. `tasuki up --data "), "{message}");
+    alone.fake.gone().await;
+}
+
+/// It listens elsewhere, and knows the run.
+#[tokio::test]
+async fn a_command_finds_the_broker_that_was_started_in_the_place_of_a_killed_one() {
+    let mut alone = Alone::new();
+    let (mut first, second) = two_that_share(&mut alone).await;
+    soon(first.0.kill()).await.unwrap();
+    alone.fake.gone().await;
+    let _up = Process::up_with(&alone.data, "", &alone.fake.env()).await;
+    assert_eq!(second.result(FAILED).await["status"], "lost");
 }
 
 /// It does not end with the command that has what it runs on.

@@ -26,6 +26,9 @@ use crate::{
 const FAILED: i32 = 8;
 const CANCELED: i32 = 7;
 
+/// The code of a command whose broker is not there.
+const UNREACHABLE: i32 = 3;
+
 async fn machine() -> Machine {
     Machine::up("", "").await
 }

@@ -115,6 +115,8 @@ async fn an_agent_in_a_sandbox_writes_to_the_project_and_nowhere_else() {
         let place = place.display();
         format!("if (: > '{place}/made') 2> /dev/null; then say made; else say refused; fi")
     };
+    // What it starts is in the sandbox, too.
+    let nested = "say \"$(\"$tasuki\" run scout \"$rest\" --data \"$data\" 2>&1 | tail -n 1)\"";
     for (agent, place, answer) in [
         ("scout", elsewhere.path(), "made\n"),
         ("boxed", machine.path("").as_path(), "made\n"),
@@ -122,6 +124,11 @@ async fn an_agent_in_a_sandbox_writes_to_the_project_and_nowhere_else() {
     ] {
         drop(std::fs::remove_file(elsewhere.path().join("made")));
         assert_eq!(printed(&machine, &["run", agent, &task(place)]).await, answer, "{agent}");
+    }
+    for (agent, answer) in [("planner", "made\n"), ("boxed", "refused\n")] {
+        drop(std::fs::remove_file(elsewhere.path().join("made")));
+        let task = format!("{nested}\n{}", task(elsewhere.path()));
+        assert_eq!(printed(&machine, &["run", agent, &task]).await, answer, "{agent}");
     }
     machine.fake.gone().await;
 }

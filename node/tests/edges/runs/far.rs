@@ -22,9 +22,13 @@ const NUMBERS: usize = 400_000;
 const KEPT: usize = 1 << 20;
 
 /// What `tasuki runs output` says on the machine that asked.
-async fn printed(machine: &Machine, run: &str, more: &[&str]) -> Output {
+async fn said(machine: &Machine, run: &str, more: &[&str]) -> Output {
     let args = [&["runs", "output", run][..], more].concat();
-    let output = soon(machine.command(&args).output()).await.unwrap();
+    soon(machine.command(&args).output()).await.unwrap()
+}
+
+async fn printed(machine: &Machine, run: &str, more: &[&str]) -> Output {
+    let output = said(machine, run, more).await;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     output
 }
@@ -72,11 +76,12 @@ async fn a_long_output_is_read_from_the_node_that_has_it_while_that_is_connected
     assert!(shown["output"] == all.as_str() && shown["is_whole"] == true);
 
     far.kill().await;
-    let shown = printed(&machine, &run, &[]).await;
+    let shown = said(&machine, &run, &[]).await;
+    assert_eq!(shown.status.code(), Some(3), "a part is not taken for the whole");
     assert!(shown.stdout == format!("{}\n", &all[..KEPT]).into_bytes());
-    let said = String::from_utf8(shown.stderr).unwrap();
-    assert!(said.contains(&format!("The rest is on {}", step.node)), "{said}");
-    assert!(said.contains("while that node is connected"), "{said}");
+    let why = String::from_utf8(shown.stderr).unwrap();
+    assert!(why.contains(&format!("The rest is on {}", step.node)), "{why}");
+    assert!(why.contains("while that node is connected"), "{why}");
     let told = boss.call("run_output", json!({ "run": run, "offset": KEPT })).await;
     let hint = told["structuredContent"]["hint"].as_str().unwrap_or_else(|| panic!("{told}"));
     assert!(hint.contains(&format!("file of the node {}", step.node)), "{hint}");

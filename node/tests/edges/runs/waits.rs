@@ -230,7 +230,7 @@ async fn start_nowhere(machine: &Machine, role: &str, counter: u64) -> String {
 
 #[tokio::test]
 async fn a_run_that_no_node_takes_says_what_it_waits_for() {
-    const NODE: &str = "a node that runs fake and is, or has the label, nowhere";
+    const NODE: &str = "a free place on a node that runs fake and is, or has the label, nowhere";
     let mut machine = machine().await;
     let mut boss = McpClient::new(&machine, "boss", User::Away).await;
     let run = start_nowhere(&machine, "boss", 1).await;

@@ -314,7 +314,10 @@ fn is_name(field: &str, text: &str) -> bool {
             let is_part = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '.' | '-');
             text.len() <= STOP_REASON_CHARS_MAX && text.chars().all(is_part)
         }
-        "model" => text.chars().count() <= MODEL_CHARS_MAX && !text.contains(char::is_whitespace),
+        "model" => {
+            let is_part = |it: char| it.is_ascii_alphanumeric() || "._:/@+[]-".contains(it);
+            text.len() <= MODEL_CHARS_MAX && text.chars().all(is_part)
+        }
         _ => true,
     }
 }
