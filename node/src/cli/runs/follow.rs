@@ -39,13 +39,13 @@ use crate::{
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 
 /// For a broker to be started in the place of a command's that has ended.
-const REPLACED_WITHIN: Duration = Duration::from_secs(8);
+const REPLACED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Between two looks for that one, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// For the broker to confirm a cancel: who asks for one wants to leave.
-const CANCELED_WITHIN: Duration = Duration::from_secs(10);
+const CANCELED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Follow a run until it ends.
 ///
