@@ -1,7 +1,7 @@
 //! Files that sub-agents hand over: read in the project that agents of this node work in, and saved
 //! there.
 //!
-//! What may be read and where it is saved is said in [`Project`] (Z8).
+//! What may be read and where it is saved is said in `attached` (Z8).
 
 use std::path::{Component, Path, PathBuf};
 
