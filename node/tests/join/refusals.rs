@@ -167,7 +167,7 @@ async fn a_broker_for_its_own_machine_says_that_there_is_nothing_to_join() {
     }
     let unknown = home.run("tasuki-broker invite --role dev --right fly").await;
     let said = String::from_utf8(unknown.stderr).unwrap();
-    assert!(unknown.status.code() == Some(2) && said.contains("run and call"), "{said}");
+    assert!(unknown.status.code() == Some(2) && said.contains("run, call"), "{said}");
     done("list", &home.run("tasuki-broker token list").await);
 
     broker.kill().await;
