@@ -38,7 +38,7 @@ lint:
 docs:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
-# An archive for this machine: programs, man pages, completions, systemd units, licences.
+# An archive for this machine: programs, man pages, completions, systemd units, install.sh, licences.
 dist:
 	./scripts/dist.sh
 

@@ -9,7 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::UNIX_EPOCH,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use rustix::time::{ClockId, clock_gettime};
@@ -42,6 +42,11 @@ impl Clock {
         };
         Timestamp::from_millis(ms)
     }
+}
+
+/// How long processors have worked for this process.
+pub(crate) fn processor_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
 fn boot_ms() -> u64 {

@@ -11,14 +11,17 @@
 //! **Invariant:** nothing leaves the broker before what it rests on is durable.
 
 pub mod access;
+pub mod backup;
 pub mod canonical;
 mod cbor;
 pub mod clock;
+pub mod compact;
 pub mod connection;
 mod disk;
 pub mod grpc;
 pub mod hash;
 pub mod journal;
+pub mod metrics;
 pub mod rules;
 pub mod search;
 pub mod server;

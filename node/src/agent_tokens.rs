@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// In the data directory.
-const FILE: &str = "agent-tokens.json";
+pub const FILE: &str = "agent-tokens.json";
 
 /// Beside it, held while it is changed.
 const LOCK: &str = "agent-tokens.lock";

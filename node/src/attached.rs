@@ -127,7 +127,8 @@ impl Project {
                     return match file.write_all(content) {
                         Ok(()) => Ok(Path::new(FOLDER).join(name)),
                         Err(why) => {
-                            folder.remove_file(&name)?;
+                            // Why it was not written matters more.
+                            folder.remove_file(&name).ok();
                             Err(why.into())
                         }
                     };

@@ -33,6 +33,8 @@ use tasuki_proto::{
     wire,
 };
 
+use crate::projects;
+
 /// What a node has joined with.
 pub const FILE: &str = "joined.json";
 
@@ -226,7 +228,7 @@ impl Credentials {
     /// When there are some that must not or cannot be used.
     pub fn find(data: &Path, url: &str) -> Result<Self, CredentialsError> {
         let variable = std::env::var(TOKEN_VARIABLE).ok();
-        Self::choose(data, url, variable.as_deref())
+        Self::choose(projects::root(data), url, variable.as_deref())
     }
 
     fn choose(data: &Path, url: &str, variable: Option<&str>) -> Result<Self, CredentialsError> {
@@ -291,6 +293,7 @@ pub fn url_of_own_broker(data: &Path) -> Option<String> {
 /// When the data directory cannot be read or written to; then the spare stays what it was.
 pub fn keep_spare(data: &Path, spare: &Token) -> io::Result<()> {
     let read = |why: SecretFileError| io::Error::other(why.to_string());
+    let data = projects::root(data);
     let Some(mut joined) = Joined::read(data).map_err(read)? else { return Ok(()) };
     let is_current = Joined::rotating(data).map_err(read)?.as_ref() == Some(spare);
     if is_current && joined.token().is_some_and(|token| token.id == spare.id) {

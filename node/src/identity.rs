@@ -26,6 +26,8 @@ use tasuki_proto::{
     id::{ClientId, IdempotencyKey, InvalidId, NodeId},
 };
 
+use crate::holder::{Holder, LOCK};
+
 /// Counters reserved by one durable write: a thousand commands for one fsync.
 const BLOCK: u64 = 1_000;
 
@@ -33,7 +35,6 @@ const BLOCK: u64 = 1_000;
 const HOST_BYTES_MAX: usize = 40;
 
 const FILE: &str = "node-identity.json";
-const LOCK: &str = "node.lock";
 
 /// Why a node cannot be who it was.
 #[derive(Debug, thiserror::Error)]
@@ -65,10 +66,36 @@ struct Stored {
 #[derive(Debug)]
 pub struct Identity {
     node: NodeId,
-    data: PathBuf,
     location: Location,
     counters: Mutex<Counters>,
-    _lock: Locked,
+    lock: DataLock,
+}
+
+/// A data directory that this process alone has. Dropping it gives the directory free.
+#[derive(Debug)]
+pub struct DataLock {
+    data: PathBuf,
+    _locked: Locked,
+}
+
+impl DataLock {
+    /// Takes it, and makes it where it is missing.
+    pub fn take(data: &Path) -> Result<Self, IdentityError> {
+        let lock = data.join(LOCK);
+        files::private_directory(data).map_err(io_error(data))?;
+        let file = lock_file(&lock).map_err(io_error(&lock))?;
+        let mut locked = Locked::take(file).map_err(|why| match why {
+            TryLockError::WouldBlock => IdentityError::InUse(data.to_owned()),
+            TryLockError::Error(source) => io_error(&lock)(source),
+        })?;
+        Holder::note(locked.file()).map_err(io_error(&lock))?;
+        Ok(Self { data: data.to_owned(), _locked: locked })
+    }
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> IdentityError + use<> {
+    let path = path.to_owned();
+    move |source| IdentityError::Io { path: path.clone(), source }
 }
 
 #[derive(Debug)]
@@ -82,7 +109,7 @@ struct Counters {
 impl Identity {
     /// The directory it is kept in.
     pub fn data(&self) -> &Path {
-        &self.data
+        &self.lock.data
     }
 
     /// Takes the data directory, and becomes the node whose it is, or a new one.
@@ -92,23 +119,18 @@ impl Identity {
 
     /// The same. `is_moved`: its user said that the directory was moved here, and no copy is used.
     pub fn open_at(data: &Path, is_moved: bool) -> Result<Self, IdentityError> {
-        let at = |path: &Path| {
-            let path = path.to_owned();
-            move |source| IdentityError::Io { path, source }
-        };
-        files::private_directory(data).map_err(at(data))?;
-        let lock = data.join(LOCK);
-        let file = files::private(&lock).map_err(at(&lock))?;
-        let locked = Locked::take(file).map_err(|why| match why {
-            TryLockError::WouldBlock => IdentityError::InUse(data.to_owned()),
-            TryLockError::Error(source) => at(&lock)(source),
-        })?;
+        Self::open_locked(DataLock::take(data)?, is_moved)
+    }
+
+    /// The same of a directory that this process has already.
+    pub fn open_locked(lock: DataLock, is_moved: bool) -> Result<Self, IdentityError> {
+        let data = &lock.data;
         let path = data.join(FILE);
         let stored = match read(&path)? {
             Some(stored) => stored,
             None => fresh()?,
         };
-        let location = Location::of(data).map_err(at(data))?;
+        let location = Location::of(data).map_err(io_error(data))?;
         let Stored { node, mut client, mut reserved, location: noted } = stored;
         if let Some(noted) = noted.filter(|noted| !location.is(noted)) {
             let (here, there) = (data.display(), location.told_of(&noted));
@@ -127,10 +149,9 @@ impl Identity {
         let client = client.parse().map_err(|e: InvalidId| damaged(&path, &e))?;
         let identity = Self {
             node: node.parse().map_err(|e: InvalidId| damaged(&path, &e))?,
-            data: data.to_owned(),
             location,
             counters: Mutex::new(Counters { client, last: reserved, reserved }),
-            _lock: locked,
+            lock,
         };
         identity.reserve()?;
         Ok(identity)
@@ -142,6 +163,13 @@ impl Identity {
         let path = data.join(FILE);
         let Some(Stored { node, .. }) = read(&path)? else { return Ok(None) };
         node.parse().map(Some).map_err(|e: InvalidId| damaged(&path, &e))
+    }
+
+    /// Where a node last used this data directory, if that was not here. Blocks on the disk.
+    pub fn moved(data: &Path) -> Option<String> {
+        let noted = read(&data.join(FILE)).ok()??.location?;
+        let here = Location::of(data).ok()?;
+        (!here.is(&noted)).then(|| here.told_of(&noted))
     }
 
     pub const fn node(&self) -> &NodeId {
@@ -188,14 +216,23 @@ impl Identity {
     fn write(&self, client: &ClientId, reserved: u64) -> Result<(), IdentityError> {
         let (node, client) = (self.node.to_string(), client.to_string());
         let stored = Stored { node, client, reserved, location: Some(self.location.clone()) };
-        let path = self.data.join(FILE);
-        write_durably(&self.data, &path, &stored)
-            .map_err(|source| IdentityError::Io { path, source })
+        let data = self.data();
+        let path = data.join(FILE);
+        write_durably(data, &path, &stored).map_err(|source| IdentityError::Io { path, source })
     }
 
     fn counters(&self) -> MutexGuard<'_, Counters> {
         self.counters.lock()
     }
+}
+
+/// What its holder wrote there stays.
+fn lock_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// What is kept, where anything is and nobody else could have written it. Blocks on the disk.

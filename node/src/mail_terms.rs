@@ -9,6 +9,7 @@ use jiff::{Timestamp, civil, tz::TimeZone};
 use tasuki_proto::{
     id::{InvalidId, RoleId},
     limits::RECEIVERS_MAX,
+    wire,
 };
 
 /// Why names are no receivers.
@@ -61,6 +62,32 @@ pub(crate) fn receivers(
     }
 }
 
+/// Newest entries that are looked at for whom to answer.
+pub(crate) const ANSWERED_ENTRIES: u32 = 20;
+
+/// Whom an answer of `me` goes to: whoever wrote the newest entry that is not its own, else those that
+/// it wrote to before; all participants, if it is to all. Empty: nobody else takes part.
+pub(crate) fn answered(
+    thread: &wire::MailThread,
+    entries: &[wire::MailEntry],
+    me: &RoleId,
+    is_to_all: bool,
+) -> Vec<RoleId> {
+    let others: Vec<&String> = if is_to_all {
+        thread.participants.iter().collect()
+    } else {
+        let newest = entries.iter().rev().map(|it| &it.sender);
+        let mut senders = std::iter::once(&thread.latest_sender).chain(newest);
+        match senders.find(|it| !it.is_empty() && *it != me.as_str()) {
+            Some(sender) => vec![sender],
+            None if thread.original_sender != me.as_str() => vec![&thread.original_sender],
+            None => thread.latest_receivers.iter().collect(),
+        }
+    };
+    let others = others.into_iter().filter(|it| **it != me.as_str());
+    others.filter_map(|it| it.parse().ok()).collect()
+}
+
 /// A moment in milliseconds since the Unix epoch: a time, a day, which begins where its asker is,
 /// or how long ago. `None`: it is none of them, or before that epoch.
 pub(crate) fn moment_ms(text: &str, now_ms: u64, here: &TimeZone) -> Option<u64> {
@@ -104,6 +131,34 @@ mod tests {
         let both = receivers(&me, &alone, &BTreeSet::from(me.clone()), &role("pm"));
         assert_eq!(both, Err(NoReceivers::Ambiguous("me".to_owned())));
         assert!(names_a_group(&me, &alone) && !names_a_group(&me, &groups));
+    }
+
+    #[test]
+    fn an_answer_goes_to_whoever_wrote_last() {
+        let entry = |sender: &str| wire::MailEntry { sender: sender.into(), ..Default::default() };
+        let thread = |original: &str, latest: &str| wire::MailThread {
+            original_sender: original.into(),
+            latest_sender: latest.into(),
+            participants: ["me", "qa", "pm"].map(Into::into).into(),
+            latest_receivers: ["pm", "me"].map(Into::into).into(),
+            ..Default::default()
+        };
+        let to = |original: &str, senders: &[&str], is_to_all| {
+            let entries: Vec<_> = senders.iter().map(|it| entry(it)).collect();
+            let thread = thread(original, senders.last().unwrap());
+            let to = answered(&thread, &entries, &"me".parse().unwrap(), is_to_all);
+            to.iter().map(RoleId::as_str).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(to("qa", &["qa", "pm", "me"], false), "pm");
+        assert_eq!(to("qa", &["me", "me"], false), "qa");
+        assert_eq!(to("me", &["me"], false), "pm");
+        assert_eq!(to("me", &["me"], true), "qa, pm");
+        // Of a long thread, the newest entries may not be on the page that was read.
+        let me = "me".parse().unwrap();
+        assert_eq!(
+            answered(&thread("qa", "pm"), &[entry("qa")], &me, false),
+            ["pm".parse().unwrap()]
+        );
     }
 
     #[test]

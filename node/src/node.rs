@@ -13,12 +13,13 @@ use tokio::{
 };
 
 use crate::{
-    hooks::{self, Hooks, spec::Hook},
-    identity::{Identity, IdentityError},
+    hooks::{self, Hooks, spec::Hook, work_event::Hosted},
+    identity::{DataLock, Identity, IdentityError},
     link::{self, HostedRole, Link, LinkState},
     mirror::{self, Mirror},
     presence::Presence,
     role::{Actions, Overview, actor::RoleContext, handle::Handle, supervisor::Supervisor},
+    toolset,
 };
 
 /// A role to host, with the tools its agent gets.
@@ -26,6 +27,8 @@ use crate::{
 pub struct RoleSpec {
     pub role: RoleId,
     pub toolsets: Vec<Toolset>,
+    /// Takes part in the loop `main` only where fewer than two other roles do.
+    pub is_standby: bool,
 }
 
 /// What a node is started with.
@@ -85,14 +88,21 @@ impl fmt::Debug for Node {
 impl Node {
     /// Takes the data directory, starts the roles, and connects in the background.
     pub async fn start(settings: Settings) -> Result<Self, NodeError> {
+        let lock = DataLock::take(&settings.data)?;
+        Self::start_locked(lock, settings).await
+    }
+
+    /// The same, of a data directory that this process has already.
+    pub async fn start_locked(lock: DataLock, settings: Settings) -> Result<Self, NodeError> {
         check(&settings.roles)?;
-        let identity = Arc::new(Identity::open_at(&settings.data, settings.is_moved)?);
+        let identity = Arc::new(Identity::open_locked(lock, settings.is_moved)?);
         let hosted: Vec<_> = settings
             .roles
             .iter()
             .map(|spec| HostedRole {
                 role: spec.role.clone(),
                 toolsets: spec.toolsets.clone(),
+                is_standby: spec.is_standby,
                 presence: Presence::default(),
             })
             .collect();
@@ -137,12 +147,20 @@ impl Node {
         Arc::new(self.link.clone())
     }
 
-    /// Begins what is to be done when something happens to mail at the roles of this node.
+    /// Begins what is to be done when something happens at the roles of this node.
     ///
     /// # Errors
     /// When what is kept of it in the data directory cannot be read.
     pub fn start_hooks(&self, hooks: Vec<Hook>) -> io::Result<Hooks> {
-        let hosted = self.settings.roles.iter().map(|spec| spec.role.clone()).collect();
+        let with = |set: &str| {
+            let has = |spec: &&RoleSpec| spec.toolsets.iter().any(|it| it.as_str() == set);
+            self.settings.roles.iter().filter(has).map(|spec| spec.role.clone()).collect()
+        };
+        let hosted = Hosted {
+            roles: self.settings.roles.iter().map(|spec| spec.role.clone()).collect(),
+            workers: with(toolset::SWARM_WORKER),
+            acceptors: with(toolset::SWARM_ACCEPTOR),
+        };
         let workspace = self.settings.workspace.clone();
         let writer = hooks::document::Writer { workspace, node: self.id().clone() };
         Hooks::start(hooks, &self.settings.data, hosted, writer, Arc::new(self.link.clone()))

@@ -82,6 +82,24 @@ impl NodeFile {
     }
 }
 
+#[cfg(test)]
+impl NodeFile {
+    /// What a node of this workspace might say, which hosts nothing.
+    pub(crate) fn example(workspace: &str) -> Self {
+        Self {
+            pid: 1,
+            mcp: String::new(),
+            fingerprint: None,
+            vouched: None,
+            broker: String::new(),
+            has_brief_broker: false,
+            workspace: workspace.to_owned(),
+            roles: Vec::new(),
+            toolsets: BTreeMap::new(),
+        }
+    }
+}
+
 /// Where a URL leads.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
@@ -109,7 +127,8 @@ impl Place {
     }
 }
 
-fn is_running(pid: u32) -> bool {
+/// Whether there is a process of this number.
+pub(crate) fn is_running(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     // Someone else's process answers `EPERM`: it runs.
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
@@ -123,13 +142,9 @@ mod tests {
         NodeFile {
             pid,
             mcp: "http://127.0.0.1:1".into(),
-            fingerprint: None,
-            vouched: None,
             broker: "http://127.0.0.1:2".into(),
-            has_brief_broker: false,
-            workspace: "default".into(),
             roles: vec!["A".into()],
-            toolsets: BTreeMap::new(),
+            ..NodeFile::example("default")
         }
     }
 

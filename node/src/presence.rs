@@ -53,8 +53,14 @@ impl fmt::Display for Instance {
 pub struct Presence(Arc<Mutex<Signs>>);
 
 impl Presence {
-    pub fn called(&self, client: &str, by: Option<&Instance>) {
-        self.signs().called(clock::now(), client, by);
+    /// Whether another agent plays the role from here on than before, or one again that had left.
+    pub fn called(&self, client: &str, by: Option<&Instance>) -> bool {
+        self.signs().called(clock::now(), client, by)
+    }
+
+    /// `who` said goodbye: its session was closed by itself, or its process ended.
+    pub fn left(&self, who: &Instance) {
+        self.signs().left(who);
     }
 
     pub fn given_to(&self, who: &Instance) {
@@ -82,15 +88,34 @@ impl Presence {
         Open { presence: self.clone(), who }
     }
 
-    /// How long ago the last sign was, and whose; `None`: there was none.
-    pub fn quiet(&self, now: Moment) -> Option<(Duration, String)> {
+    /// What there is to tell of the role; `None`: it gave no sign of life.
+    pub fn report(&self, now: Moment) -> Option<Report> {
         let signs = self.signs();
-        Some((signs.quiet(now)?, signs.client().to_owned()))
+        Some(Report {
+            quiet: signs.quiet(now)?,
+            client: signs.client().to_owned(),
+            instance: signs.agent.as_ref().and_then(|agent| agent.id.clone()),
+            playing: signs.playing.map(|since| now.since(since)),
+            has_left: signs.has_left(),
+        })
     }
 
     fn signs(&self) -> MutexGuard<'_, Signs> {
         self.0.lock()
     }
+}
+
+/// What a role's signs say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Since the last sign.
+    pub quiet: Duration,
+    pub client: String,
+    /// Of the agent that plays the role, where one does alone.
+    pub instance: Option<InstanceId>,
+    /// For how long; `None`: its agent has not called.
+    pub playing: Option<Duration>,
+    pub has_left: bool,
 }
 
 /// An open connection or wait.
@@ -123,20 +148,48 @@ pub struct Signs {
     open: BTreeMap<Option<Instance>, u32>,
     /// It was asked for a sign of life and gave none.
     is_asleep: bool,
+    /// Its agent said goodbye, and nothing was heard of it since.
+    is_goodbye: bool,
+    /// Since when its agent plays the role.
+    playing: Option<Moment>,
     client: String,
 }
 
 impl Signs {
     /// `client` called, and it counts; an empty name changes nothing. `by`: whose signs count from
     /// here on.
-    pub fn called(&mut self, now: Moment, client: &str, by: Option<&Instance>) {
-        if self.agent.as_ref() != by {
+    /// Whether that is another agent than before, or one again that had left; of a role that several
+    /// may play, the first.
+    pub fn called(&mut self, now: Moment, client: &str, by: Option<&Instance>) -> bool {
+        let is_other_client = !client.is_empty() && self.client != client;
+        let is_new = self.agent.as_ref() != by
+            || (is_other_client && by.is_some())
+            || self.playing.is_none()
+            || self.is_goodbye;
+        if is_new {
             self.agent = by.cloned();
+            self.playing = Some(now);
         }
         self.heard(now);
-        if !client.is_empty() && self.client != client {
+        if is_other_client {
             client.clone_into(&mut self.client);
         }
+        is_new
+    }
+
+    /// `who` said goodbye.
+    pub fn left(&mut self, who: &Instance) {
+        self.is_goodbye |= self.counts(Some(who));
+    }
+
+    /// Whether whoever played the role is gone: something of an agent may stay open behind the
+    /// session that it closed.
+    pub fn has_left(&self) -> bool {
+        self.is_goodbye && !self.is_open()
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.keys().any(|who| self.counts(who.as_ref()))
     }
 
     /// A person gave the role to `who`, who has not called since.
@@ -180,14 +233,14 @@ impl Signs {
     /// How long ago the last sign of life was; `None`: there was none.
     pub fn quiet(&self, now: Moment) -> Option<Duration> {
         let silent = now.since(self.last?);
-        let is_open = self.open.keys().any(|who| self.counts(who.as_ref()));
-        let is_there = is_open && !self.is_asleep && silent < OPEN_COUNTS;
+        let is_there = self.is_open() && !self.is_asleep && silent < OPEN_COUNTS;
         Some(if is_there { Duration::ZERO } else { silent })
     }
 
     const fn heard(&mut self, now: Moment) {
         self.last = Some(now);
         self.is_asleep = false;
+        self.is_goodbye = false;
     }
 
     fn counts(&self, who: Option<&Instance>) -> bool {
@@ -226,8 +279,8 @@ mod tests {
             let at = Moment::from_millis(at);
             match step {
                 // Of a role that several may play.
-                Call("") => signs.called(at, "c 1", None),
-                Call(who) => signs.called(at, "c 1", Some(&agent(who))),
+                Call("") => drop(signs.called(at, "c 1", None)),
+                Call(who) => drop(signs.called(at, "c 1", Some(&agent(who)))),
                 Open(who) => signs.opened(at, Some(&agent(who))),
                 Close(who) => signs.closed(at, Some(&agent(who))),
                 Sleep(who) => signs.fell_asleep(&agent(who)),
@@ -285,6 +338,38 @@ mod tests {
         ] {
             check(steps, 9, Some(quiet));
         }
+    }
+
+    /// Whether the role's agent is gone, after what agents did.
+    #[test]
+    fn whoever_said_goodbye_is_gone_until_it_is_heard_of_again() {
+        let (x, y) = (agent("x"), agent("y"));
+        let now = Moment::from_millis(1);
+        let mut signs = Signs::default();
+        let mut check = |does: &dyn Fn(&mut Signs), is_gone: bool| {
+            does(&mut signs);
+            assert_eq!(signs.has_left(), is_gone);
+        };
+        check(&|it| assert!(it.called(now, "c 1", Some(&x))), false);
+        check(&|it| assert!(!it.called(now, "c 1", Some(&x))), false);
+        check(&|it| it.left(&y), false);
+        check(&|it| it.opened(now, Some(&x)), false);
+        // The connection ends just after its goodbye.
+        check(&|it| it.left(&x), false);
+        check(&|it| it.closed(now, Some(&x)), true);
+        check(&|it| it.opened(now, Some(&y)), true);
+        check(&|it| it.closed(now, Some(&y)), true);
+        check(&|it| assert!(it.called(now, "c 1", Some(&x))), false);
+        check(&|it| it.left(&x), true);
+        check(&|it| assert!(it.called(now, "c 1", Some(&y))), false);
+        // Of a role that several may play, whoever is still there counts.
+        let mut shared = Signs::default();
+        shared.called(now, "c 1", None);
+        shared.opened(now, Some(&y));
+        shared.left(&x);
+        assert!(!shared.has_left());
+        shared.closed(now, Some(&y));
+        assert!(shared.has_left());
     }
 
     #[test]

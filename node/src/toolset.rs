@@ -12,6 +12,8 @@ pub const MAIL: &str = "mail";
 pub const SWARM_LEAD: &str = "swarm-lead";
 pub const SWARM_WORKER: &str = "swarm-worker";
 pub const SWARM_ACCEPTOR: &str = "swarm-acceptor";
+/// How the names of those begin that work on issues.
+pub const SWARM_PREFIX: &str = "swarm-";
 /// Starting sub-agents.
 pub const RUNS: &str = "runs";
 /// What a sub-agent says to whoever started it. It comes with its key; no role can be given it.

@@ -481,3 +481,27 @@ async fn watch_resumes_after_the_last_sequence_it_saw() {
     }
     assert_eq!(stage.play(|play| play.asked_from[..3].to_vec()), [5, 7, 8]);
 }
+
+#[tokio::test]
+async fn watch_says_that_it_was_cut_off_and_what_was_missed() {
+    let item = |sequence: u64| Ok(wire::FeedItem { sequence, at_ms: 1_000, ..Default::default() });
+    let feeds =
+        [vec![item(5), Err(Status::unavailable("the connection broke"))], vec![item(6), item(7)]];
+    let stage = Stage::set(Play { feeds: feeds.into(), ..Default::default() }).await;
+    let mut command = stage.command("watch --from 5");
+    let mut watch = command.env("TZ", "UTC").stderr(Stdio::piped()).spawn().unwrap();
+    let mut notes = BufReader::new(watch.stderr.take().unwrap()).lines();
+    for expected in [
+        "Connection lost: ",
+        "Connected again after ",
+        "Missed meanwhile: 2 changes since 1970-01-01 ",
+    ] {
+        // The second feed ends as well, which is said whenever it is noticed.
+        loop {
+            let line = timeout(PATIENCE, notes.next_line()).await.expect("a line comes in time");
+            if line.unwrap().unwrap().contains(expected) {
+                break;
+            }
+        }
+    }
+}

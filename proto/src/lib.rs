@@ -12,7 +12,9 @@
 //! - [`mail`]: types, boxes, ids and file names of mail.
 //! - [`swarm`]: ids of issues, tasks, locks and deliveries. [`run`]: those of runs.
 //! - [`private`]: keys of nodes, and who vouches for them, where mail is private.
+//! - [`trace`]: which call of an agent a call of ours belongs to.
 //! - [`visible`]: what of somebody else's text may stand in ours.
+//! - [`nearest`]: the name that was meant.
 //! - [`host`]: files, settings, trust, logs. [`net`]: TLS and connections.
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
@@ -25,6 +27,7 @@ pub mod invitation;
 mod json;
 pub mod limits;
 pub mod mail;
+pub mod nearest;
 pub mod net;
 pub mod private;
 pub mod reason;
@@ -32,6 +35,7 @@ pub mod rpc;
 pub mod run;
 pub mod swarm;
 pub mod token;
+pub mod trace;
 pub mod visible;
 
 /// Generated from `tasuki/v1/*.proto`.

@@ -13,6 +13,9 @@ use crate::{
     wire,
 };
 
+/// The score of a rejection that names none. It adds no points, and chooses no next task.
+pub const SCORE_REJECTED: u32 = 1;
+
 /// Why a text is no id of this kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is {text:?}; it looks like {example}")]

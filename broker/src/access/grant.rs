@@ -12,7 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use super::ActiveToken;
-use crate::rules::access::{Roles, Scope};
+use crate::{
+    connection::Peer,
+    rules::access::{Roles, Scope},
+};
 
 /// Connections of one token: an eighth of what one address has, since many nodes may share that.
 /// A node has one or two; past it the oldest is cut.
@@ -84,6 +87,22 @@ impl Grant {
             Self::Open => true,
             Self::Stranger => false,
             Self::Token(live) => live.scope.has_workspace(workspace),
+        }
+    }
+
+    /// Whether it is for every workspace there is.
+    pub(crate) fn has_all_workspaces(&self) -> bool {
+        match self {
+            Self::Open => true,
+            Self::Stranger => false,
+            Self::Token(live) => live.scope.workspace.is_none(),
+        }
+    }
+
+    /// Notes that its token was shown on a connection, which ends with it.
+    pub(crate) fn shown_on(&self, peer: &Arc<Peer>) {
+        if let Self::Token(live) = self {
+            live.shown_on(peer);
         }
     }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
+use tasuki_broker::{backup::BackupError, journal::JournalError};
 use tasuki_proto::{
     host::{admin::AdminFile, files::SecretFileError},
     invitation::{Fingerprint, Trust},
@@ -17,12 +18,13 @@ use tasuki_proto::{
     },
     reason::Reason,
     token::Token,
-    wire::{WhoAmIRequest, access_client::AccessClient},
+    wire::{WhoAmIRequest, access_client::AccessClient, admin_client::AdminClient},
 };
 use tonic::{Response, Status};
 
 use super::{
-    Data, EXIT_OK, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE, directory, file, say, tell,
+    Data, EXIT_DAMAGED, EXIT_OK, EXIT_REFUSED, EXIT_UNAVAILABLE, EXIT_USAGE, directory, exit_code,
+    file, say, tell,
 };
 
 /// Where the broker's data is, and what to show it beside the token kept there.
@@ -63,6 +65,11 @@ impl No {
         Self { exit: EXIT_USAGE, code: "usage", message: message.into() }
     }
 
+    /// Why it was not done was said already.
+    pub(super) fn said(exit: u8) -> Self {
+        Self { exit, code: "", message: String::new() }
+    }
+
     /// Whether the broker gave this reason.
     pub(super) fn is(&self, reason: Reason) -> bool {
         self.code == reason.as_str()
@@ -71,6 +78,43 @@ impl No {
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self { exit: EXIT_UNAVAILABLE, code: "unavailable", message: message.into() }
     }
+}
+
+impl From<JournalError> for No {
+    fn from(why: JournalError) -> Self {
+        let exit = exit_code(&why);
+        let code = match exit {
+            EXIT_DAMAGED => Reason::Damaged.as_str(),
+            _ => "unavailable",
+        };
+        Self { exit, code, message: format!("{why}.") }
+    }
+}
+
+impl From<BackupError> for No {
+    fn from(why: BackupError) -> Self {
+        match why {
+            BackupError::Journal(why) => why.into(),
+            BackupError::NotOne
+            | BackupError::Newer(_)
+            | BackupError::CutOff { .. }
+            | BackupError::Damaged { .. } => Self {
+                exit: EXIT_DAMAGED,
+                code: Reason::Damaged.as_str(),
+                message: sentence(&why.to_string()),
+            },
+            BackupError::Read(_) | BackupError::Write(_) | BackupError::Directory { .. } => {
+                Self::unavailable(sentence(&why.to_string()))
+            }
+        }
+    }
+}
+
+/// Begins with a capital and ends with a full stop.
+pub(super) fn sentence(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|it| it.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
 }
 
 impl From<SecretFileError> for No {
@@ -89,40 +133,54 @@ pub(super) struct Broker {
     channel: Channel,
 }
 
+/// Prints what came of a command.
+pub(super) fn print(result: Result<Answer, No>, is_json: bool) -> u8 {
+    match result {
+        Ok(answer) if is_json => {
+            say(&answer.value.to_string());
+            EXIT_OK
+        }
+        Ok(answer) => {
+            if !answer.lines.is_empty() {
+                say(answer.lines.trim_end());
+            }
+            tell(answer.notes.trim_end());
+            EXIT_OK
+        }
+        Err(No { exit, message, .. }) if message.is_empty() => exit,
+        Err(No { exit, code, message }) => {
+            if is_json {
+                say(&json!({ "error": { "code": code, "message": message } }).to_string());
+            } else {
+                tell(&format!("error: {message} ({code})"));
+            }
+            exit
+        }
+    }
+}
+
 impl Administer {
     /// Asks whoever serves the data directory, and prints what comes of it.
     pub(super) fn ask(self, what: impl AsyncFnOnce(Broker) -> Result<Answer, No>) -> u8 {
+        self.run(async |administer| what(administer.connect().await?).await)
+    }
+
+    /// Does something with the data directory, and prints what comes of it.
+    pub(super) fn run(self, what: impl AsyncFnOnce(Self) -> Result<Answer, No>) -> u8 {
         let is_json = self.data.json;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let result = match runtime {
             Err(why) => Err(No::unavailable(format!("The program cannot start: {why}."))),
-            Ok(runtime) => runtime.block_on(async {
-                let broker = self.connect().await?;
-                what(broker).await
-            }),
+            Ok(runtime) => runtime.block_on(what(self)),
         };
-        match result {
-            Ok(answer) if is_json => {
-                say(&answer.value.to_string());
-                EXIT_OK
-            }
-            Ok(answer) => {
-                say(answer.lines.trim_end());
-                tell(answer.notes.trim_end());
-                EXIT_OK
-            }
-            Err(No { exit, code, message }) => {
-                if is_json {
-                    say(&json!({ "error": { "code": code, "message": message } }).to_string());
-                } else {
-                    tell(&format!("error: {message} ({code})"));
-                }
-                exit
-            }
-        }
+        print(result, is_json)
     }
 
-    async fn connect(self) -> Result<Broker, No> {
+    pub(super) fn data(&self) -> &Data {
+        &self.data
+    }
+
+    pub(super) async fn connect(self) -> Result<Broker, No> {
         let settings = file(&self.data)
             .ok_or_else(|| No::usage("The configuration file cannot be used; the log says why."))?;
         let directory = directory(&self.data, &settings)
@@ -172,8 +230,17 @@ impl Administer {
 }
 
 impl Broker {
-    /// Sends one call. Administration's calls name what they make, so whoever runs the command
-    /// again after a lost answer does nothing twice.
+    /// Sends one call about the data.
+    pub(super) async fn administrate<T>(
+        &self,
+        send: impl AsyncFnOnce(AdminClient<Channel>) -> Result<T, Status>,
+    ) -> Result<T, No> {
+        let sent = send(AdminClient::new(self.channel.clone())).await;
+        sent.map_err(|status| refused(&self.file.url, &status))
+    }
+
+    /// Sends one call about who may do what. These calls name what they make, so whoever runs the
+    /// command again after a lost answer does nothing twice.
     pub(super) async fn call<T>(
         &self,
         send: impl AsyncFnOnce(AccessClient<Channel>) -> Result<Response<T>, Status>,
@@ -207,7 +274,9 @@ fn refused(url: &str, status: &Status) -> No {
     }
     match Reason::of(status) {
         Some(reason) => {
-            No { exit: EXIT_REFUSED, code: reason.as_str(), message: status.message().to_owned() }
+            let is_damage = reason == Reason::Damaged;
+            let exit = if is_damage { EXIT_DAMAGED } else { EXIT_REFUSED };
+            No { exit, code: reason.as_str(), message: status.message().to_owned() }
         }
         None => No::unavailable(format!(
             "The broker at {url} gave no answer ({}). Run the same command again.",

@@ -15,6 +15,7 @@ use super::{
     scope::{
         ScopeArgs, in_json, in_words, ms, short_validity, time, time_in_json, validity, visible,
     },
+    table::table,
 };
 
 #[derive(Debug, Args)]
@@ -139,11 +140,13 @@ async fn list(broker: Broker) -> Result<Answer, No> {
     let request = wire::ListInvitationsRequest {};
     let listed = broker.call(async |mut it| it.list_invitations(request).await).await?;
     let value: Vec<Value> = listed.invitations.iter().map(value).collect();
-    let mut lines: String = listed.invitations.iter().map(row).collect();
-    if lines.is_empty() {
-        lines =
-            "There are no invitations. To create one: tasuki-broker invite --role NAME".to_owned();
-    }
+    let rows: Vec<_> = listed.invitations.iter().map(row).collect();
+    let lines = match rows.as_slice() {
+        [] => {
+            "There are no invitations. To create one: tasuki-broker invite --role NAME".to_owned()
+        }
+        rows => table(HEAD, rows),
+    };
     Ok(Answer { value: json!({ "invitations": value }), lines, notes: String::new() })
 }
 
@@ -162,8 +165,10 @@ fn value(it: &wire::Invitation) -> Value {
     })
 }
 
-/// One invitation for people.
-fn row(it: &wire::Invitation) -> String {
+const HEAD: [&str; 4] = ["INVITATION", "STATE", "FOR", "LABEL"];
+
+/// One invitation for people, and below it who tried to use it again.
+fn row(it: &wire::Invitation) -> ([String; 4], String) {
     let state = if it.is_withdrawn {
         "withdrawn".to_owned()
     } else if !it.token_id.is_empty() {
@@ -172,15 +177,11 @@ fn row(it: &wire::Invitation) -> String {
         format!("unused, until {}", time(it.expires_ms))
     };
     let scope = it.scope.as_ref().map(in_words).unwrap_or_default();
-    let label = match visible(&it.label) {
-        label if label.is_empty() => String::new(),
-        label => format!("  {label}"),
+    let misuse = |it: &wire::Misuse| {
+        format!("  tried again {} from {}\n", time(it.at_ms), visible(&it.address))
     };
-    let mut row = format!("{}  {state}  {scope}{label}\n", visible(&it.invitation_id));
-    for misuse in &it.misuses {
-        row += &format!("  tried again {} from {}\n", time(misuse.at_ms), visible(&misuse.address));
-    }
-    row
+    let misuses = it.misuses.iter().map(misuse).collect();
+    ([visible(&it.invitation_id), state, scope, visible(&it.label)], misuses)
 }
 
 #[cfg(test)]
@@ -206,10 +207,7 @@ mod tests {
             is_withdrawn: false,
             misuses: Vec::new(),
         };
-        assert_eq!(
-            row(&open),
-            "0a  unused, until 1970-01-01 00:01:00Z  dev in workspace w (read)  Eve's laptop\n"
-        );
+        let open_row = row(&open);
         let misuses = vec![wire::Misuse { at_ms: 9000, address: "10.0.0.7:1".to_owned() }];
         let used = wire::Invitation {
             token_id: "0b".to_owned(),
@@ -219,9 +217,11 @@ mod tests {
             ..open
         };
         assert_eq!(
-            row(&used),
-            "0a  used 1970-01-01 00:00:05Z by token 0b  dev in workspace w (read)\n  tried again \
-             1970-01-01 00:00:09Z from 10.0.0.7:1\n"
+            table(HEAD, &[open_row, row(&used)]),
+            "INVITATION  STATE                                  FOR                        LABEL\n\
+             0a          unused, until 1970-01-01 00:01:00Z     dev in workspace w (read)  Eve's laptop\n\
+             0a          used 1970-01-01 00:00:05Z by token 0b  dev in workspace w (read)\n  tried \
+             again 1970-01-01 00:00:09Z from 10.0.0.7:1\n"
         );
     }
 }

@@ -5,10 +5,13 @@
 //! Not here: serving itself (`tasuki_broker::server`), what a data directory holds (`journal`).
 
 mod administer;
+mod backup;
+mod compact;
 mod invite;
 mod reindex;
 mod scope;
 mod serve;
+mod table;
 mod token;
 mod verify;
 
@@ -19,7 +22,9 @@ use std::{
     process::ExitCode,
 };
 
+use self::administer::Administer;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap_complete::{CompleteEnv, Shell, env::Shells};
 use serde_json::json;
 use tasuki_broker::journal::{JournalError, sled};
 use tasuki_proto::host::{config, files, logs, trust::TrustStore};
@@ -58,12 +63,32 @@ enum Command {
     /// Serve gRPC from a data directory until SIGTERM or Ctrl-C.
     Serve(serve::Serve),
     /// Check every commit, record, snapshot and body in a data directory.
-    Verify(Data),
+    ///
+    /// A running broker checks its own data, as of one commit, while it serves.
+    Verify(Administer),
+    /// Show how much there is of what, in each workspace and in all.
+    Stats(Administer),
+    /// Write all data as of one commit to a file, also while the broker serves.
+    ///
+    /// In it: every workspace, tokens as hashes, and the broker's own certificate with its key. Not
+    /// in it: search indexes, which are made again, and the data of nodes.
+    Backup(backup::Backup),
+    /// Make a data directory from a backup.
+    ///
+    /// Only a new or empty directory is written to. Nothing that was granted before holds in it:
+    /// turns, claims, locks and nodes' registrations have new numbers.
+    Restore(backup::Restore),
     /// Set a lost or damaged mark to the newest commit, after checking everything else.
     ///
     /// The mark shows whether the newest commits are missing. A new one hides such a loss, so use
     /// this only if you know why the mark is lost.
     RepairMark(Data),
+    /// Remove what has been over for long, or show what that is.
+    ///
+    /// Resolved and canceled threads, closed issues, runs that ended, old handovers and old versions
+    /// of shared documents. Never what is open, held or not seen yet. Without `--yes` nothing is
+    /// removed.
+    Compact(compact::Compact),
     /// Rebuild the search index of a workspace's mail.
     ///
     /// Needs data that no broker serves. It is rarely needed: the next search rebuilds an index
@@ -80,6 +105,12 @@ enum Command {
     /// Manage access tokens.
     #[command(subcommand)]
     Token(token::Command),
+    /// Print a completion script for a shell.
+    #[command(after_help = "For bash: source <(tasuki-broker completions bash)")]
+    Completions {
+        /// Shell
+        shell: Shell,
+    },
     /// Write a man page for every command, for packages.
     #[command(hide = true)]
     ManPages {
@@ -111,22 +142,34 @@ enum LogFormat {
     Json,
 }
 
+/// The environment variable by which a completion script says that a shell asks, and which one.
+const COMPLETIONS_VARIABLE: &str = "_TASUKI_BROKER_COMPLETE";
+
 pub(crate) fn main() -> ExitCode {
+    // Ends this process where a shell asks.
+    CompleteEnv::with_factory(Cli::command).var(COMPLETIONS_VARIABLE).complete();
     let matches = without_empty_variables(Cli::command()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|why| why.exit());
     if let Err(why) = logs::start("info", matches!(cli.log_format, LogFormat::Json)) {
         tracing::debug!(%why, "logs are set up already");
     }
-    ExitCode::from(match cli.command {
+    let code = match cli.command {
         Command::Serve(it) => serve::run(it),
-        Command::Verify(it) => verify::verify(&it),
+        Command::Verify(it) => verify::verify(it),
+        Command::Stats(it) => verify::stats(it),
+        Command::Backup(it) => backup::backup(it),
+        Command::Restore(it) => backup::restore(&it),
         Command::RepairMark(it) => verify::repair_mark(&it),
+        Command::Compact(it) => compact::compact(it),
         Command::Reindex(it) => reindex::run(&it),
         Command::Invite(it) => invite::invite(it),
         Command::Invitations(it) => invite::run(it),
         Command::Token(it) => token::run(it),
+        Command::Completions { shell } => completions(shell),
         Command::ManPages { dir } => man_pages(&dir),
-    })
+    };
+    logs::end();
+    ExitCode::from(code)
 }
 
 /// A variable that is empty is as one that is not set.
@@ -137,6 +180,20 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
         false => arg,
     };
     command.mut_args(set).mut_subcommands(without_empty_variables)
+}
+
+/// The script asks this program for what fits where the cursor is, so it is short.
+fn completions(shell: Shell) -> u8 {
+    let (name, mut script) = ("tasuki-broker", Vec::new());
+    let shells = Shells::builtins();
+    let written = shells.completer(&shell.to_string()).is_some_and(|shell| {
+        shell.write_registration(COMPLETIONS_VARIABLE, name, name, name, &mut script).is_ok()
+    });
+    if !written {
+        return EXIT_USAGE;
+    }
+    say(String::from_utf8_lossy(&script).trim_end());
+    EXIT_OK
 }
 
 fn man_pages(dir: &Path) -> u8 {

@@ -16,7 +16,11 @@ use tasuki_broker::{
     search::Search,
     workspace::{IDLE_MS, Settings, Workspaces},
 };
-use tasuki_proto::{id::WorkspaceId, limits::LEASE_MS};
+use tasuki_proto::{
+    host::progress::{Progress, Unit},
+    id::WorkspaceId,
+    limits::LEASE_MS,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{Data, EXIT_OK, EXIT_UNAVAILABLE, EXIT_USAGE, exit_code, say, used_directory};
@@ -90,7 +94,11 @@ async fn rebuild(it: &Reindex, data: &Path, journal: Arc<SledJournal>) -> u8 {
         say("no workspace has an index");
     }
     for workspace in wanted {
-        match search.rebuild(&workspace).await {
+        let what = format!("indexing {workspace}");
+        let progress = Progress::start(&what, Unit::Time, it.data.json);
+        let rebuilt = search.rebuild(&workspace).await;
+        progress.finish();
+        match rebuilt {
             Ok(entries) if it.data.json => {
                 made.insert(workspace.to_string(), json!({ "entries": entries }));
             }

@@ -25,6 +25,10 @@ pub(super) struct ScopeArgs {
     #[arg(long, value_name = "NAME")]
     workspace: Option<WorkspaceId>,
 
+    /// Allow every workspace, as for a program that reads the dashboard
+    #[arg(long, conflicts_with = "workspace")]
+    all_workspaces: bool,
+
     /// Role that the token may act as; repeatable
     #[arg(long = "role", value_name = "ROLE")]
     roles: Vec<RoleId>,
@@ -54,7 +58,11 @@ impl ScopeArgs {
             return Err(No::usage("Specify the roles: --role NAME, once for each, or --any-role."));
         }
         let roles: BTreeSet<&str> = self.roles.iter().map(RoleId::as_str).collect();
-        let workspace = self.workspace.as_ref().map_or(WORKSPACE_DEFAULT, WorkspaceId::as_str);
+        let workspace = match &self.workspace {
+            Some(workspace) => workspace.as_str(),
+            None if self.all_workspaces => "",
+            None => WORKSPACE_DEFAULT,
+        };
         Ok(wire::Scope {
             workspace: workspace.to_owned(),
             roles: roles.into_iter().map(str::to_owned).collect(),
@@ -135,6 +143,7 @@ mod tests {
     fn args(roles: &[&str], rights: &[Right]) -> ScopeArgs {
         ScopeArgs {
             workspace: None,
+            all_workspaces: false,
             roles: roles.iter().map(|role| role.parse().unwrap()).collect(),
             any_role: false,
             rights: rights.to_vec(),
@@ -160,6 +169,14 @@ mod tests {
         for right in [Right::Read, Right::Steer, Right::Admin] {
             assert_eq!(args(&[], &[right]).scope().unwrap().rights, [right.as_str()]);
         }
+    }
+
+    #[test]
+    fn a_scope_is_for_one_workspace_unless_it_is_for_all() {
+        let reader = || args(&[], &[Right::Read]);
+        assert_eq!(reader().scope().unwrap().workspace, WORKSPACE_DEFAULT);
+        let all = ScopeArgs { all_workspaces: true, ..reader() };
+        assert_eq!(all.scope().unwrap().workspace, "");
     }
 
     #[test]

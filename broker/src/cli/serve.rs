@@ -2,7 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -14,7 +14,10 @@ use tasuki_broker::{
     },
     server::{Broker, Settings, StartError},
 };
-use tasuki_proto::{host::config, net::tls::TlsError};
+use tasuki_proto::{
+    host::{config, dashboard::Dashboard, unwritable::Unwritable},
+    net::tls::TlsError,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
@@ -40,6 +43,13 @@ pub(super) struct Serve {
     /// Off loopback, TLS and tokens are always required; `tasuki-broker invite` lets machines in.
     #[arg(long, env = "TASUKI_BROKER_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+
+    /// Address on which to serve the dashboard, such as /metrics for Prometheus, or off
+    /// [default: 127.0.0.1:7422, or a free port where that one is taken]
+    ///
+    /// Off loopback, or with --secure, it takes TLS and a token that may `read` all workspaces.
+    #[arg(long, env = "TASUKI_DASHBOARD", value_name = "ADDRESS")]
+    dashboard: Option<Dashboard>,
 
     /// Require TLS and tokens on a loopback address too, such as behind a tunnel
     #[arg(long, env = "TASUKI_SECURE", value_parser = FalseyValueParser::new())]
@@ -92,6 +102,7 @@ pub(super) fn run(it: Serve) -> u8 {
         let ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX);
         settings.lease_ms = ms.clamp(LEASE_MS_MIN, LEASE_MS_MAX);
     }
+    settings.dashboard = it.dashboard.or(file.dashboard).unwrap_or_default();
     settings.is_moved = it.moved;
     settings.secure = it.secure || file.secure.unwrap_or(false);
     settings.advertise = it.advertise.or(file.advertise);
@@ -118,10 +129,11 @@ pub(super) fn run(it: Serve) -> u8 {
 }
 
 async fn serve(settings: Settings) -> u8 {
+    let data = settings.data.clone();
     let broker = match Broker::start(settings).await {
         Ok(broker) => broker,
         Err(error) => {
-            tracing::error!("{error}");
+            tracing::error!("{error}{}", start_hint(&error, &data));
             return match error {
                 StartError::Journal(JournalError::Storage(_)) => EXIT_UNAVAILABLE,
                 StartError::Journal(error) => exit_code(&error),
@@ -130,6 +142,7 @@ async fn serve(settings: Settings) -> u8 {
                 StartError::Tls(_) | StartError::Advertise(_) => EXIT_USAGE,
                 StartError::Location(_)
                 | StartError::Listen { .. }
+                | StartError::Dashboard { .. }
                 | StartError::Administration(_)
                 | StartError::Tokens(_)
                 | StartError::Reflection(_) => EXIT_UNAVAILABLE,
@@ -140,6 +153,9 @@ async fn serve(settings: Settings) -> u8 {
     if let Some(fingerprint) = broker.fingerprint() {
         say(&format!("advertised as https://{}", broker.advertised()));
         say(&format!("certificate SHA-256 {fingerprint}"));
+    }
+    if let Some(url) = broker.dashboard() {
+        say(&format!("listening on {url} (dashboard)"));
     }
     tokio::select! {
         why = broker.failed() => {
@@ -156,6 +172,15 @@ async fn serve(settings: Settings) -> u8 {
             exit_code(&error)
         }
     }
+}
+
+/// What to do about it, to follow the reason.
+fn start_hint(error: &StartError, data: &Path) -> String {
+    if matches!(error, StartError::Listen { .. }) {
+        return "; choose another address with --listen ADDRESS".to_owned();
+    }
+    let found = if error.is_write_failure() { Unwritable::find(data) } else { None };
+    found.map(|why| format!(". {why}")).unwrap_or_default()
 }
 
 async fn told_to_stop() {

@@ -17,6 +17,7 @@ use super::{
     scope::{
         ScopeArgs, in_json, in_words, ms, short_validity, time, time_in_json, validity, visible,
     },
+    table::table,
 };
 
 #[derive(Debug, Subcommand)]
@@ -83,7 +84,8 @@ async fn list(broker: Broker) -> Result<Answer, No> {
     let request = wire::ListTokensRequest {};
     let listed = broker.call(async |mut it| it.list_tokens(request).await).await?;
     let value: Vec<Value> = listed.tokens.iter().map(value).collect();
-    let lines = listed.tokens.iter().map(row).collect();
+    let rows: Vec<_> = listed.tokens.iter().map(row).collect();
+    let lines = table(["TOKEN", "STATE", "USED", "MAY ACT AS", "LABEL"], &rows);
     Ok(Answer { value: json!({ "tokens": value }), lines, notes: String::new() })
 }
 
@@ -214,7 +216,7 @@ fn value(it: &wire::Token) -> Value {
 }
 
 /// One token for people.
-fn row(it: &wire::Token) -> String {
+fn row(it: &wire::Token) -> ([String; 5], String) {
     let state = match (it.revoked_ms, it.expires_ms) {
         (0, 0) => format!("since {}", time(it.issued_ms)),
         (0, until) => format!("until {}", time(until)),
@@ -227,7 +229,5 @@ fn row(it: &wire::Token) -> String {
         (open, _) => format!("{open} calls open"),
     };
     let scope = it.scope.as_ref().map(in_words).unwrap_or_default();
-    let label = visible(&it.label);
-    format!("{}  {state}  {used}  {scope}  {label}", visible(&it.token_id)).trim_end().to_owned()
-        + "\n"
+    ([visible(&it.token_id), state, used, scope, visible(&it.label)], String::new())
 }

@@ -1,4 +1,4 @@
-//! Connections, before HTTP/2 knows them: how many, and how long they may say nothing.
+//! Connections, before HTTP knows them: how many, and how long they may say nothing.
 //!
 //! tonic has no bound on either: silent connections would stay for ever, each with its buffers.
 //!
@@ -22,8 +22,9 @@ use super::{
     Peer,
     limits::STALLED_MS_MAX,
     slots::{ConnectionSlots, Shares},
-    stream::{Connection, PendingConnection, Wire},
+    stream::{Connection, PendingConnection, Protocol, Wire},
 };
+use crate::metrics::ConnectionMetrics;
 
 /// How long to wait when the system has no descriptor for another connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -36,17 +37,20 @@ type Accepted = mpsc::Sender<io::Result<Connection>>;
 /// Accepted connections, bounded in number; with `tls` they are a guarded broker's.
 pub(crate) fn connections(
     listener: TcpListener,
+    protocol: Protocol,
     tls: Option<TlsAcceptor>,
+    metrics: Arc<ConnectionMetrics>,
     stopping: CancellationToken,
 ) -> impl Stream<Item = io::Result<Connection>> {
     raise_descriptor_limit();
     let (accepted, connections) = mpsc::channel(TAKEN_AT_ONCE);
-    let acceptor = Acceptor {
-        slots: ConnectionSlots::new(if tls.is_some() { Shares::GUARDED } else { Shares::OPEN }),
-        tls,
-        accepted,
-        stopping,
+    let shares = match (protocol, tls.is_some()) {
+        (Protocol::Http1, _) => Shares::DASHBOARD,
+        (Protocol::Http2, true) => Shares::GUARDED,
+        (Protocol::Http2, false) => Shares::OPEN,
     };
+    let slots = ConnectionSlots::new(shares, Arc::clone(&metrics));
+    let acceptor = Acceptor { slots, protocol, tls, accepted, metrics, stopping };
     tokio::spawn(acceptor.run(listener));
     ReceiverStream::new(connections)
 }
@@ -63,8 +67,10 @@ fn raise_descriptor_limit() {
 
 struct Acceptor {
     slots: ConnectionSlots,
+    protocol: Protocol,
     tls: Option<TlsAcceptor>,
     accepted: Accepted,
+    metrics: Arc<ConnectionMetrics>,
     stopping: CancellationToken,
 }
 
@@ -89,12 +95,14 @@ impl Acceptor {
                 Ok(slot) => {
                     let slot = Arc::new(slot);
                     let peer = Arc::new(peer.at(&slot));
-                    let newcomer = PendingConnection::new(peer, slot, self.tls.is_some());
+                    let is_guarded = self.tls.is_some();
+                    let newcomer = PendingConnection::new(peer, slot, self.protocol, is_guarded);
                     if !self.enter(stream, newcomer).await {
                         return;
                     }
                 }
                 Err(full) => {
+                    self.metrics.refused.add(1);
                     refused += 1;
                     if refused.is_power_of_two() {
                         warn!(%address, refused, "closed a new connection: {full}");
@@ -147,7 +155,8 @@ async fn encrypt(
         () = cut.cancelled() => return Err(io::ErrorKind::ConnectionAborted.into()),
     };
     // Whoever speaks gRPC says so; another protocol's client may have been led here.
-    if stream.get_ref().1.alpn_protocol() != Some(ALPN_H2) {
+    let agreed = stream.get_ref().1.alpn_protocol();
+    if newcomer.protocol == Protocol::Http2 && agreed != Some(ALPN_H2) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "it did not ask for HTTP/2"));
     }
     Ok(Connection::new(Wire::Tls(Box::new(stream)), newcomer))

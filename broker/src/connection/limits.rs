@@ -21,6 +21,13 @@ pub const STRANGERS_MAX: usize = 1024;
 /// nodes opens in the second after an outage.
 pub const STRANGERS_PER_ADDRESS_MAX: usize = 128;
 
+/// Connections at once to the dashboard: a few programs that scrape, and a few people.
+pub(crate) const DASHBOARD_CONNECTIONS_MAX: usize = 128;
+
+/// Those of them, all together and of one address, from which no whole request was answered so far.
+pub(crate) const DASHBOARD_STRANGERS_MAX: usize = 64;
+pub(crate) const DASHBOARD_STRANGERS_PER_ADDRESS_MAX: usize = 16;
+
 /// How long a new connection may take for TLS and to say that it speaks HTTP/2, in milliseconds.
 /// A handshake takes three round trips; eight seconds also forgive two lost packets.
 pub const SILENT_MS_MAX: u64 = 8_000;

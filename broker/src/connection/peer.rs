@@ -84,6 +84,13 @@ impl Peer {
         (others < JOINS_PER_CONNECTION_MAX).then_some(slot)
     }
 
+    /// Whoever is at the other end was answered: the connection does not give way to newcomers.
+    pub(crate) fn become_known(&self) {
+        if let Some(slot) = self.slot.upgrade() {
+            slot.become_known();
+        }
+    }
+
     /// Notes that a good token was shown here; whether it is the first time.
     pub(crate) fn bears(&self, token: &TokenId) -> bool {
         let mut bearers = self.bearers.lock();
@@ -94,9 +101,7 @@ impl Peer {
             self.cut();
             return false;
         }
-        if let Some(slot) = self.slot.upgrade() {
-            slot.become_known();
-        }
+        self.become_known();
         bearers.insert(token.clone())
     }
 }

@@ -7,7 +7,7 @@
 //!   else the oldest of whoever has most. Whoever has a token shows it long before it is the oldest.
 //!
 //! A *stranger* is a connection that has not yet shown what it is for: a good token, or on an open
-//! broker that it speaks HTTP/2.
+//! broker that it speaks HTTP/2; to the dashboard, a request that was answered.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +20,11 @@ use tasuki_proto::net::auth_backoff::network;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::{
-    CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, STRANGERS_MAX, STRANGERS_PER_ADDRESS_MAX,
+    CONNECTIONS_MAX, CONNECTIONS_PER_ADDRESS_MAX, DASHBOARD_CONNECTIONS_MAX,
+    DASHBOARD_STRANGERS_MAX, DASHBOARD_STRANGERS_PER_ADDRESS_MAX, STRANGERS_MAX,
+    STRANGERS_PER_ADDRESS_MAX,
 };
+use crate::metrics::ConnectionMetrics;
 
 /// How many of each there may be.
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +42,13 @@ impl Shares {
         per_address: CONNECTIONS_MAX,
         strangers: CONNECTIONS_MAX,
         strangers_per_address: CONNECTIONS_MAX,
+    };
+
+    pub(super) const DASHBOARD: Self = Self {
+        connections: DASHBOARD_CONNECTIONS_MAX,
+        per_address: DASHBOARD_CONNECTIONS_MAX,
+        strangers: DASHBOARD_STRANGERS_MAX,
+        strangers_per_address: DASHBOARD_STRANGERS_PER_ADDRESS_MAX,
     };
 
     pub(super) const GUARDED: Self = Self {
@@ -59,7 +69,10 @@ pub(super) enum Full {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct ConnectionSlots(Arc<Mutex<Counts>>);
+pub(super) struct ConnectionSlots {
+    counts: Arc<Mutex<Counts>>,
+    metrics: Arc<ConnectionMetrics>,
+}
 
 #[derive(Debug)]
 struct Counts {
@@ -86,14 +99,10 @@ impl Held {
 }
 
 impl ConnectionSlots {
-    pub(super) fn new(shares: Shares) -> Self {
-        Self(Arc::new(Mutex::new(Counts {
-            shares,
-            next: 0,
-            connections: 0,
-            strangers: 0,
-            addresses: BTreeMap::new(),
-        })))
+    pub(super) fn new(shares: Shares, metrics: Arc<ConnectionMetrics>) -> Self {
+        let counts =
+            Counts { shares, next: 0, connections: 0, strangers: 0, addresses: BTreeMap::new() };
+        Self { counts: Arc::new(Mutex::new(counts)), metrics }
     }
 
     /// A stranger's slot; `cut` is cancelled when it has to give way.
@@ -104,11 +113,12 @@ impl ConnectionSlots {
     ) -> Result<ConnectionSlot, Full> {
         let address = network(address);
         let number = self.lock().take(address, cut)?;
+        self.metrics.open.enter();
         Ok(ConnectionSlot { slots: self.clone(), address, number })
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock()
+        self.counts.lock()
     }
 }
 
@@ -218,6 +228,7 @@ impl ConnectionSlot {
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.slots.lock().leave(self.address, self.number);
+        self.slots.metrics.open.leave(1);
     }
 }
 
@@ -245,7 +256,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_gets_it_back() {
-        let slots = ConnectionSlots::new(SHARES);
+        let slots = ConnectionSlots::new(SHARES, Arc::default());
         let mut guests = Vec::new();
         for _ in 0..5 {
             let guest = take(&slots, "10.0.0.1").unwrap();
@@ -265,7 +276,7 @@ mod tests {
     /// Holds V2.
     #[test]
     fn strangers_of_one_address_give_way_to_each_other() {
-        let slots = ConnectionSlots::new(SHARES);
+        let slots = ConnectionSlots::new(SHARES, Arc::default());
         let other = [take(&slots, "10.0.0.2").unwrap()];
         let guests: Vec<Guest> = (0..4).map(|_| take(&slots, "10.0.0.1").unwrap()).collect();
         assert_eq!(is_cut(&guests), [true, false, false, false]);
@@ -275,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_oldest_stranger_of_whoever_has_most_gives_way() {
-        let slots = ConnectionSlots::new(SHARES);
+        let slots = ConnectionSlots::new(SHARES, Arc::default());
         let few = [take(&slots, "10.0.0.2").unwrap()];
         let crowd: Vec<Guest> = (0..3).map(|_| take(&slots, "10.0.0.1").unwrap()).collect();
         let others: Vec<Guest> = (0..2).map(|_| take(&slots, "10.0.0.3").unwrap()).collect();
@@ -285,7 +296,7 @@ mod tests {
 
     #[test]
     fn who_is_known_gives_way_to_nobody() {
-        let slots = ConnectionSlots::new(SHARES);
+        let slots = ConnectionSlots::new(SHARES, Arc::default());
         let known: Vec<Guest> = (0..3).map(|_| take(&slots, "10.0.0.1").unwrap()).collect();
         for guest in &known {
             guest.slot.become_known();
@@ -310,7 +321,7 @@ mod tests {
 
     #[test]
     fn strangers_give_way_where_those_who_are_known_leave_little_room() {
-        let slots = ConnectionSlots::new(SHARES);
+        let slots = ConnectionSlots::new(SHARES, Arc::default());
         let take_known = |address: &str| {
             let guest = take(&slots, address).unwrap();
             guest.slot.become_known();
@@ -338,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_address() {
-        let slots = ConnectionSlots::new(SHARES);
+        let slots = ConnectionSlots::new(SHARES, Arc::default());
         let network = ["2001:db8::1", "2001:db8::2", "2001:db8::ffff:0:0:3", "2001:db8::4"];
         let guests: Vec<Guest> = network.iter().map(|it| take(&slots, it).unwrap()).collect();
         assert_eq!(is_cut(&guests), [true, false, false, false]);

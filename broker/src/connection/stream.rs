@@ -1,4 +1,4 @@
-//! A connection as HTTP/2 gets it: over TLS or not, impatient, and easily cut.
+//! A connection as HTTP gets it: over TLS or not, impatient, and easily cut.
 //!
 //! **Invariant:** it ends by itself when it does not say soon enough what it is for, when it takes
 //! nothing of what is written to it, and when somebody cuts it; reads and writes that are waiting
@@ -6,6 +6,7 @@
 
 use std::{
     io,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -36,6 +37,14 @@ pub(super) enum Wire {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// What is spoken on a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Whoever serves it bounds how long a request's head may take.
+    Http1,
+    Http2,
+}
+
 /// What the peer still has to do.
 enum Handshake {
     /// To say HTTP/2's preface: so many bytes of it came.
@@ -48,6 +57,7 @@ enum Handshake {
 pub(super) struct PendingConnection {
     pub(super) peer: Arc<Peer>,
     pub(super) slot: Arc<ConnectionSlot>,
+    pub(super) protocol: Protocol,
     is_guarded: bool,
     /// Until the preface, then until the token.
     pub(super) patience: Pin<Box<Sleep>>,
@@ -55,10 +65,15 @@ pub(super) struct PendingConnection {
 }
 
 impl PendingConnection {
-    pub(super) fn new(peer: Arc<Peer>, slot: Arc<ConnectionSlot>, is_guarded: bool) -> Self {
+    pub(super) fn new(
+        peer: Arc<Peer>,
+        slot: Arc<ConnectionSlot>,
+        protocol: Protocol,
+        is_guarded: bool,
+    ) -> Self {
         let patience = Box::pin(tokio::time::sleep(Duration::from_millis(SILENT_MS_MAX)));
         let since = patience.deadline() - Duration::from_millis(SILENT_MS_MAX);
-        Self { peer, slot, is_guarded, patience, since }
+        Self { peer, slot, protocol, is_guarded, patience, since }
     }
 }
 
@@ -74,7 +89,20 @@ pub(crate) struct Connection {
 impl Connection {
     pub(super) fn new(wire: Wire, newcomer: PendingConnection) -> Self {
         let cut = Box::pin(newcomer.peer.is_cut().clone().cancelled_owned());
-        Self { wire, handshake: Handshake::Preface(0), newcomer, stalled: None, cut }
+        let (handshake, protocol) = (Handshake::Preface(0), newcomer.protocol);
+        let mut connection = Self { wire, handshake, newcomer, stalled: None, cut };
+        if protocol == Protocol::Http1 {
+            connection.greeted();
+        }
+        connection
+    }
+
+    /// This end of it.
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.wire {
+            Wire::Plain(stream) => stream.local_addr(),
+            Wire::Tls(stream) => stream.get_ref().0.local_addr(),
+        }
     }
 
     fn cut(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
@@ -109,18 +137,24 @@ impl Connection {
             return Err(io::ErrorKind::InvalidData.into());
         }
         *seen += compared;
-        if *seen < PREFACE.len() {
-            return Ok(());
+        if PREFACE.len() <= *seen {
+            self.greeted();
         }
+        Ok(())
+    }
+
+    /// The peer speaks the protocol; a token may be left to show.
+    fn greeted(&mut self) {
         if self.newcomer.is_guarded {
             let until = self.newcomer.since + Duration::from_millis(STRANGER_MS_MAX);
             self.newcomer.patience.as_mut().reset(until);
             self.handshake = Handshake::Token;
         } else {
-            self.newcomer.slot.become_known();
             self.handshake = Handshake::Nothing;
+            if self.newcomer.protocol == Protocol::Http2 {
+                self.newcomer.slot.become_known();
+            }
         }
-        Ok(())
     }
 
     /// Writes, and bounds how long nothing goes out.

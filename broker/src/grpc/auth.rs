@@ -28,12 +28,13 @@ use tasuki_proto::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Status, body::Body};
 use tower::{Layer, Service};
-use tracing::{debug, warn};
+use tracing::{Instrument as _, debug, warn};
 
-use super::session::Admitted;
+use super::{observe::ObservedCall, session::Admitted};
 use crate::{
     access::{self, CallSlot, Denied, Ended, Grant, Tokens},
     connection::{Joining, Peer, limits::JOINS_PER_CONNECTION_MAX},
+    metrics::CallMetrics,
 };
 
 const HEAD_BYTES: usize = 5;
@@ -69,15 +70,21 @@ fn find(path: &str) -> Option<&'static Call> {
     within(CALLS).or_else(|| within(STANDARD))
 }
 
+/// What counts the calls that there are.
+pub(crate) fn call_metrics() -> Arc<CallMetrics> {
+    CallMetrics::new(CALLS.iter().chain(STANDARD))
+}
+
 /// Puts [`Guarded`] in front of a service.
 #[derive(Debug, Clone)]
 pub struct Guard {
     tokens: Tokens,
+    metrics: Arc<CallMetrics>,
 }
 
 impl Guard {
-    pub fn new(tokens: Tokens) -> Self {
-        Self { tokens }
+    pub(crate) fn new(tokens: Tokens, metrics: Arc<CallMetrics>) -> Self {
+        Self { tokens, metrics }
     }
 }
 
@@ -85,7 +92,7 @@ impl<S> Layer<S> for Guard {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
-        Guarded { inner, tokens: self.tokens.clone() }
+        Guarded { inner, tokens: self.tokens.clone(), metrics: self.metrics.clone() }
     }
 }
 
@@ -94,6 +101,7 @@ impl<S> Layer<S> for Guard {
 pub struct Guarded<S> {
     inner: S,
     tokens: Tokens,
+    metrics: Arc<CallMetrics>,
 }
 
 impl<S> Service<Request<Body>> for Guarded<S>
@@ -115,33 +123,35 @@ where
         let ready = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, ready);
         let peer = request.extensions().get::<Arc<Peer>>().cloned();
-        let admitted = match self.admit(&request, peer.as_ref()) {
+        let call = find(request.uri().path());
+        let observed = ObservedCall::begin(&self.metrics, call, request.headers());
+        let admitted = match self.admit(call, &request, peer.as_ref()) {
             Ok(admitted) => admitted,
             Err(Refused::Stranger(denied)) => {
-                let tokens = self.tokens.clone();
-                return Box::pin(async move {
-                    Ok(reject_unauthenticated(
-                        &tokens,
-                        peer,
-                        Reason::Unauthenticated.status(denied.to_string()),
-                    )
-                    .await)
-                });
+                let (tokens, status) =
+                    (self.tokens.clone(), Reason::Unauthenticated.status(denied.to_string()));
+                // The answer may be held back, which is no work.
+                observed.ended(Some(&status));
+                return Box::pin(
+                    async move { Ok(reject_unauthenticated(&tokens, peer, status).await) },
+                );
             }
             Err(Refused::Known(status)) => {
+                observed.ended(Some(&status));
                 return Box::pin(std::future::ready(Ok(status.into_http())));
             }
         };
         let (call, grant, slot) = admitted;
+        let span = observed.span();
         let known = Admitted { grant: grant.clone(), peer: peer.clone(), bytes: 0 };
         request.extensions_mut().insert(known);
         let Grant::Token(live) = &grant else {
             return Box::pin(async move {
                 let _joining = match joining(call, &mut request, peer.as_ref()) {
                     Ok(joining) => joining,
-                    Err(status) => return Ok(status.into_http()),
+                    Err(status) => return Ok(observed.answered(status.into_http())),
                 };
-                inner.call(request).await
+                Ok(observed.answered(inner.call(request).instrument(span).await?))
             });
         };
         // A stream's messages are small, and go on.
@@ -152,10 +162,11 @@ where
         Box::pin(async move {
             let mut ended = grant.ended();
             let response = tokio::select! {
-                response = inner.call(request) => response?,
-                () = &mut ended => return Ok(over().into_http()),
+                response = inner.call(request).instrument(span) => response?,
+                () = &mut ended => return Ok(observed.answered(over().into_http())),
             };
-            Ok(response
+            Ok(observed
+                .answered(response)
                 .map(|body| Body::new(RevocableBody { body, ended: Some(ended), _slot: slot })))
         })
     }
@@ -169,17 +180,17 @@ enum Refused {
 impl<S> Guarded<S> {
     fn admit(
         &self,
+        call: Option<&'static Call>,
         request: &Request<Body>,
         peer: Option<&Arc<Peer>>,
     ) -> Result<(&'static Call, Grant, CallSlot), Refused> {
-        let call = find(request.uri().path());
         if let Some(call @ Call { access: Access::Public, .. }) = call {
             return Ok((call, Grant::Stranger, CallSlot::default()));
         }
         let shown = shown(request.headers()).map_err(Refused::Stranger)?;
         let grant = self.tokens.authenticate(shown).map_err(Refused::Stranger)?;
-        if let (Grant::Token(live), Some(peer)) = (&grant, peer) {
-            live.shown_on(peer);
+        if let Some(peer) = peer {
+            grant.shown_on(peer);
         }
         let Some(call) = call else {
             let text = format!("there is no call {}", echo(request.uri().path()));
@@ -226,7 +237,7 @@ fn joining(
 }
 
 /// The token that a call shows, if it shows one.
-fn shown(headers: &HeaderMap) -> Result<Option<&str>, Denied> {
+pub(crate) fn shown(headers: &HeaderMap) -> Result<Option<&str>, Denied> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let Some(value) = all.next() else { return Ok(None) };
     if all.next().is_some() {
@@ -267,7 +278,7 @@ pub(super) async fn reject_unauthenticated(
 }
 
 /// Holds back the answer to a failed authentication.
-pub(super) async fn penalise(tokens: &Tokens, peer: &Arc<Peer>) {
+pub(crate) async fn penalise(tokens: &Tokens, peer: &Arc<Peer>) {
     let address: IpAddr = peer.address.ip();
     let on_connection = peer.failed();
     let (penalty, failures) = tokens.backoff().failed(address, tokens.now());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tasuki_proto::{
-    id::{NodeId, RoleId, TokenId},
+    id::{NodeId, RoleId, Timestamp, TokenId},
     limits::{LEASE_MS, ROLES_MAX, TOOLSETS_MAX},
     wire::{self, directory_event::Kind},
 };
@@ -19,6 +19,7 @@ use crate::{
     rules::{
         Reply,
         directory::{self, Register, RoleSpec},
+        presence::{RoleReport, Sign},
     },
     workspace::{Question, View},
 };
@@ -60,8 +61,14 @@ impl Endpoint for wire::HeartbeatRequest {
         check_count("roles", self.roles.len(), 0..=ROLES_MAX)?;
         let mut signs = Vec::with_capacity(self.roles.len());
         for it in &self.roles {
-            let client = parse::label("client", &it.client)?;
-            signs.push((parse::id("role", &it.role)?, it.quiet_ms, client));
+            let told = RoleReport {
+                quiet_ms: it.quiet_ms,
+                client: parse::label("client", &it.client)?,
+                instance: parse::label("instance", &it.instance)?,
+                playing_ms: it.playing_ms,
+                has_left: it.has_left,
+            };
+            signs.push((parse::id("role", &it.role)?, told));
         }
         let Some(node) = session.node().cloned() else {
             return Err(status::invalid("caller.node", &"is missing: only a node has a heartbeat"));
@@ -92,7 +99,8 @@ impl Endpoint for wire::ListNodesRequest {
             is_present: node.is_present && token.is_none_or(|token| session.is_good(&token)),
             ..node
         });
-        Ok(wire::ListNodesResponse { nodes: seen.collect() })
+        let software = concat!("tasuki-broker ", env!("CARGO_PKG_VERSION")).to_owned();
+        Ok(wire::ListNodesResponse { nodes: seen.collect(), software })
     }
 }
 
@@ -135,6 +143,7 @@ fn role_spec(spec: &wire::RoleSpec) -> Result<RoleSpec, Status> {
     Ok(RoleSpec {
         role: parse::id("role", &spec.role)?,
         toolsets: toolsets.collect::<Result<_, _>>()?,
+        is_standby: spec.is_standby.then_some(true),
     })
 }
 
@@ -144,6 +153,7 @@ pub(super) fn event(event: &directory::Event) -> Kind {
     let role_spec = |it: &RoleSpec| wire::RoleSpec {
         role: it.role.to_string(),
         toolsets: it.toolsets.iter().map(ToString::to_string).collect(),
+        is_standby: it.is_standby.unwrap_or_default(),
     };
     Kind::NodeRegistered(wire::NodeRegistered {
         node: it.node.to_string(),
@@ -168,10 +178,10 @@ fn roles(view: &View<'_>, after: Option<&RoleId>) -> wire::ListRolesResponse {
             roles.entry(role).or_default();
         }
     }
-    let mut waits: BTreeMap<&RoleId, Vec<&Question>> = BTreeMap::new();
-    for question in view.waits.questions() {
+    let mut waits: BTreeMap<&RoleId, Vec<(&Question, Timestamp)>> = BTreeMap::new();
+    for (question, since) in view.waits.asked() {
         if let Some(role) = question.role().filter(|role| is_behind(role)) {
-            waits.entry(role).or_default().push(question);
+            waits.entry(role).or_default().push((question, since));
         }
     }
     let rendered = roles.into_iter().map(|(id, host)| {
@@ -189,11 +199,13 @@ fn role(
     view: &View<'_>,
     id: &RoleId,
     host: Option<(&NodeId, &RoleSpec)>,
-    waits: &[&Question],
+    waits: &[(&Question, Timestamp)],
 ) -> wire::Role {
-    let sign = view.context.presence.role(id);
-    let is_present = sign.is_some_and(|sign| view.now.millis_since(sign.at) < LEASE_MS);
-    let what = |question: &&Question| match question {
+    let sign = view.context.presence.last_sign(id);
+    let is_there = |sign: &Sign| !sign.player.has_left && view.now.millis_since(sign.at) < LEASE_MS;
+    let is_present = sign.is_some_and(is_there);
+    let player = sign.map(|sign| sign.player.clone()).unwrap_or_default();
+    let what = |(question, _): &(&Question, Timestamp)| match question {
         Question::Turn { loop_id, .. } => format!("turn of {loop_id}"),
         Question::Mail { .. } => "mail".to_owned(),
         Question::Swarm { what, .. } => what.to_string(),
@@ -203,8 +215,12 @@ fn role(
         role: id.to_string(),
         is_present: is_present || !waits.is_empty(),
         last_seen_ms: sign.map_or(0, |sign| sign.at.as_millis()),
-        client: sign.map_or_else(String::new, |sign| sign.client.clone()),
+        client: player.client,
+        instance: player.instance,
+        since_ms: player.since.as_millis(),
+        has_left: player.has_left && waits.is_empty(),
         waits: waits.iter().map(what).collect(),
+        waits_since_ms: waits.iter().map(|(_, since)| since.as_millis()).collect(),
         ..wire::Role::default()
     };
     if let Some((node, spec)) = host {

@@ -12,7 +12,7 @@ pub(super) fn render(event: &Event, grant: &Grant) -> Option<wire::Event> {
         Event::Directory(it) => {
             Noun::Directory(wire::DirectoryEvent { kind: Some(directory::event(it)) })
         }
-        Event::Turn(it) => Noun::Turn(wire::TurnEvent { kind: Some(turn_loop::event(it)) }),
+        Event::Turn(it) => Noun::Turn(wire::TurnEvent { kind: Some(turn_loop::event(it)?) }),
         Event::Mail(it) => Noun::Mail(wire::MailEvent { kind: Some(mailbox::event(it, grant)?) }),
         Event::Privacy(it) => Noun::Privacy(wire::PrivacyEvent { kind: Some(privacy::event(it)) }),
         Event::Swarm(it) => Noun::Swarm(wire::SwarmEvent { kind: Some(swarm::event(it)?) }),

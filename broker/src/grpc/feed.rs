@@ -48,6 +48,13 @@ pub(super) async fn subscribe(
         0 => newest.next(),
         from => Sequence::from(from),
     };
+    if newest.next() < next {
+        // What was there is lost with a restore from a backup: whoever waits for what comes next
+        // would miss all until then.
+        let oldest = newest.next().to_string();
+        let text = format!("the newest record is {newest}; start anew from {oldest}");
+        return Err(Reason::Compacted.status_with(text, [("oldest", oldest)]));
+    }
     if next <= newest {
         // A reader too far behind is told at once, not by a broken stream.
         let first = session.records(next, 1);

@@ -8,6 +8,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::{
     HealthCheckRequest, HealthCheckResponse,
@@ -15,7 +16,8 @@ use tonic_health::pb::{
     health_server::{Health, HealthServer},
 };
 
-use super::{Services, auth};
+use super::auth;
+use crate::workspace::Workspaces;
 
 /// How long a probing write may take before the broker counts as not serving.
 const PROBE_WITHIN: Duration = Duration::from_secs(2);
@@ -30,31 +32,27 @@ const WATCH_EVERY: Duration = Duration::from_secs(5);
 /// Watches at once: each is a stream and a task.
 const WATCHES_MAX: usize = 64;
 
-pub(super) fn server(services: Services) -> HealthServer<Probe> {
-    HealthServer::new(Probe {
-        services,
-        watches: Arc::new(Semaphore::new(WATCHES_MAX)),
-        latest: Arc::default(),
-    })
+pub(super) fn server(probe: Probe) -> HealthServer<HealthService> {
+    HealthServer::new(HealthService { probe, watches: Arc::new(Semaphore::new(WATCHES_MAX)) })
 }
 
+/// Whether the broker serves. Cheap to clone; all clones are one.
 #[derive(Debug, Clone)]
-pub(super) struct Probe {
-    services: Services,
-    watches: Arc<Semaphore>,
+pub struct Probe {
+    workspaces: Workspaces,
+    stopping: CancellationToken,
     /// When a probe ended, and whether its write succeeded.
     latest: Arc<Mutex<Option<(Instant, bool)>>>,
 }
 
 impl Probe {
-    async fn status(&self) -> HealthCheckResponse {
-        let is_written = self.is_written().await;
-        let status = if is_written && !self.services.stopping.is_cancelled() {
-            ServingStatus::Serving
-        } else {
-            ServingStatus::NotServing
-        };
-        HealthCheckResponse { status: status.into() }
+    pub fn new(workspaces: &Workspaces, stopping: CancellationToken) -> Self {
+        Self { workspaces: workspaces.clone(), stopping, latest: Arc::default() }
+    }
+
+    /// Whether a durable write succeeds, and it is not stopping.
+    pub async fn is_serving(&self) -> bool {
+        self.is_written().await && !self.stopping.is_cancelled()
     }
 
     /// Whether a durable write succeeded within [`FRESH`]. All who ask meanwhile wait for one.
@@ -65,15 +63,31 @@ impl Probe {
         {
             return is_written;
         }
-        let services = self.services.clone();
+        let workspaces = self.workspaces.clone();
         // Goes on when its caller leaves: callers that leave at once must not make a write each.
         let probing = tokio::spawn(async move {
-            let probed = tokio::time::timeout(PROBE_WITHIN, services.probe()).await;
-            let is_written = matches!(probed, Ok(Ok(())));
+            let probe = workspaces.journal().probe();
+            let is_written = matches!(tokio::time::timeout(PROBE_WITHIN, probe).await, Ok(Ok(())));
             *latest = Some((Instant::now(), is_written));
             is_written
         });
         probing.await.unwrap_or(false)
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct HealthService {
+    probe: Probe,
+    watches: Arc<Semaphore>,
+}
+
+impl HealthService {
+    async fn status(&self) -> HealthCheckResponse {
+        let status = match self.probe.is_serving().await {
+            true => ServingStatus::Serving,
+            false => ServingStatus::NotServing,
+        };
+        HealthCheckResponse { status: status.into() }
     }
 }
 
@@ -84,7 +98,7 @@ fn check_name(name: &str) -> Result<(), Status> {
 }
 
 #[tonic::async_trait]
-impl Health for Probe {
+impl Health for HealthService {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
     async fn check(
@@ -104,7 +118,7 @@ impl Health for Probe {
             return Err(Status::resource_exhausted("too many health watches"));
         };
         let (changes, stream) = mpsc::channel(1);
-        let probe = self.clone();
+        let health = self.clone();
         tokio::spawn(async move {
             let _watch = watch;
             let mut told = None;
@@ -115,7 +129,7 @@ impl Health for Probe {
                     _ = every.tick() => {}
                     () = changes.closed() => return,
                 }
-                let status = probe.status().await;
+                let status = health.status().await;
                 if told != Some(status.status) {
                     told = Some(status.status);
                     if changes.send(Ok(status)).await.is_err() {

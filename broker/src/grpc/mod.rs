@@ -1,12 +1,13 @@
 //! The wire, in and out. An endpoint parses, has a workspace execute or query, and renders; it
 //! decides nothing.
 //!
-//! `auth` stands in front of all calls; `endpoint` takes each the same way, `session` is between
-//! them and the workspaces. One file or folder a noun, with the rendering of its events for the
-//! `feed`. `waits` are answered later; `scan` looks through long lists part by part; `parse`,
-//! `render` and `status` are what nouns share.
+//! `auth` stands in front of all calls and has `observe` count them; `endpoint` takes each the same
+//! way, `session` is between them and the workspaces. One file or folder a noun, with the rendering
+//! of its events for the `feed`. `waits` are answered later; `scan` looks through long lists part by
+//! part; `parse`, `render` and `status` are what nouns share.
 
 mod access;
+mod admin;
 mod auth;
 mod directory;
 mod endpoint;
@@ -14,6 +15,7 @@ mod events;
 mod feed;
 mod health;
 mod mailbox;
+mod observe;
 mod parse;
 mod privacy;
 mod render;
@@ -29,7 +31,12 @@ use tasuki_proto::{DESCRIPTORS, for_each_request, wire};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
-pub use self::auth::{Guard, Guarded};
+pub(crate) use self::auth::{call_metrics, penalise, shown as shown_token};
+pub use self::{
+    admin::{compact_report, data_report},
+    auth::{Guard, Guarded},
+    health::Probe,
+};
 use self::{
     endpoint::{
         Answer, Endpoint, Later, LaterRefusal, QUESTION_BYTES_MAX, at_once, default_response, only,
@@ -37,7 +44,7 @@ use self::{
     },
     session::{Admitted, Services, WorkspaceSession},
 };
-use crate::{access::Tokens, search::Search, workspace::Workspaces};
+use crate::{access::Tokens, journal::sled::SledJournal, search::Search, workspace::Workspaces};
 
 /// All services of the broker.
 ///
@@ -47,10 +54,17 @@ pub fn routes(
     workspaces: &Workspaces,
     tokens: &Tokens,
     search: &Search,
+    probe: &Probe,
     stopping: &CancellationToken,
+    storage: &SledJournal,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let services =
-        Services::new(workspaces.clone(), tokens.clone(), search.clone(), stopping.clone());
+    let services = Services::new(
+        workspaces.clone(),
+        tokens.clone(),
+        search.clone(),
+        stopping.clone(),
+        storage.clone(),
+    );
     let mut router = Routes::default().into_axum_router();
     macro_rules! route {
         ($($request:ident)*) => { $(router = unary::<wire::$request>(router, &services);)* };
@@ -58,6 +72,9 @@ pub fn routes(
     for_each_request!(route);
     router = streaming(router, &services, "/tasuki.v1.Waits/Park", waits::park);
     router = streaming(router, &services, "/tasuki.v1.Feed/Subscribe", feed::subscribe);
+    router = streaming(router, &services, "/tasuki.v1.Admin/Backup", admin::backup);
+    router = streaming(router, &services, "/tasuki.v1.Admin/Verify", admin::verify);
+    router = streaming(router, &services, "/tasuki.v1.Admin/Compact", admin::compact);
     router = streaming(router, &services, "/tasuki.v1.Runs/WatchRun", run::watch);
     router = streaming(router, &services, "/tasuki.v1.Runs/WatchReads", run::watch_reads);
     router = streaming(router, &services, "/tasuki.v1.Mailbox/PutAttachment", mailbox::put_file);
@@ -68,7 +85,7 @@ pub fn routes(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     Ok(Routes::from(router)
-        .add_service(health::server(services).max_decoding_message_size(QUESTION_BYTES_MAX))
+        .add_service(health::server(probe.clone()).max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection().build_v1()?.max_decoding_message_size(QUESTION_BYTES_MAX))
         .add_service(reflection().build_v1alpha()?.max_decoding_message_size(QUESTION_BYTES_MAX)))
 }

@@ -33,10 +33,11 @@ use crate::{
     access::{Grant, Tokens},
     connection::Peer,
     hash::Hash,
-    journal::{JournalError, StoredRecord, bodies::Bodies},
+    journal::{JournalError, StoredRecord, bodies::Bodies, sled::SledJournal},
     rules::{
         self, Caller, Command, Record, Rejection, Reply,
         access::Roles,
+        presence::RoleReport,
         run::{self, Report},
         swarm::{self, words},
     },
@@ -53,12 +54,14 @@ const NAMES_SHOWN_MAX: usize = 20;
 /// [`Services::open`] to that of the broker itself.
 #[derive(Debug, Clone)]
 pub(super) struct Services {
-    workspaces: Workspaces,
+    pub(super) workspaces: Workspaces,
     search: Search,
     pub(super) tokens: Tokens,
     /// Ends streams when the broker stops.
     pub(super) stopping: CancellationToken,
     pub(super) reads: Reads,
+    /// For what is about all workspaces.
+    pub(super) storage: SledJournal,
 }
 
 /// A call that was let through.
@@ -93,13 +96,9 @@ impl Services {
         tokens: Tokens,
         search: Search,
         stopping: CancellationToken,
+        storage: SledJournal,
     ) -> Self {
-        Self { workspaces, tokens, search, stopping, reads: Reads::default() }
-    }
-
-    /// Whether a durable write succeeds.
-    pub(super) async fn probe(&self) -> Result<(), JournalError> {
-        self.workspaces.journal().probe().await
+        Self { workspaces, tokens, search, stopping, reads: Reads::default(), storage }
     }
 
     /// Who makes a call and where, and its message without what says so. A call that names no
@@ -459,12 +458,11 @@ impl WorkspaceSession {
         Ok(())
     }
 
-    /// Takes the signs of life of a node and its roles, how long ago and through which client, and
-    /// answers with what `render` makes of the state.
+    /// Takes what a node says of its roles, and answers with what `render` makes of the state.
     pub(super) async fn seen<T: RpcResponse>(
         &self,
         node: NodeId,
-        roles: Vec<(RoleId, u64, String)>,
+        roles: Vec<(RoleId, RoleReport)>,
         render: impl FnOnce(&View<'_>) -> T + Send + 'static,
     ) -> Result<T, Status> {
         roles.iter().try_for_each(|(role, ..)| self.check_role(role))?;

@@ -30,7 +30,8 @@ impl Endpoint for wire::CreateLoopRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let loop_id: LoopId = parse::id("loop", &self.r#loop)?;
         let participants = parse::participants(&self.participants)?;
-        let create = turn::CreateLoop { loop_id: loop_id.clone(), participants };
+        let allow_new_roles = self.allow_new_roles;
+        let create = turn::CreateLoop { loop_id: loop_id.clone(), participants, allow_new_roles };
         let render = move |view: &View<'_>, _| {
             let state = loop_state(&loop_id, view.workspace.loops.get(&loop_id)?, view);
             Ok(at_once(wire::CreateLoopResponse { r#loop: Some(state) }))
@@ -182,11 +183,14 @@ impl Endpoint for wire::HistoryRequest {
         let asked = loop_id.clone();
         let latest = session.query(None, move |view| {
             let state = view.workspace.loops.get(&asked)?;
-            Ok(state.latest.clone())
+            Ok(state.latest.clone().map(|latest| (latest, state.oldest_entry())))
         });
-        let Some(latest) = latest.await? else { return Ok(wire::HistoryResponse::default()) };
+        let Some((latest, oldest)) = latest.await? else {
+            return Ok(wire::HistoryResponse::default());
+        };
         let limit = parse::limit(self.limit, HISTORY_PAGE_MAX, HISTORY_PAGE_MAX) as u64;
-        let from = self.from.max(1);
+        // Those before were removed.
+        let from = self.from.max(oldest);
         let mut page = wire::HistoryResponse::default();
         let mut bytes = 0;
         for number in from..=latest.number.min(from.saturating_add(limit - 1)) {
@@ -365,8 +369,8 @@ impl WorkspaceSession {
     }
 }
 
-/// What the feed tells of a turn.
-pub(super) fn event(event: &turn::Event) -> Kind {
+/// What the feed tells of a turn; `None` for what is no news.
+pub(super) fn event(event: &turn::Event) -> Option<Kind> {
     let marked = |it: &turn::TurnMoment, receipt: &str| {
         Kind::TurnMarked(wire::TurnMarked {
             r#loop: it.loop_id.to_string(),
@@ -374,7 +378,7 @@ pub(super) fn event(event: &turn::Event) -> Kind {
             receipt: receipt.to_owned(),
         })
     };
-    match event {
+    Some(match event {
         turn::Event::LoopOpened(it) => Kind::LoopOpened(wire::LoopOpened {
             r#loop: it.loop_id.to_string(),
             participants: it.participants.iter().map(ToString::to_string).collect(),
@@ -421,5 +425,6 @@ pub(super) fn event(event: &turn::Event) -> Kind {
             lapses_ms: it.lapses.as_millis(),
             is_grace: it.is_grace,
         }),
-    }
+        turn::Event::HistoryCompacted(_) => return None,
+    })
 }

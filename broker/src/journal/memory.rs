@@ -9,11 +9,13 @@ use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::id::{Sequence, WorkspaceId};
+use tokio::sync::oneshot;
 
 use super::{
     Append, BodyKey, Journal, JournalError, Listener, Opened, Outcome, Snapshot, SnapshotLost,
     SnapshotWriter, StoredRecord, Writer,
 };
+use crate::rules::Fence;
 
 /// See the module.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +53,7 @@ struct Owner {
 enum What {
     Append(Append),
     Snapshot { sequence: Sequence, pieces: Vec<Bytes>, keep_from: Sequence },
+    Remove(Vec<BodyKey>),
 }
 
 impl fmt::Debug for Held {
@@ -124,6 +127,10 @@ impl Held {
                 kept.snapshot = Some((sequence, pieces));
                 kept.oldest = kept.oldest.max(keep_from.get().min(sequence.get() + 1));
                 kept.records = kept.records.split_off(&kept.oldest);
+                None
+            }
+            What::Remove(bodies) => {
+                kept.bodies.retain(|key, _| !bodies.contains(key));
                 None
             }
         }
@@ -204,6 +211,10 @@ impl Journal for MemoryJournal {
         *b"a memory journal"
     }
 
+    fn fence(&self) -> Fence {
+        Fence::default()
+    }
+
     fn failure(&self) -> Option<JournalError> {
         let is_failing = self.held().is_failing;
         is_failing.then(|| JournalError::Storage("told to fail".to_owned()))
@@ -252,6 +263,13 @@ impl Writer for MemoryWriter {
         self.snapshot = sequence.get();
         let (journal, owner) = (self.journal.clone(), Arc::clone(&self.owner));
         Box::new(MemorySnapshot { journal, owner, sequence, keep_from, pieces: Vec::new() })
+    }
+
+    /// Does not wait for what is held back.
+    fn remove(&mut self, bodies: Vec<BodyKey>, done: oneshot::Sender<()>) {
+        self.journal.write(Arc::clone(&self.owner), What::Remove(bodies));
+        // Whoever asked may be gone.
+        let _ = done.send(());
     }
 }
 

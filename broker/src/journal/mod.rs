@@ -19,6 +19,7 @@
 pub mod bodies;
 pub mod codec;
 pub mod memory;
+mod report;
 pub mod sled;
 
 use std::{fmt, sync::Arc};
@@ -26,8 +27,11 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use tasuki_proto::id::{Sequence, WorkspaceId};
+use tokio::sync::oneshot;
 
+pub use self::report::{Report, WorkspaceReport};
 pub use crate::hash::Hash;
+use crate::rules::Fence;
 
 /// One record to append, with the bodies it names.
 #[derive(Debug, Clone)]
@@ -48,6 +52,13 @@ pub const BODY_KEY_BYTES_MAX: usize = 200;
 /// [`BODY_KEY_BYTES_MAX`], and no zero byte.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BodyKey(pub String);
+
+impl BodyKey {
+    /// Whether every storage can hold it.
+    pub fn is_storable(&self) -> bool {
+        (1..=BODY_KEY_BYTES_MAX).contains(&self.0.len()) && !self.0.contains('\0')
+    }
+}
 
 /// What became of records handed to [`Writer::append`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +110,8 @@ impl fmt::Debug for Snapshot {
 fn assert_appendable(append: &Append, queued: u64) {
     let sequence = append.sequence.get();
     assert!(sequence == queued + 1, "J1: appended {sequence} after {queued}");
-    for (BodyKey(key), _) in &append.bodies {
-        let fits = (1..=BODY_KEY_BYTES_MAX).contains(&key.len()) && !key.contains('\0');
+    for (key, _) in &append.bodies {
+        let fits = key.is_storable();
         assert!(fits, "a body key has 1 to {BODY_KEY_BYTES_MAX} bytes, none of them zero: {key:?}");
     }
 }
@@ -160,6 +171,10 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     /// Of the database, made when it was. Fencing tokens of an older one are void.
     fn incarnation(&self) -> [u8; 16];
 
+    /// Above which numbers that fence begin in a workspace of which there is nothing yet: the
+    /// database was restored from a backup.
+    fn fence(&self) -> Fence;
+
     /// Why a write failed, if one did: no other is made after it, and the process ends.
     fn failure(&self) -> Option<JournalError>;
 
@@ -179,6 +194,10 @@ pub trait Writer: fmt::Debug + Send + Sync + 'static {
     /// Begins a snapshot of the state after `sequence`, a record that was queued. Once it is
     /// finished, records up to `keep_from` (exclusive) may be dropped.
     fn snapshot(&mut self, sequence: Sequence, keep_from: Sequence) -> Box<dyn SnapshotWriter>;
+
+    /// Removes bodies, behind the records queued before. `done` is told once that is durable, and
+    /// dropped where it is not done: somebody reads what was there at one moment.
+    fn remove(&mut self, bodies: Vec<BodyKey>, done: oneshot::Sender<()>);
 }
 
 /// Writes one snapshot, beside the appends of its workspace. Dropped before it is finished, it

@@ -70,6 +70,9 @@ pub struct Client {
     pub last: Timestamp,
     #[n(2)]
     pub answers: BTreeMap<u64, Answer>,
+    /// Where it was retired before: the highest counter then. Up to it no answer is known.
+    #[n(3)]
+    pub retired_at: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -154,9 +157,7 @@ impl Clients {
             return match client.answers.get(&key.counter) {
                 Some(answer) if answer.request == request => Ok(Some(answer)),
                 Some(_) => Err(Rejection::KeyReused { key: key.clone() }),
-                None if is_below_window(key.counter, client.highest) => {
-                    Err(expired(client.highest))
-                }
+                None if client.is_expired(key.counter) => Err(expired(client.highest)),
                 None => Ok(None),
             };
         }
@@ -211,13 +212,10 @@ impl Clients {
 
     /// A client that is new, or was retired, has its answers kept from here on.
     fn admit(&mut self, owner: &Owner, id: &ClientId, now: Timestamp) {
-        let highest = match self.forget(owner, id) {
-            Some(retired) => retired.highest,
-            None => {
-                self.make_room(owner, now);
-                0
-            }
-        };
+        let retired_at = self.forget(owner, id).map(|retired| retired.highest);
+        if retired_at.is_none() {
+            self.make_room(owner, now);
+        }
         let own = self.by_owner.get(owner);
         let is_own_full =
             owner.is_some() && own.is_some_and(|own| CLIENTS_PER_TOKEN_MAX <= own.active.len());
@@ -231,8 +229,19 @@ impl Clients {
             let (owner, id) = (owner.clone(), id.clone());
             self.put_aside(&owner, &id);
         }
-        let client = Client { highest, last: now, answers: BTreeMap::new() };
+        let highest = retired_at.unwrap_or_default();
+        let client = Client { highest, last: now, answers: BTreeMap::new(), retired_at };
         self.activate(owner, id.clone(), client);
+    }
+
+    /// Forgets all answers and keeps which keys there were: what the answers name was granted
+    /// before a restore.
+    pub(super) fn fence(&mut self) {
+        let all: Vec<(Owner, ClientId)> =
+            self.active().map(|(owner, id, _)| (owner.clone(), id.clone())).collect();
+        for (owner, id) in all {
+            self.put_aside(&owner, &id);
+        }
     }
 
     /// Forgets what may be forgotten where a limit is reached.
@@ -294,6 +303,13 @@ impl Clients {
             self.by_owner.remove(owner);
         }
         Some(it)
+    }
+}
+
+impl Client {
+    /// Whether a key had its answer, if any, so long ago that nobody knows it.
+    fn is_expired(&self, counter: u64) -> bool {
+        is_below_window(counter, self.highest) || self.retired_at.is_some_and(|it| counter <= it)
     }
 }
 

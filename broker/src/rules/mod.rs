@@ -10,7 +10,8 @@
 //! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`]
 //! (rosters and keys of private mail), [`run`] (runs of sub-agents), [`access`] (invitations and
 //! tokens); `noun` registers them.
-//! [`clients`] remembers answers, [`presence`] who gave a sign of life.
+//! [`clients`] remembers answers, [`presence`] who gave a sign of life, `compact` removes what is
+//! over, `restored` voids what was granted before a restore.
 //!
 //! # Invariants
 //!
@@ -26,6 +27,7 @@
 
 pub mod access;
 pub mod clients;
+mod compact;
 pub mod directory;
 pub mod lease;
 pub mod mailbox;
@@ -34,11 +36,12 @@ pub mod presence;
 pub mod privacy;
 mod record;
 mod rejection;
+mod restored;
 pub mod run;
 pub mod swarm;
 pub mod turn;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::id::{IdempotencyKey, LoopId, RoleId, Sequence, Timestamp, Turn};
 
@@ -55,9 +58,11 @@ use self::{
     turn::Loops,
 };
 pub use self::{
+    compact::{Compact, CompactKind, TextOwner},
     noun::{Acting, Asked, Command, Event, Kept, Needs, Reply, SnapshotItem},
     record::{Caller, Principal, ReceiptKind, Record, Request},
     rejection::Rejection,
+    restored::Fence,
 };
 use crate::hash::Hash;
 
@@ -130,6 +135,18 @@ impl Decision {
         !self.events.is_empty() || is_new_answer
     }
 
+    /// The record of it, with the bodies that it names.
+    pub fn into_record(
+        self,
+        sequence: Sequence,
+        time: Timestamp,
+        principal: Principal,
+        key: Option<(IdempotencyKey, Hash)>,
+    ) -> (Record, Vec<Body>) {
+        let Self { events, bodies, reply, is_repeat, answered_by: _ } = self;
+        (Record { sequence, time, principal, key, events, reply, is_repeat }, bodies)
+    }
+
     fn new<E: Into<Event>>(events: impl IntoIterator<Item = E>, reply: impl Into<Reply>) -> Self {
         let events = events.into_iter().map(Into::into).collect();
         let reply = reply.into();
@@ -185,6 +202,14 @@ impl Workspace {
             is_repeat: answer.is_repeat,
             ..Decision::new::<Event>([], answer.reply.clone())
         }))
+    }
+
+    /// The roles that a node hosts, that a loop names, that have a mailbox, or that are workers.
+    fn known_roles(&self) -> BTreeSet<&RoleId> {
+        let hosted = self.directory.nodes.values().flat_map(|it| &it.roles).map(|it| &it.role);
+        let seated = self.loops.by_id.values().flat_map(|it| &it.participants);
+        let mailboxes = self.mail.mailboxes().iter().map(|it| &it.role);
+        hosted.chain(seated).chain(mailboxes).chain(self.swarm.workers.keys()).collect()
     }
 
     /// What the passing of time alone brings.

@@ -11,8 +11,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Caller, Context, Decision, Principal, Rejection, Workspace, access, clients, directory,
-    mailbox,
+    Caller, Compact, Context, Decision, Principal, Rejection, Workspace, access, clients,
+    directory, mailbox,
     privacy::{self, Privacy},
     run, swarm, turn,
 };
@@ -91,6 +91,8 @@ macro_rules! nouns {
             $($noun($module::Command),)*
             /// What the passing of time alone brings.
             Tick,
+            /// What is over is no longer kept.
+            Compact(Compact),
         }
 
         /// What happened. Past tense: it cannot be refused, only added to.
@@ -148,7 +150,7 @@ macro_rules! nouns {
             pub fn role(&self) -> Option<&RoleId> {
                 match self {
                     $(Self::$noun(command) => command.role(),)*
-                    Self::Tick => None,
+                    Self::Tick | Self::Compact(_) => None,
                 }
             }
 
@@ -156,7 +158,7 @@ macro_rules! nouns {
             pub fn person(&self) -> Option<&PersonId> {
                 match self {
                     $(Self::$noun(command) => command.person(),)*
-                    Self::Tick => None,
+                    Self::Tick | Self::Compact(_) => None,
                 }
             }
 
@@ -164,14 +166,14 @@ macro_rules! nouns {
             pub fn needs(&self) -> Needs<'_> {
                 match self {
                     $(Self::$noun(command) => command.needs(),)*
-                    Self::Tick => Needs::default(),
+                    Self::Tick | Self::Compact(_) => Needs::default(),
                 }
             }
 
             pub(super) fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection> {
                 match self {
                     $(Self::$noun(command) => command.check_words(privacy),)*
-                    Self::Tick => Ok(()),
+                    Self::Tick | Self::Compact(_) => Ok(()),
                 }
             }
         }
@@ -185,6 +187,7 @@ macro_rules! nouns {
                 match command {
                     $(Command::$noun(command) => self.$field.decide(asked, command),)*
                     Command::Tick => Ok(self.decide_tick(asked.now, asked.context)),
+                    Command::Compact(it) => Ok(self.decide_compact(it)),
                 }
             }
 

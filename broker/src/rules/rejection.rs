@@ -13,6 +13,7 @@ use tasuki_proto::{
         ATTACHMENTS_BYTES_MAX, KEY_WINDOW, LOOPS_MAX, THREAD_ENTRIES_MAX, THREAD_PARTICIPANTS_MAX,
     },
     mail::MessageId,
+    nearest::did_you_mean,
     private::KeyId,
     reason::Reason,
 };
@@ -29,6 +30,11 @@ pub enum Rejection {
     UnknownLoop { loop_id: LoopId, known: String },
     #[error("{role} is not a participant of loop {loop_id}; participants: {known}")]
     UnknownRole { role: RoleId, loop_id: LoopId, known: String },
+    #[error(
+        "unknown participants: {unknown}. No node hosts them, no loop names them, and they have no \
+         mailbox; known roles: {known}. No loop was opened"
+    )]
+    UnknownParticipants { unknown: String, known: String },
     #[error(
         "it is not your turn: {holder} holds turn {turn} of loop {loop_id}; call await_my_turn \
          and start when it says can_start"
@@ -183,7 +189,7 @@ impl Rejection {
             Self::Swarm(it) => it.reason(),
             Self::Run(it) => it.reason(),
             Self::UnknownLoop { .. } => Reason::UnknownLoop,
-            Self::UnknownRole { .. } => Reason::UnknownRole,
+            Self::UnknownRole { .. } | Self::UnknownParticipants { .. } => Reason::UnknownRole,
             Self::NotYourTurn { .. } => Reason::NotYourTurn,
             Self::LoopCompleted { .. } => Reason::LoopCompleted,
             Self::LoopActive { .. } => Reason::LoopActive,
@@ -240,4 +246,10 @@ pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
         text += ", …";
     }
     text
+}
+
+/// The same names, and which of them was meant by another.
+pub(crate) fn listed_for<'a>(name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
+    let near = did_you_mean(name, names.clone());
+    listed(names) + &near
 }

@@ -3,6 +3,7 @@
 //! A command is a line: `A hands over s1`, `B marks handed 2`, `ann reclaims to B because x`. The
 //! lease is 100 ms. After each step the invariants of the directory are checked.
 
+mod seats;
 mod standstill;
 mod tokens;
 
@@ -36,9 +37,9 @@ fn actor(name: &str) -> Actor {
     }
 }
 
-/// The command a line stands for. `!` completes, `@N` names the turn, `>R` the next role,
+/// The command a line stands for. `!` completes, takes over, or opens a loop for new roles, `@N` names the turn, `>R` the next role,
 /// `#client/counter` gives an idempotency key, `$t` the token it came with, `%n/1` the node and its
-/// epoch, `~t` a token that is no longer good.
+/// epoch, `~t` a token that is no longer good, `R?` a role on standby.
 fn command(line: &str) -> Request {
     let (mut turn, mut to, mut key, mut is_task_complete) = (None, None, None, false);
     let (mut caller, mut orphan_of) = (Caller::default(), None);
@@ -72,6 +73,7 @@ fn command(line: &str) -> Request {
             Command::Turn(turn::Command::CreateLoop(CreateLoop {
                 loop_id: id.parse().unwrap(),
                 participants: participants.iter().map(|name| role(name)).collect(),
+                allow_new_roles: is_task_complete,
             }))
         }
         [node, "registers", ref roles @ ..] => {
@@ -79,7 +81,11 @@ fn command(line: &str) -> Request {
                 node: node.parse().unwrap(),
                 roles: roles
                     .iter()
-                    .map(|name| RoleSpec { role: role(name), toolsets: Vec::new() })
+                    .map(|name| RoleSpec {
+                        role: role(name.trim_end_matches('?')),
+                        toolsets: Vec::new(),
+                        is_standby: name.ends_with('?').then_some(true),
+                    })
                     .collect(),
                 take_over: is_task_complete,
                 software: String::new(),
@@ -141,7 +147,7 @@ impl Story {
     fn step(&mut self, ms: u64, line: &str) {
         let now = Timestamp::from_millis(ms);
         if let Some(name) = line.strip_suffix(" is there") {
-            self.context.presence.role_seen(&role(name), now, None);
+            self.context.presence.role_seen(&role(name), now);
             return;
         }
         if let Some(node) = line.strip_suffix(" beats") {
@@ -169,15 +175,10 @@ impl Story {
             Ok(decision) => {
                 let said = say(&decision);
                 if decision.is_recorded(&request) {
-                    self.workspace.apply(&Record {
-                        sequence: before.sequence.next(),
-                        time: now,
-                        principal: principal(&request),
-                        key: request.key.clone(),
-                        events: decision.events,
-                        reply: decision.reply,
-                        is_repeat: decision.is_repeat,
-                    });
+                    let (sequence, key) = (before.sequence.next(), request.key.clone());
+                    let by = principal(&request);
+                    let (record, _) = decision.into_record(sequence, now, by, key);
+                    self.workspace.apply(&record);
                 }
                 said
             }
@@ -263,7 +264,8 @@ fn happened(event: &Event) -> String {
         | turn::Event::ParticipantsSet(_)
         | turn::Event::HandedOver(_)
         | turn::Event::TurnReclaimed(_)
-        | turn::Event::RoundStarted(_) => unreachable!("these have replies of their own"),
+        | turn::Event::RoundStarted(_)
+        | turn::Event::HistoryCompacted(_) => unreachable!("these have replies of their own"),
     }
 }
 
@@ -453,7 +455,8 @@ fn participants_that_somebody_chose_stay_as_they_are() {
     check(
         &[
             (1, "n1 registers A B"),
-            (2, "opens main dev qa"),
+            (1, "opens main dev qa"),
+            (2, "opens main dev qa !"),
             (3, "opens main dev qa"),
             (4, "n1 registers A B"),
             (5, "n2 registers pm"),
@@ -461,7 +464,8 @@ fn participants_that_somebody_chose_stay_as_they_are() {
         ],
         "
         1 n1 registers A B: epoch 1
-        2 opens main dev qa: opened, seated
+        1 opens main dev qa: no: unknown_role
+        2 opens main dev qa !: opened, seated
         3 opens main dev qa: opened (said before)
         4 n1 registers A B: epoch 2
         5 n2 registers pm: epoch 1
@@ -563,13 +567,21 @@ fn other_roles_are_seated_until_somebody_hands_over() {
         5 n3 registers pm: epoch 1, seated",
     );
     let mut story = Story::new(0);
-    for line in ["n1 registers dev qa", "opens side A B C", "opens side A B C", "opens side A"] {
+    for line in [
+        "n1 registers dev qa",
+        "opens side A B C",
+        "opens side A B C !",
+        "opens side A B C",
+        "opens side A",
+        "opens other C dev",
+    ] {
         story.step(1, line);
     }
     assert_eq!(
         story.told,
-        "   1 n1 registers dev qa: epoch 1, seated\n   1 opens side A B C: opened\n   1 opens side \
-         A B C: opened (said before)\n   1 opens side A: opened, seated\n"
+        "   1 n1 registers dev qa: epoch 1, seated\n   1 opens side A B C: no: unknown_role\n   1 \
+         opens side A B C !: opened\n   1 opens side A B C: opened (said before)\n   1 opens side \
+         A: opened, seated\n   1 opens other C dev: no: unknown_role\n"
     );
     let main = &story.workspace.loops.by_id[&"main".parse().unwrap()];
     assert_eq!(main.participants, [role("dev"), role("qa")]);

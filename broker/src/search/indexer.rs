@@ -200,13 +200,13 @@ impl Indexer {
         let ahead = loop {
             let page = source::page(&self.workspaces, &self.workspace, from).await?;
             first = first.or(Some(page.sequence));
-            if page.todos.is_empty() {
+            if from == page.end {
                 break page.sequence;
             }
-            from += page.todos.len();
+            from = page.next;
             self.room.check(&self.folder)?;
             self.write(writer_thread, page.todos, None).await?;
-            self.tell(&format!("is being made, {from} of {} threads so far", page.threads));
+            self.tell(&format!("is being made, {from} of {} threads so far", page.end));
             if self.stopping.is_cancelled() {
                 return Ok(false);
             }

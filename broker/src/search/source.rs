@@ -3,7 +3,7 @@
 //! Records say what changed, the workspace's state who may read it, the journal's bodies what it
 //! says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::{
     id::{RoleId, Sequence, WorkspaceId},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Threads of one look at a workspace's state, which nothing else happens during.
-const LOOK_THREADS: usize = 250;
+const LOOK_THREADS: u32 = 250;
 
 /// A thread of which something is to be indexed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,9 +35,20 @@ pub(super) struct Todo {
     pub(super) is_again: bool,
 }
 
+impl Todo {
+    /// A thread is not there any more.
+    fn removal(thread: ThreadNumber) -> Self {
+        let id = MessageId::from_bits(0);
+        Self { id, thread, readers: Vec::new(), from: 1, to: 0, is_again: true }
+    }
+}
+
 /// What records brought, by thread.
 #[derive(Debug, Default)]
-pub(super) struct Changes(BTreeMap<MessageId, Change>);
+pub(super) struct Changes {
+    by_thread: BTreeMap<MessageId, Change>,
+    removed: BTreeSet<ThreadNumber>,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Change {
@@ -66,10 +77,14 @@ impl Changes {
                 | mailbox::Event::Opened(_)
                 | mailbox::Event::Closed(_)
                 | mailbox::Event::Kept(_) => continue,
+                mailbox::Event::Compacted(threads) => {
+                    self.removed.extend(threads);
+                    continue;
+                }
             };
             let to = from + u32::try_from(count).unwrap_or(u32::MAX) - 1;
             let is_whole = is_doubtful || (joins && 1 < from);
-            let change = self.0.entry(thread).or_insert(Change { from, to, is_whole });
+            let change = self.by_thread.entry(thread).or_insert(Change { from, to, is_whole });
             change.from = change.from.min(from);
             change.to = change.to.max(to);
             change.is_whole |= is_whole;
@@ -77,11 +92,11 @@ impl Changes {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.by_thread.is_empty() && self.removed.is_empty()
     }
 
     pub(super) fn threads(&self) -> usize {
-        self.0.len()
+        self.by_thread.len() + self.removed.len()
     }
 
     /// The threads, with who may read them.
@@ -90,10 +105,10 @@ impl Changes {
         workspaces: &Workspaces,
         workspace: &WorkspaceId,
     ) -> Result<Vec<Todo>, ExecuteError> {
-        let mut changes = self.0.into_iter().peekable();
-        let mut todos = Vec::new();
+        let mut changes = self.by_thread.into_iter().peekable();
+        let mut todos: Vec<Todo> = self.removed.into_iter().map(Todo::removal).collect();
         while changes.peek().is_some() {
-            let some: Vec<_> = changes.by_ref().take(LOOK_THREADS).collect();
+            let some: Vec<_> = changes.by_ref().take(LOOK_THREADS as usize).collect();
             let looked = workspaces.query(workspace, move |view| {
                 let mail = &view.workspace.mail;
                 some.into_iter().filter_map(|(id, it)| todo(mail, id, it)).collect::<Vec<_>>()
@@ -121,8 +136,9 @@ fn todo(mail: &Mailboxes, id: MessageId, it: Change) -> Option<Todo> {
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) todos: Vec<Todo>,
-    /// How many threads there are.
-    pub(super) threads: usize,
+    /// Where the next begins, and the last ends.
+    pub(super) next: u32,
+    pub(super) end: u32,
     /// The newest record then.
     pub(super) sequence: Sequence,
 }
@@ -131,19 +147,20 @@ pub(super) struct Page {
 pub(super) async fn page(
     workspaces: &Workspaces,
     workspace: &WorkspaceId,
-    from: usize,
+    from: u32,
 ) -> Result<Page, ExecuteError> {
     let looked = workspaces.query(workspace, move |view| {
         let threads = view.workspace.mail.threads();
-        let to = threads.len().min(from + LOOK_THREADS);
-        let numbers = (from..to).filter_map(|number| u32::try_from(number).ok()).map(ThreadNumber);
+        let end = threads.next().0;
+        let next = end.min(from.saturating_add(LOOK_THREADS));
+        let numbers = (from..next).map(ThreadNumber).filter(|number| threads.has(*number));
         let todos = numbers.map(|thread| {
             let it = threads.get(thread);
             let readers = view.workspace.mail.participants(it.id);
             Todo { id: it.id, thread, readers, from: 1, to: it.len(), is_again: false }
         });
         let todos = todos.collect();
-        Page { todos, threads: threads.len(), sequence: view.workspace.sequence }
+        Page { todos, next, end, sequence: view.workspace.sequence }
     });
     looked.await
 }
@@ -155,6 +172,9 @@ pub(super) fn docs<E: From<JournalError>>(
     todo: &Todo,
     mut each: impl FnMut(Doc) -> Result<(), E>,
 ) -> Result<(), E> {
+    if todo.to < todo.from {
+        return Ok(());
+    }
     let bodies = Bodies::new(journal, workspace);
     let first = bodies.letter(todo.id, 1)?;
     let subject = first.title.as_ref().map_or_else(String::new, |it| it.subject.clone());

@@ -1,6 +1,8 @@
-//! A running broker: storage, workspaces, the port they are reached at.
+//! A running broker: storage, workspaces, the port they are reached at, the dashboard.
 
 mod advertise;
+mod dashboard;
+mod scrape;
 mod settings;
 
 use std::{fmt, net::SocketAddr, path::Path, sync::Arc, time::Duration};
@@ -10,9 +12,13 @@ use tasuki_proto::{
     host::{
         admin::{self, Serving},
         location,
+        port_owner::why_taken,
     },
     invitation::Fingerprint,
-    net::tls::{ALPN_H2, ServerIdentity, TlsError},
+    net::{
+        site::{IsNamed, Site},
+        tls::{ALPN_H2, ALPN_HTTP1, ServerIdentity, TlsError},
+    },
     token::Token,
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::MissedTickBehavior};
@@ -20,23 +26,25 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use self::advertise::Advertised;
 pub use self::settings::{Settings, StartError};
+use self::{
+    advertise::Advertised,
+    scrape::{Scrape, Sources},
+};
+pub use crate::backup::TLS_FOLDER;
 use crate::{
     access::Tokens,
     clock::Clock,
-    connection::{self, limits},
-    grpc,
+    connection::{self, Protocol, limits},
+    grpc::{self, Probe},
     journal::{
         Journal, JournalError,
         sled::{Options, SledJournal},
     },
+    metrics::CommitMetrics,
     search::Search,
     workspace::{Settings as WorkspaceSettings, Workspaces},
 };
-
-/// The certificate of a broker's own making, in its part of a data directory.
-pub const TLS_FOLDER: &str = "tls";
 
 /// Between two looks at whether old commits are kept for the sake of few workspaces.
 const UNPIN_EVERY: Duration = Duration::from_secs(10);
@@ -50,17 +58,23 @@ const TELL_WITHIN: Duration = Duration::from_secs(1);
 /// How long indexes may take to note what came in last.
 const INDEXES_WITHIN: Duration = Duration::from_secs(1);
 
+/// How long the names of whoever was last heard of may take to be written.
+const LAST_SEEN_WITHIN: Duration = Duration::from_secs(1);
+
 /// A broker that runs until [`Broker::stop`], or until its storage fails.
 pub struct Broker {
     address: SocketAddr,
     local_url: String,
     advertised: Advertised,
     fingerprint: Option<Fingerprint>,
+    dashboard: Option<String>,
     workspaces: Workspaces,
     search: Search,
     journal: Arc<dyn Journal>,
     stopping: CancellationToken,
     server: Mutex<Option<JoinHandle<()>>>,
+    /// Writes who was last heard of.
+    last_seen: Mutex<Option<JoinHandle<()>>>,
     fatal: watch::Receiver<Option<String>>,
 }
 
@@ -91,38 +105,64 @@ impl Broker {
             error!(%error, "the storage failed; the broker ends");
             on_failure.send_replace(Some(error.to_string()));
         });
-        Self::start_on(Arc::new(journal), settings, fail, fatal).await
+        let commits = journal.metrics();
+        Self::start_on(journal, commits, settings, fail, fatal).await
     }
 
     async fn start_on(
-        journal: Arc<dyn Journal>,
+        storage: SledJournal,
+        commits: Arc<CommitMetrics>,
         settings: Settings,
         fail: watch::Sender<Option<String>>,
         fatal: watch::Receiver<Option<String>>,
     ) -> Result<Self, StartError> {
+        let journal: Arc<dyn Journal> = Arc::new(storage.clone());
         let shared = WorkspaceSettings { lease_ms: settings.lease_ms, idle_ms: settings.idle_ms };
         let on_fatal = Arc::new(move |why: &str| {
             fail.send_if_modified(|it| it.is_none() && it.replace(why.to_owned()).is_none());
         });
         let clock = Clock::system();
+        let started = clock.now();
         let workspaces = Workspaces::start(journal.clone(), clock.clone(), shared, on_fatal).await;
         for workspace in &settings.workspaces {
             workspaces.make(workspace.clone());
         }
         let stopping = CancellationToken::new();
+        let last_seen = workspaces.keep_last_seen(&settings.data, stopping.clone());
         let is_guarded = settings.is_guarded();
         let tokens = Tokens::start(&workspaces, clock, is_guarded, stopping.clone()).await?;
-        let listen = |source| StartError::Listen { address: settings.listen, source };
+        let listen = |why: std::io::Error| StartError::Listen {
+            address: settings.listen,
+            why: why_taken(settings.listen, &why),
+        };
         let listener = TcpListener::bind(settings.listen).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let advertised = Advertised::new(settings.advertise.as_deref(), address)?;
-        let identity = identity(&settings, &advertised.names(address))?;
-        let tls = acceptor(&settings, identity.as_ref())?;
+        let dashboard = dashboard::bind(settings.dashboard).await?;
+        let dashboard_at = dashboard.as_ref().and_then(|it| it.local_addr().ok());
+        let is_dashboard_guarded = dashboard_at.is_some_and(|address| settings.guards(address));
+        let names = advertised.names(address);
+        let identity = (is_guarded || is_dashboard_guarded).then(|| identity(&settings, &names));
+        let identity = identity.transpose()?;
+        let shown = identity.as_ref().filter(|_| is_guarded);
+        let tls = acceptor(&settings, shown, ALPN_H2)?;
         assert_eq!(tls.is_some(), tokens.is_guarded(), "TLS and tokens come together");
-        let fingerprint = identity.as_ref().map(ServerIdentity::fingerprint);
+        let fingerprint = shown.map(ServerIdentity::fingerprint);
         let search = Search::start(&settings.data, &workspaces, stopping.clone());
-        let routes = grpc::routes(&workspaces, &tokens, &search, &stopping)?;
-        let connections = connection::connections(listener, tls, stopping.clone());
+        let probe = Probe::new(&workspaces, stopping.clone());
+        let routes = grpc::routes(&workspaces, &tokens, &search, &probe, &stopping, &storage)?;
+        let sources = Sources {
+            workspaces: workspaces.clone(),
+            commits,
+            calls: grpc::call_metrics(),
+            grpc: Arc::default(),
+            dashboard: Arc::default(),
+            data: settings.data.clone(),
+            started,
+        };
+        let (calls, opened) = (Arc::clone(&sources.calls), Arc::clone(&sources.grpc));
+        let connections =
+            connection::connections(listener, Protocol::Http2, tls, opened, stopping.clone());
         let server = tonic::transport::Server::builder()
             .max_concurrent_streams(limits::STREAMS_MAX)
             .http2_keepalive_interval(Some(limits::KEEP_ALIVE_EVERY))
@@ -132,14 +172,15 @@ impl Broker {
             .http2_max_local_error_reset_streams(Some(limits::RESETS_OWED_MAX))
             .initial_stream_window_size(limits::STREAM_WINDOW_BYTES)
             .initial_connection_window_size(limits::CONNECTION_WINDOW_BYTES)
-            .layer(grpc::Guard::new(tokens.clone()))
+            .layer(grpc::Guard::new(tokens.clone(), calls))
             .add_routes(routes)
             .serve_with_incoming_shutdown(connections, stopping.clone().cancelled_owned());
         let serving = Serving {
             address,
             advertise: advertised.to_string(),
             fingerprint,
-            is_vouched_for: identity.as_ref().is_some_and(ServerIdentity::is_vouched_for),
+            is_vouched_for: shown.is_some_and(ServerIdentity::is_vouched_for),
+            has_node: settings.has_node,
         };
         let may = |token: &Token| tokens.administrates(token);
         let issue = async |secret| tokens.issue_administrator(secret, admin::LABEL).await;
@@ -150,18 +191,38 @@ impl Broker {
             }
         });
         tokio::spawn(keep_unpinned(workspaces.clone(), stopping.clone()));
-        info!(%address, data = %settings.data.display(), "broker started");
-        let server = Mutex::new(Some(server));
+        let guarding = identity.filter(|_| is_dashboard_guarded);
+        let tls = acceptor(&settings, guarding.as_ref(), ALPN_HTTP1)?;
+        let dashboard_url = dashboard_at.map(|address| url(tls.is_some(), address));
+        if let (Some(listener), Some(address)) = (dashboard, dashboard_at) {
+            let is_named = |identity: ServerIdentity| -> IsNamed {
+                Arc::new(move |host: &str| identity.is_for(host))
+            };
+            let parts = dashboard::Parts {
+                site: Site::new(address, guarding.map(is_named)),
+                tls,
+                tokens: tokens.clone(),
+                metrics: Arc::clone(&sources.dashboard),
+                scrape: Scrape::new(sources),
+                probe,
+            };
+            dashboard::serve(listener, parts, stopping.clone());
+        }
+        let data = settings.data.display();
+        info!(%address, dashboard = dashboard_url, %data, "broker started");
+        let (server, last_seen) = (Mutex::new(Some(server)), Mutex::new(Some(last_seen)));
         Ok(Self {
             address,
             local_url,
             advertised,
             fingerprint,
+            dashboard: dashboard_url,
             workspaces,
             search,
             journal,
             stopping,
             server,
+            last_seen,
             fatal,
         })
     }
@@ -178,8 +239,12 @@ impl Broker {
 
     /// The same as a URL.
     pub fn url(&self) -> String {
-        let scheme = if self.fingerprint.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
+        url(self.fingerprint.is_some(), self.address)
+    }
+
+    /// The URL of its dashboard; `None`: it has none.
+    pub fn dashboard(&self) -> Option<&str> {
+        self.dashboard.as_deref()
     }
 
     /// `HOST:PORT` under which others reach it.
@@ -223,28 +288,35 @@ impl Broker {
         self.end_calls(DRAIN_WITHIN).await;
         // What does not come into the indexes in time is read again at the next start.
         let _ = tokio::time::timeout(INDEXES_WITHIN, self.search.gone()).await;
+        let last_seen = self.last_seen.lock().take();
+        if let Some(writing) = last_seen {
+            // People alone miss what is not written in time.
+            let _ = tokio::time::timeout(LAST_SEEN_WITHIN, writing).await;
+        }
         self.journal.close().await
     }
 }
 
+fn url(is_guarded: bool, address: SocketAddr) -> String {
+    let scheme = if is_guarded { "https" } else { "http" };
+    format!("{scheme}://{address}")
+}
+
 /// What a guarded broker shows.
-fn identity(settings: &Settings, names: &[String]) -> Result<Option<ServerIdentity>, TlsError> {
-    if !settings.is_guarded() {
-        return Ok(None);
-    }
-    let identity = match &settings.tls {
+fn identity(settings: &Settings, names: &[String]) -> Result<ServerIdentity, TlsError> {
+    match &settings.tls {
         Some((cert, key)) => ServerIdentity::given(cert, key),
         None => ServerIdentity::own(&settings.data.join(TLS_FOLDER), names),
-    };
-    identity.map(Some)
+    }
 }
 
 fn acceptor(
     settings: &Settings,
     identity: Option<&ServerIdentity>,
+    alpn: &[u8],
 ) -> Result<Option<TlsAcceptor>, TlsError> {
     let client_ca = settings.client_ca.as_deref();
-    identity.map(|it| it.acceptor(client_ca, &[ALPN_H2])).transpose()
+    identity.map(|it| it.acceptor(client_ca, &[alpn])).transpose()
 }
 
 /// Opens the original's journal, not a copy's.

@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, path::PathBuf};
 
 use tasuki_proto::{
-    host::{admin::AdminError, location::LocationError},
+    host::{admin::AdminError, dashboard::Dashboard, location::LocationError},
     id::WorkspaceId,
     limits::LEASE_MS,
     net::tls::TlsError,
@@ -34,8 +34,11 @@ pub struct Settings {
     pub client_ca: Option<PathBuf>,
     /// `HOST` or `HOST:PORT` under which others reach it; `None`: what this machine calls itself.
     pub advertise: Option<String>,
+    /// It runs beside a node in one process, of which another node's may take its place.
+    pub has_node: bool,
     /// Of a held turn, in milliseconds.
     pub lease_ms: u64,
+    pub dashboard: Dashboard,
     /// Quiet time after which a workspace leaves memory, in milliseconds.
     pub idle_ms: u64,
     pub storage: Options,
@@ -52,15 +55,23 @@ impl Settings {
             tls: None,
             client_ca: None,
             advertise: None,
+            has_node: false,
             lease_ms: LEASE_MS,
+            dashboard: Dashboard::Off,
             idle_ms: IDLE_MS,
             storage: Options::default(),
         }
     }
 
-    /// TLS and tokens are asked for. Whoever can be reached from elsewhere has no choice.
+    /// TLS and tokens are asked for.
     pub fn is_guarded(&self) -> bool {
-        let is_loopback = self.listen.ip().is_loopback();
+        self.guards(self.listen)
+    }
+
+    /// The same of what listens at this address. Whoever can be reached from elsewhere has no
+    /// choice.
+    pub fn guards(&self, address: SocketAddr) -> bool {
+        let is_loopback = address.ip().is_loopback();
         !is_loopback || self.secure || self.tls.is_some() || self.client_ca.is_some()
     }
 }
@@ -72,8 +83,13 @@ pub enum StartError {
     Journal(#[from] JournalError),
     #[error("{0}{hint}", hint = moved_hint(.0))]
     Location(#[from] LocationError),
-    #[error("cannot listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    #[error("cannot listen on {address}: {why}")]
+    Listen { address: SocketAddr, why: String },
+    #[error(
+        "cannot serve the dashboard on {address}: {source}; name another address with --dashboard, \
+         or leave it out with --dashboard off"
+    )]
+    Dashboard { address: SocketAddr, source: io::Error },
     #[error(transparent)]
     Tls(#[from] TlsError),
     #[error("{0:?} cannot be advertised; it takes HOST or HOST:PORT, such as broker.example:7420")]
@@ -84,6 +100,23 @@ pub enum StartError {
     Tokens(#[from] ExecuteError),
     #[error("the service descriptions are not readable: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
+}
+
+impl StartError {
+    /// Whether the data directory could not be written to, of which its disk may know more.
+    pub const fn is_write_failure(&self) -> bool {
+        match self {
+            Self::Journal(JournalError::Storage(_)) | Self::Administration(_) => true,
+            Self::Journal(_)
+            | Self::Location(_)
+            | Self::Listen { .. }
+            | Self::Dashboard { .. }
+            | Self::Tls(_)
+            | Self::Advertise(_)
+            | Self::Tokens(_)
+            | Self::Reflection(_) => false,
+        }
+    }
 }
 
 /// What to do about data that is not where it was.

@@ -11,6 +11,7 @@ use tasuki_proto::id::{Sequence, Timestamp, WorkspaceId};
 use tokio::sync::{Semaphore, broadcast};
 
 use super::{
+    last_seen::LastSeen,
     pulse::Pulse,
     snapshots::{Failure, Snapshots},
     state::State,
@@ -19,6 +20,7 @@ use super::{
 use crate::{
     clock::Clock,
     journal::{Journal, Outcome},
+    metrics::WorkspaceMetrics,
     rules::{Context, Record, Reply, Workspace},
 };
 
@@ -87,6 +89,8 @@ pub(super) struct Arguments {
     pub settings: Settings,
     pub admission: Arc<Semaphore>,
     pub snapshots: Snapshots,
+    pub metrics: Arc<WorkspaceMetrics>,
+    pub last_seen: LastSeen,
     pub feed: broadcast::Sender<Arc<Record>>,
     /// Of those who follow the feed, how many need not be waited for.
     pub idle_followers: Arc<AtomicUsize>,

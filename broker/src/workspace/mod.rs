@@ -12,7 +12,10 @@
 //! Not here: rules, bytes, the wire.
 
 mod actor;
+mod compact;
 mod handle;
+mod last_seen;
+mod observe;
 mod offers;
 mod pulse;
 mod snapshots;
@@ -29,6 +32,9 @@ pub(crate) use self::{
 pub use self::{
     actor::{Executed, IDLE_MS, Settings, View},
     handle::{ExecuteError, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX},
+    observe::InFlight,
+    state::observe::{Counts, Observed},
+    state::replay::replay_cut,
     supervisor::{WORKSPACES_AWAKE_MAX, Workspaces},
     waits::{Answer, Question, WAITS_MAX, WaitOutcome, Waits},
 };

@@ -6,6 +6,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    path::Path,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -18,12 +19,17 @@ use tasuki_proto::{
     id::{FencingToken, IdempotencyKey, NodeId, RoleId, WorkspaceId},
     run::{RunId, StepId},
 };
-use tokio::sync::{Semaphore, broadcast, oneshot, watch};
+use tokio::{
+    sync::{Semaphore, broadcast, oneshot, watch},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::{
     actor::{Arguments, Executed, Settings, Shell, View},
     handle::{ExecuteError, Follower, Handle, IN_FLIGHT_KIB_MAX, IN_FLIGHT_MAX, ParkedWait},
+    last_seen::LastSeen,
     pulse::Pulse,
     snapshots::Snapshots,
     state::{State, run::Reported},
@@ -33,7 +39,8 @@ use crate::{
     clock::Clock,
     hash::Hash,
     journal::{Journal, JournalError},
-    rules::{Caller, Command, Record, Rejection, Request, run::Report},
+    metrics::WorkspaceMetrics,
+    rules::{Caller, Command, Record, Rejection, Request, presence::RoleReport, run::Report},
 };
 
 /// Workspaces in memory at once. Any name can be asked about, so there must be a bound.
@@ -53,7 +60,7 @@ pub struct Workspaces {
 }
 
 pub(super) struct Shared {
-    awake: RwLock<BTreeMap<WorkspaceId, Handle>>,
+    pub(super) awake: RwLock<BTreeMap<WorkspaceId, Handle>>,
     /// Made by whoever runs the broker, though nothing may have happened in them.
     made: RwLock<BTreeSet<WorkspaceId>>,
     journal: Arc<dyn Journal>,
@@ -62,9 +69,11 @@ pub(super) struct Shared {
     settings: Settings,
     fatal: Arc<dyn Fn(&str) + Send + Sync>,
     snapshots: Snapshots,
+    pub(super) metrics: Arc<WorkspaceMetrics>,
+    last_seen: LastSeen,
     next_wait: AtomicU64,
     /// How much may still be on its way to the disk, in KiB.
-    in_flight_kib: Arc<Semaphore>,
+    pub(super) in_flight_kib: Arc<Semaphore>,
     on_wake: OnceLock<OnWake>,
 }
 
@@ -107,6 +116,8 @@ impl Workspaces {
             settings,
             fatal,
             snapshots: Snapshots::start().expect("the system has a thread to spare at start"),
+            last_seen: LastSeen::default(),
+            metrics: Arc::default(),
             next_wait: AtomicU64::new(1),
             in_flight_kib: Arc::new(Semaphore::new(IN_FLIGHT_KIB_MAX)),
             on_wake: OnceLock::new(),
@@ -117,13 +128,18 @@ impl Workspaces {
         Self { shared, supervisor }
     }
 
-    #[cfg(test)]
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
     }
 
     pub fn journal(&self) -> &Arc<dyn Journal> {
         &self.shared.journal
+    }
+
+    /// Keeps in this directory who was last heard of, until `stopping`; what is there is known from
+    /// here on.
+    pub fn keep_last_seen(&self, data: &Path, stopping: CancellationToken) -> JoinHandle<()> {
+        self.shared.last_seen.keep(data, stopping)
     }
 
     /// Makes a workspace, for as long as this broker runs; what happens in it makes it for good.
@@ -263,7 +279,7 @@ impl Workspaces {
         &self,
         workspace: &WorkspaceId,
         node: NodeId,
-        roles: Vec<(RoleId, u64, String)>,
+        roles: Vec<(RoleId, RoleReport)>,
     ) -> Result<(), ExecuteError> {
         let (handle, permit) = self.admitted(workspace).await?;
         // An actor that just ended forgets presence anyway.
@@ -377,7 +393,7 @@ impl Workspaces {
         self.shared.awake.read().len()
     }
 
-    async fn admitted(
+    pub(super) async fn admitted(
         &self,
         workspace: &WorkspaceId,
     ) -> Result<(Handle, tokio::sync::OwnedSemaphorePermit), ExecuteError> {
@@ -439,6 +455,8 @@ impl Shared {
             settings: self.settings.clone(),
             admission: admission.clone(),
             snapshots: self.snapshots.clone(),
+            metrics: self.metrics.clone(),
+            last_seen: self.last_seen.clone(),
             feed,
             idle_followers: idle_followers.clone(),
             fatal: self.fatal.clone(),

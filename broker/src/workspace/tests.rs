@@ -1,5 +1,6 @@
 //! What happens to those who wait when a workspace falls asleep or ends under them.
 
+mod observe;
 mod run;
 mod snapshots;
 mod swarm;
@@ -24,6 +25,7 @@ use crate::{
     rules::{
         Caller, Command, Principal, Rejection, Request,
         directory::{self, Register, RoleSpec},
+        presence::RoleReport,
         turn::{self, HandOver},
     },
 };
@@ -234,7 +236,11 @@ async fn however_a_workspace_ends_its_waits_end_and_the_next_call_wakes_it() {
 fn register(node: &str, role: &str, take_over: bool) -> Request {
     let command = Command::Directory(directory::Command::Register(Register {
         node: node.parse().unwrap(),
-        roles: vec![RoleSpec { role: role.parse().unwrap(), toolsets: Vec::new() }],
+        roles: vec![RoleSpec {
+            role: role.parse().unwrap(),
+            toolsets: Vec::new(),
+            is_standby: None,
+        }],
         take_over,
         software: String::new(),
         orphan_of: None,
@@ -276,7 +282,7 @@ async fn only_whoever_hosts_a_role_gives_signs_of_its_life() {
     let again = it.execute(handover).await;
     assert_eq!((&again.reply, again.sequence), (&first.reply, first.sequence));
     assert_eq!(again.recorded, None);
-    let beat = |role: &str| vec![(role.parse().unwrap(), 0, "client".to_owned())];
+    let beat = |role: &str| vec![(role.parse().unwrap(), RoleReport::default())];
     it.workspaces.seen(&it.id, "n1".parse().unwrap(), beat("A")).await.unwrap();
     it.workspaces.seen(&it.id, "n2".parse().unwrap(), beat("B")).await.unwrap();
     it.workspaces.seen(&it.id, "n3".parse().unwrap(), beat("A")).await.unwrap();

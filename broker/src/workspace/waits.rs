@@ -92,6 +92,8 @@ pub(super) struct Parked {
     pub reply: WaitReply,
     /// Over which registration it was asked.
     pub caller: Caller,
+    /// Also for the ones whose place it took.
+    since: Timestamp,
     deadline: Timestamp,
 }
 
@@ -111,11 +113,12 @@ impl fmt::Debug for Waits {
 }
 
 impl Waits {
-    /// Parks a wait and returns the one it supersedes.
+    /// Parks a wait at `now` and returns the one it supersedes.
     pub(super) fn park(
         &mut self,
         question: Question,
         id: WaitId,
+        now: Timestamp,
         deadline: Timestamp,
         caller: Caller,
         reply: WaitReply,
@@ -125,7 +128,8 @@ impl Waits {
         if let Some(role) = question.role() {
             *self.by_role.entry(role.clone()).or_default() += 1;
         }
-        self.parked.insert(question, Parked { id, reply, caller, deadline });
+        let since = older.as_ref().map_or(now, |older| older.since);
+        self.parked.insert(question, Parked { id, reply, caller, since, deadline });
         older
     }
 
@@ -254,6 +258,11 @@ impl Waits {
         self.parked.keys()
     }
 
+    /// What is asked, and since when.
+    pub fn asked(&self) -> impl Iterator<Item = (&Question, Timestamp)> {
+        self.parked.iter().map(|(question, parked)| (question, parked.since))
+    }
+
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.deadlines.first().map(|(deadline, _)| *deadline)
     }
@@ -280,9 +289,10 @@ mod tests {
     }
 
     fn park(waits: &mut Waits, question: &Question, id: u64, deadline: u64) -> Option<WaitId> {
-        let deadline = Timestamp::from_millis(deadline);
+        let (now, deadline) = (Timestamp::from_millis(id), Timestamp::from_millis(deadline));
         let reply: WaitReply = Box::new(|_, _| Box::new(|| ()));
-        let older = waits.park(question.clone(), WaitId(id), deadline, Caller::default(), reply);
+        let id = WaitId(id);
+        let older = waits.park(question.clone(), id, now, deadline, Caller::default(), reply);
         older.map(|it| it.id)
     }
 
@@ -293,6 +303,8 @@ mod tests {
         assert_eq!(park(&mut waits, &a, 1, 50), None);
         assert_eq!(park(&mut waits, &b, 2, 40), None);
         assert_eq!(park(&mut waits, &a, 3, 60), Some(WaitId(1)));
+        let since: Vec<_> = waits.asked().map(|(_, since)| since.as_millis()).collect();
+        assert_eq!(since, [1, 2], "whoever takes the place of another waits on for it");
         waits.cancel(&a, WaitId(1));
         assert_eq!(waits.len(), 2, "a cancel of the superseded wait leaves the newer one");
         assert_eq!(

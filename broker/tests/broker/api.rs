@@ -190,7 +190,7 @@ async fn roles_are_hosted_by_one_node_and_an_old_epoch_is_fenced() {
         |node: &str, take_over: bool, client: &mut crate::support::Client| wire::RegisterRequest {
             key: client.key(),
             node: node.to_owned(),
-            roles: vec![wire::RoleSpec { role: "A".to_owned(), toolsets: Vec::new() }],
+            roles: vec![wire::RoleSpec { role: "A".to_owned(), ..Default::default() }],
             take_over,
             ..wire::RegisterRequest::default()
         };

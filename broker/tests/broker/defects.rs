@@ -278,19 +278,12 @@ async fn waiting_for_a_delivery_claims_nothing() {
     let next = it.mint(5).await;
     it.review(&next.token, true).await;
     let artifacts = wire::DeliveryArtifacts { has_passed: true, ..Default::default() };
-    let evidence = wire::TestEvidence {
-        script_passed: true,
-        doc_passed: true,
-        doc_path: "issue-1-test-steps.md".to_owned(),
-        ..Default::default()
-    };
     let deliver = wire::SubmitDeliveryRequest {
         key: it.key(),
         role: "lead".to_owned(),
         issue_id: it.issue.clone(),
         summary: "s".to_owned(),
         artifacts: Some(artifacts),
-        test_evidence: Some(evidence),
         ..Default::default()
     };
     let delivered = it.swarm.submit_delivery(deliver).await.unwrap().into_inner();

@@ -18,14 +18,14 @@ use tasuki_broker::{
     hash::Hash,
     journal::codec::{self, CodecError, decode_record, encode_record},
     rules::{
-        self, Caller, Command, Context, Event, Principal, Record, Rejection, Reply, Request,
-        Workspace,
+        self, Caller, Command, CompactKind, Context, Event, Fence, Principal, Rejection, Reply,
+        Request, Workspace,
         directory::{self, Register, RoleSpec},
         presence::Presence,
     },
 };
 use tasuki_proto::{
-    id::{Epoch, IdempotencyKey, NodeId, RoleId, Timestamp, TokenId},
+    id::{ClientId, Epoch, IdempotencyKey, NodeId, RoleId, Timestamp, TokenId},
     limits::KEY_WINDOW,
     reason::Reason,
 };
@@ -86,6 +86,12 @@ enum Step {
     Restart,
     /// The broker goes on after it stood still.
     StoodStill,
+    /// A backup of what is there is restored.
+    Restore,
+    /// What has been over for so long is removed.
+    Compact {
+        ms: u64,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -105,7 +111,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Snapshot),
         1 => Just(Step::Restart),
         1 => Just(Step::StoodStill),
+        1 => Just(Step::Restore),
+        1 => compaction(),
     ]
+}
+
+fn compaction() -> impl Strategy<Value = Step> {
+    (0..300u64).prop_map(|ms| Step::Compact { ms })
 }
 
 /// Roles by the bits of a number.
@@ -120,6 +132,11 @@ struct World {
     context: Context,
     journal: Vec<Bytes>,
     snapshot: Option<Vec<Bytes>>,
+    /// What was restored last; the journal begins behind it.
+    restored: Option<Vec<Bytes>>,
+    fence: Fence,
+    /// The highest counter of each client then.
+    voided: BTreeMap<(Option<TokenId>, ClientId), u64>,
     system: System,
     /// What each key was answered the first time it had an effect, with which token.
     answers: BTreeMap<(Option<TokenId>, IdempotencyKey), (Hash, Reply)>,
@@ -140,6 +157,9 @@ impl World {
             context: Context::new(presence, LEASE_MS),
             journal: Vec::new(),
             snapshot: None,
+            restored: None,
+            fence: Fence::default(),
+            voided: BTreeMap::new(),
             system: System::new(Timestamp::from_millis(1)),
             epochs: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -159,7 +179,7 @@ impl World {
             Step::Seen { role } => {
                 let now = Timestamp::from_millis(self.now);
                 let role = ROLES[usize::from(*role)].parse().unwrap();
-                self.context.presence.role_seen(&role, now, None);
+                self.context.presence.role_seen(&role, now);
                 return;
             }
             Step::Told { loop_id } => {
@@ -184,11 +204,13 @@ impl World {
                 self.system.restart();
                 return self.restart();
             }
+            Step::Restore => return self.restore(),
             Step::StoodStill => {
                 self.context.presence.listens_since(Timestamp::from_millis(self.now));
                 return;
             }
             Step::Tick => (None, Command::Tick),
+            Step::Compact { ms } => return self.compact(*ms),
             Step::Turn(step) => {
                 let (call, command) = turn::command(step);
                 (Some(call), Command::Turn(command))
@@ -211,7 +233,7 @@ impl World {
                 return self.execute(Request { caller, key: None, command });
             }
             Step::Register { call, node, roles: bits, take_over } => {
-                let spec = |role| RoleSpec { role, toolsets: Vec::new() };
+                let spec = |role| RoleSpec { role, toolsets: Vec::new(), is_standby: None };
                 (
                     Some(call),
                     Command::Directory(directory::Command::Register(Register {
@@ -284,25 +306,19 @@ impl World {
             self.context.presence.node_seen(&it.node, now);
         }
         let by = &request.caller;
-        let record = Record {
-            sequence: before.sequence.next(),
-            time: now,
-            principal: Principal {
-                node: by.node.as_ref().map(|(node, _)| node.clone()),
-                role: request.command.role().cloned(),
-                person: request.command.person().cloned(),
-                token: by.token.clone(),
-            },
-            key: request.key,
-            events: decision.events,
-            reply: decision.reply,
-            is_repeat: decision.is_repeat,
+        let principal = Principal {
+            node: by.node.as_ref().map(|(node, _)| node.clone()),
+            role: request.command.role().cloned(),
+            person: request.command.person().cloned(),
+            token: by.token.clone(),
         };
+        let sequence = before.sequence.next();
+        let (record, bodies) = decision.into_record(sequence, now, principal, request.key);
         if let Some((key, hash)) = &record.key {
             let key = (record.principal.token.clone(), key.clone());
             self.answers.insert(key, (*hash, record.reply.clone()));
         }
-        self.swarm.keep(&decision.bodies);
+        self.swarm.keep(&bodies);
         self.check_events(&record.events);
         self.workspace.apply(&record);
         let bytes = encode_record(&record, &[0; 16]);
@@ -332,7 +348,10 @@ impl World {
             assert!(self.has_asked(request), "W3: {key} is another's");
         }
         if reason == Reason::KeyExpired {
-            assert!(Some(key.counter + KEY_WINDOW) <= highest, "W3: {key} of {highest:?}");
+            let client = (request.caller.token.clone(), key.client.clone());
+            let is_voided = Some(&key.counter) <= self.voided.get(&client);
+            let is_old = Some(key.counter + KEY_WINDOW) <= highest;
+            assert!(is_old || is_voided, "W3: {key} of {highest:?}");
         }
     }
 
@@ -362,7 +381,7 @@ impl World {
         for event in events {
             self.turns.take(event);
             self.mail.take(event);
-            self.swarm.take(Timestamp::from_millis(self.now), event);
+            self.swarm.take(Timestamp::from_millis(self.now), &self.workspace.swarm, event);
             self.runs.take(event);
             if let Event::Directory(directory::Event::NodeRegistered(it)) = event {
                 let earlier = self.epochs.insert(it.node.clone(), it.epoch);
@@ -385,8 +404,56 @@ impl World {
         }
     }
 
+    /// Nothing granted before holds: see `rules::restored`.
+    fn restore(&mut self) {
+        let now = Timestamp::from_millis(self.now);
+        let before = self.workspace.clone();
+        self.fence = self.fence.restored(now);
+        let (events, bodies) = self.workspace.restore_above(self.fence, now);
+        self.swarm.keep(&bodies);
+        self.check_events(&events);
+        self.turns.restore(&before, &self.workspace, self.fence);
+        for (id, node) in &self.workspace.directory.nodes {
+            let earlier = self.epochs.insert(id.clone(), node.epoch);
+            assert!(earlier < Some(node.epoch), "D1: {} after {earlier:?}", node.epoch);
+        }
+        for (token, key) in self.answers.keys() {
+            let highest = self.voided.entry((token.clone(), key.client.clone())).or_default();
+            *highest = key.counter.max(*highest);
+        }
+        assert!(before.sequence < self.workspace.sequence, "W2: the feed goes on above");
+        self.restored = Some(encode_snapshot(&self.workspace));
+        (self.journal, self.snapshot) = (Vec::new(), None);
+        self.restart();
+        self.check_state();
+        self.mail.check(&self.workspace);
+        self.swarm.check(&self.workspace);
+        self.runs.check(&self.workspace);
+    }
+
+    fn compact(&mut self, ms: u64) {
+        let before = Timestamp::from_millis(self.now.saturating_sub(ms));
+        let over = |workspace: &Workspace| {
+            workspace.compactable(before, &CompactKind::ALL.into(), Vec::new())
+        };
+        let plan = over(&self.workspace);
+        let mut removed = self.workspace.clone().compacted(&plan);
+        for part in plan.parts() {
+            let command = Command::Compact(part);
+            self.execute(Request { caller: Caller::default(), key: None, command });
+        }
+        assert!(over(&self.workspace).is_empty(), "what is over is removed at once");
+        (removed.sequence, removed.time) = (self.workspace.sequence, self.workspace.time);
+        assert_eq!(removed, self.workspace, "a dry run shows what comes of it");
+    }
+
     fn restart(&mut self) {
-        self.workspace = replayed(&self.journal, self.snapshot.as_deref(), &self.workspace);
+        self.workspace = replayed(
+            self.restored.as_deref(),
+            &self.journal,
+            self.snapshot.as_deref(),
+            &self.workspace,
+        );
         self.context.presence = Presence::new(Timestamp::from_millis(self.now));
         self.context.told.clear();
         self.context.reports.clear();
@@ -410,8 +477,13 @@ fn decode_snapshot(pieces: &[Bytes]) -> Workspace {
 }
 
 /// W1: the records make the state again, and so do a snapshot and those after it.
-fn replayed(journal: &[Bytes], snapshot: Option<&[Bytes]>, workspace: &Workspace) -> Workspace {
-    let mut replayed = Workspace::default();
+fn replayed(
+    restored: Option<&[Bytes]>,
+    journal: &[Bytes],
+    snapshot: Option<&[Bytes]>,
+    workspace: &Workspace,
+) -> Workspace {
+    let mut replayed = restored.map(decode_snapshot).unwrap_or_default();
     for bytes in journal {
         replayed.apply(&decode_record(bytes.clone()).unwrap());
     }
@@ -495,6 +567,7 @@ fn run_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Snapshot),
         1 => Just(Step::Restart),
         1 => Just(Step::StoodStill),
+        1 => compaction(),
     ]
 }
 
@@ -506,5 +579,6 @@ fn swarm_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Snapshot),
         1 => Just(Step::Restart),
         1 => Just(Step::StoodStill),
+        1 => compaction(),
     ]
 }

@@ -264,6 +264,7 @@ async fn a_list_of_loops_comes_in_pages() {
             key: it.key(),
             r#loop: format!("loop-{number:04}"),
             participants: vec!["A".to_owned(), "B".to_owned()],
+            allow_new_roles: true,
             ..wire::CreateLoopRequest::default()
         };
         it.turns.create_loop(request).await.unwrap();

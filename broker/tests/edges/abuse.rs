@@ -85,6 +85,7 @@ async fn one_wait_too_many_is_refused_and_the_others_stay() {
             key: key("a", number as u64 + 1),
             r#loop: format!("loop-{number}"),
             participants: roles.clone(),
+            allow_new_roles: true,
             ..wire::CreateLoopRequest::default()
         };
         turns.create_loop(request).await.unwrap();

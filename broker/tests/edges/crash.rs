@@ -195,6 +195,7 @@ async fn create_loops(address: SocketAddr, lines: &[Line]) {
             key: key("setup", counter),
             r#loop: line.1.clone(),
             participants: (0..NODES).map(|node| format!("R{node}")).collect(),
+            allow_new_roles: true,
         };
         turns.create_loop(request).await.unwrap();
     }

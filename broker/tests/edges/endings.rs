@@ -39,7 +39,9 @@ async fn told_to_stop_under_load_it_ends_soon_and_loses_nothing() {
     .await;
     let answer = soon("the wait is answered", waiting).await.unwrap().unwrap().into_inner();
     assert!(answer.answer.unwrap().still_waiting);
-    assert_eq!(broker.address().await, None);
+    let last = broker.line().await.expect("the dashboard's address");
+    assert!(last.ends_with("(dashboard)"), "{last}");
+    assert_eq!(broker.line().await, None);
     let ended = broker.ended().await;
     let took = told.unwrap().elapsed();
     assert_eq!(ended.code, Some(0), "{}", ended.log);
@@ -60,8 +62,8 @@ async fn a_directory_in_use_or_unusable_is_refused_by_name() {
     assert_eq!(ended.code, Some(69), "{}", ended.log);
     let says = ended.log.contains("in use by another broker") || ended.log.contains(&holder);
     assert!(says && ended.log.contains(&holder), "{}", ended.log);
-    let verified = crate::support::run(&["verify"], data.path()).await;
-    assert_eq!(verified.code, Some(69), "{}", verified.log);
+    let repaired = crate::support::run(&["repair-mark"], data.path()).await;
+    assert_eq!(repaired.code, Some(69), "{}", repaired.log);
     broker.kill().await;
 
     let file = data.path().join("a file");
@@ -73,7 +75,9 @@ async fn a_directory_in_use_or_unusable_is_refused_by_name() {
     }
     // There is nothing to check, and nothing is made.
     let none = data.path().join("none");
-    for words in [&["verify"][..], &["verify", "--json"], &["repair-mark"], &["reindex"]] {
+    for words in
+        [&["verify"][..], &["verify", "--json"], &["repair-mark"], &["reindex"], &["stats"]]
+    {
         let ended = crate::support::run(words, &none).await;
         assert_eq!(ended.code, Some(69), "{words:?}: {}", ended.log);
         assert!(ended.log.contains("no broker ever kept anything in"), "{}", ended.log);

@@ -17,7 +17,11 @@ async fn roles_that_outgrow_a_message_are_listed_in_pages() {
     let mut names = Vec::new();
     for node in 0..NODES {
         let name = |role: usize| format!("r{node:0>31}-{role:0>31}");
-        let spec = |role: usize| wire::RoleSpec { role: name(role), toolsets: toolsets.clone() };
+        let spec = |role: usize| wire::RoleSpec {
+            role: name(role),
+            toolsets: toolsets.clone(),
+            is_standby: false,
+        };
         let register = wire::RegisterRequest {
             caller: caller("default"),
             key: key("nodes", node + 1),

@@ -3,6 +3,7 @@
 
 mod files;
 mod reads;
+mod restored;
 
 use std::net::SocketAddr;
 
@@ -81,7 +82,7 @@ impl Node {
 
     /// Begins a new life.
     async fn register(&mut self) {
-        let spec = wire::RoleSpec { role: self.role(), toolsets: Vec::new() };
+        let spec = wire::RoleSpec { role: self.role(), ..Default::default() };
         let request = wire::RegisterRequest {
             caller: caller("default"),
             key: self.key(),

@@ -41,6 +41,7 @@ async fn a_mistyped_workspace_is_refused_with_those_there_are() {
         key: key("c", 2),
         r#loop: "main".to_owned(),
         participants: vec!["A".to_owned(), "B".to_owned()],
+        allow_new_roles: true,
     };
     let mailbox =
         wire::OpenMailboxRequest { caller: caller("typo"), key: key("c", 3), role: "B".to_owned() };

@@ -93,6 +93,7 @@ impl Agent {
             key: self.key(),
             r#loop: self.name.clone(),
             participants: vec!["A".to_owned(), "B".to_owned()],
+            allow_new_roles: true,
         };
         let request = self.shows(request);
         self.turns.create_loop(request).await?;

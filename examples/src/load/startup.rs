@@ -12,9 +12,7 @@ use tasuki_broker::{
         Append, Journal as _, Outcome, Writer, codec,
         sled::{Options, SledJournal},
     },
-    rules::{
-        Caller, Command, Context, Principal, Record, Request, Workspace, presence::Presence, turn,
-    },
+    rules::{Caller, Command, Context, Principal, Request, Workspace, presence::Presence, turn},
 };
 use tasuki_proto::{
     id::{IdempotencyKey, RoleId, Sequence, Timestamp, Turn, WorkspaceId},
@@ -172,20 +170,13 @@ impl Filled {
         // A second between two.
         let time = Timestamp::from_millis(sequence.get() * 1000);
         let decision = self.state.decide(time, &self.context, &request)?;
-        let record = Record {
-            sequence,
-            time,
-            principal: Principal { role: Some(role), ..Principal::default() },
-            key: request.key,
-            events: decision.events,
-            reply: decision.reply,
-            is_repeat: decision.is_repeat,
-        };
+        let principal = Principal { role: Some(role), ..Principal::default() };
+        let (record, bodies) = decision.into_record(sequence, time, principal, request.key);
         self.state.apply(&record);
         self.writer.append(Append {
             sequence,
             record: codec::encode_record(&record, incarnation),
-            bodies: decision.bodies.iter().flat_map(codec::encode_body).collect(),
+            bodies: bodies.iter().flat_map(codec::encode_body).collect(),
             // Each names an entry of a history, which is written once.
             are_bodies_new: true,
         });

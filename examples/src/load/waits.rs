@@ -206,6 +206,7 @@ async fn open(broker: &Process, workspace: &'static str, loops: &[String]) -> Re
                     key: Some(IdempotencyKey { client_id, counter }),
                     r#loop: name,
                     participants: vec!["A".to_owned(), "B".to_owned()],
+                    allow_new_roles: true,
                 };
                 turns.create_loop(request).await?;
             }

@@ -52,7 +52,8 @@ fn commands_in_sentences_are_known() {
                 let help = help(&mut known, &command);
                 let is_name = word.chars().all(|it| it.is_ascii_lowercase() || it == '-');
                 let is_known = if word.starts_with("--") {
-                    help.contains(word)
+                    // Options of every command are listed once.
+                    help.contains(word) || self::help(&mut known, name).contains(word)
                 } else if lists(&help, word) {
                     command = format!("{command} {word}");
                     true

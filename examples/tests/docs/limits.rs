@@ -68,7 +68,13 @@ const ONE_SIDED: [(&str, &[Constant]); 2] = [
                 )
             },
             Constant::of("node", "FAILED_MAX", "Failed messages in the outbox."),
-            Constant::of("node", "HOOKS_MAX", "Mail hooks of one node."),
+            Constant::of(
+                "node",
+                "NODE_LOG_BYTES_MAX",
+                "The log of a node in the background. One older file is kept.",
+            ),
+            Constant::of("node", "HOOKS_MAX", "Hooks of one node."),
+            Constant::of("node", "HOOK_TEXT_BYTES_MAX", "Each text of work that a hook is told."),
         ],
     ),
 ];

@@ -242,8 +242,7 @@ async fn deliver(world: &mut World) {
         world.says(&format!("tasuki {}", line.replace("ISSUE", &issue))).await;
     }
     let line = format!(
-        "tasuki delivery create {issue} --summary Done --passed --steps \
-         issue-work-test-steps.md --commit HEAD --command \
+        "tasuki delivery create {issue} --summary Done --passed --commit HEAD --command \
          'cargo test --locked' --command 'cargo clippy -- -D warnings' --as lead --new-role --json"
     );
     let id = field(&world.says(&line).await, "delivery_id");

@@ -61,10 +61,12 @@ impl World {
         let mut shell = Command::new("bash");
         shell.args(["-c", &format!("{}{line}", self.exported)]).current_dir(here).env_clear();
         shell.env("HOME", &home).env("USER", "alice").env("RUST_LOG", "off");
+        shell.env("TZ", "UTC");
         let (stubs, own) = (home.join("bin"), own.parent().unwrap());
         shell.env("PATH", format!("{}:{}:/usr/bin:/bin", stubs.display(), own.display()));
         // No example has a port to itself.
         shell.env("TASUKI_LISTEN", "127.0.0.1:0").env("TASUKI_BROKER_LISTEN", "127.0.0.1:0");
+        shell.env("TASUKI_DASHBOARD", "127.0.0.1:0");
         shell.stdin(std::process::Stdio::null()).kill_on_drop(true);
         shell
     }
@@ -121,7 +123,9 @@ impl World {
             }
             if line.starts_with("export ") {
                 self.exported += &format!("{line}\n");
-            } else if STAYING.iter().any(|(it, _)| line.starts_with(it)) {
+            } else if STAYING.iter().any(|(it, _)| line.starts_with(it))
+                && !line.contains("--detach")
+            {
                 self.start(machine, &typed).await;
             } else if line == "tasuki watch" {
                 let mut watch = self.shell(machine, &format!("exec {line}"));

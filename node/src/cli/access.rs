@@ -18,7 +18,7 @@ use crate::{
 
 /// Before a token's end this long it is pointed out, in milliseconds: a week, for somebody has to
 /// ask somebody.
-const WARN_BEFORE_MS: u64 = 7 * 24 * 3600 * 1000;
+pub(super) const WARN_BEFORE_MS: u64 = 7 * 24 * 3600 * 1000;
 
 /// What the broker says of this machine, and how it is known.
 pub(super) struct Access {
@@ -37,6 +37,11 @@ impl Access {
         let request = wire::WhoAmIRequest {};
         let said = broker.call(&request).await?;
         Ok(Some(Self { trust: is_encrypted.then_some(trust), said }))
+    }
+
+    /// When the token ends, by the broker's clock; 0: never, or there is none.
+    pub(super) const fn expires_ms(&self) -> u64 {
+        self.said.expires_ms
     }
 
     pub(super) fn value(&self) -> Value {
@@ -133,7 +138,7 @@ pub(super) fn check(config: &Config) -> Result<(), Failure> {
     if std::env::var(TOKEN_VARIABLE).is_ok_and(|text| !text.trim().is_empty()) {
         return Ok(());
     }
-    let joined = Joined::read(&config.data.value);
+    let joined = Joined::read(&config.root);
     let joined = joined.map_err(|why| Failure::local(format!("{why}.")))?;
     let Some(joined) = joined.filter(|joined| joined.is_of(&config.broker_url())) else {
         return Ok(());

@@ -1,7 +1,7 @@
 //! `tasuki agent-token`: what an agent shows to this node when it is guarded.
 
 use serde_json::json;
-use tasuki_proto::id::RoleId;
+use tasuki_proto::{id::RoleId, nearest::did_you_mean};
 
 use super::{Failure, Output, hosting::sentence};
 use crate::{
@@ -55,5 +55,7 @@ fn check(role: &RoleId, config: &Config) -> Result<(), Failure> {
     if roles.iter().any(|name| name == role.as_str()) {
         return Ok(());
     }
-    Err(Failure::usage(format!("This node does not host {role}. It hosts: {}.", roles.join(", "))))
+    let near = did_you_mean(role.as_str(), roles.iter().map(String::as_str));
+    let roles = roles.join(", ");
+    Err(Failure::usage(format!("This node does not host {role}. It hosts: {roles}{near}.")))
 }

@@ -11,6 +11,7 @@ use std::{
 
 use tasuki_proto::{
     id::WorkspaceId,
+    limits::WORKSPACE_DEFAULT,
     net::{
         dial::{DialError, refused_later},
         tls::ConnectError,
@@ -32,6 +33,7 @@ use crate::{
     config::{Config, Source},
     credentials::Credentials,
     paths::NodeFile,
+    projects,
 };
 
 /// For one answer. A durable write on a slow disk takes a second; a person waits ten.
@@ -62,7 +64,8 @@ impl Broker {
         let data = config.data.value.clone();
         let is_named = told.is_some();
         // A node that was killed had a broker, and more likely this one than the usual one.
-        let last = if is_named { None } else { NodeFile::last(&data) };
+        let last = || projects::running(&data).or_else(|| NodeFile::last(&data));
+        let last = if is_named { None } else { last() };
         let is_brief = last.as_ref().is_some_and(|file| file.has_brief_broker);
         let url = told.or_else(|| last.map(|file| file.broker));
         let url = url.unwrap_or_else(|| config.broker_url());
@@ -76,7 +79,7 @@ impl Broker {
         if self.is_named {
             return true;
         }
-        let Some(node) = NodeFile::read(&self.data) else { return !self.is_brief };
+        let Some(node) = projects::running(&self.data) else { return !self.is_brief };
         self.is_brief = node.has_brief_broker;
         if !node.is_at(&self.url) {
             (self.url, self.node, self.client) = (node.broker, None, Arc::default());
@@ -134,7 +137,7 @@ impl Broker {
         let next = if self.url.starts_with("http://") {
             "Start one with `tasuki up`, or say where it is with --broker URL."
         } else {
-            "Is it running, and does this network let you reach it?"
+            "Is it running, and does this network let you reach it? `tasuki doctor` looks closer."
         };
         let text = format!("No broker answers at {}. {next}", self.url);
         Failure::reason(Reason::Unavailable, text)
@@ -322,7 +325,14 @@ pub(super) fn workspace(config: &Config) -> WorkspaceId {
         Source::File { .. } | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => None,
     };
     let node = node.filter(|node| broker.is_none_or(|url| node.is_at(url)));
-    node.and_then(|node| node.workspace.parse().ok()).unwrap_or_else(|| told.value.clone())
+    if let Some(workspace) = node.and_then(|node| node.workspace.parse().ok()) {
+        return workspace;
+    }
+    // Of another broker's workspaces nothing is known here.
+    if told.source == Source::Default && broker.is_some() {
+        return WORKSPACE_DEFAULT.parse().expect("the default is an id");
+    }
+    told.value.clone()
 }
 
 /// Why a broker is not spoken to; `None`: nobody is there, or it is not a matter of trust.
@@ -380,14 +390,8 @@ mod tests {
         assert_eq!(meant(&[]), "default");
         let node = NodeFile {
             pid: std::process::id(),
-            mcp: String::new(),
-            fingerprint: None,
-            vouched: None,
             broker: "http://127.0.0.1:1".into(),
-            has_brief_broker: false,
-            workspace: "project".into(),
-            roles: Vec::new(),
-            toolsets: Default::default(),
+            ..NodeFile::example("project")
         };
         node.write(place.path()).unwrap();
         assert_eq!(meant(&[]), "project");
@@ -415,14 +419,9 @@ mod tests {
         let write = |pid: u32, port: u16, has_brief_broker: bool| {
             let node = NodeFile {
                 pid,
-                mcp: String::new(),
-                fingerprint: None,
-                vouched: None,
                 broker: format!("http://127.0.0.1:{port}"),
                 has_brief_broker,
-                workspace: "default".into(),
-                roles: Vec::new(),
-                toolsets: Default::default(),
+                ..NodeFile::example("default")
             };
             node.write(place.path()).unwrap();
         };

@@ -76,7 +76,7 @@ pub(crate) async fn run(
     config: &Config,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let data = &config.data.value;
+    let data = &config.root;
     match command {
         Command::Show => show(data, output),
         Command::Set(args) => set(args, config, output).await,
@@ -113,7 +113,7 @@ fn show(data: &Path, output: &mut Output) -> Result<(), Failure> {
 }
 
 async fn set(args: SetArgs, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let data = &config.data.value;
+    let data = &config.root;
     let token = tokio::task::spawn_blocking(read_token).await;
     let token = token.map_err(|why| Failure::local(format!("{why}.")))??;
     let _lock = lock(data)?;

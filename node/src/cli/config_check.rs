@@ -36,24 +36,9 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let rows = Key::ALL.map(|key| (key, setting(config, key)));
     let strangers = around.strangers();
-    let warnings: Vec<String> = strangers
-        .iter()
-        .map(|name| format!("{name} is not a setting; it is ignored"))
-        .chain(config.idle_toolsets.iter().map(|name| {
-            format!("`toolsets` names {}, which is not among the roles; it is ignored", line(name))
-        }))
-        .collect();
-    let (found, wrong) = hooks(config);
-    let problems: Vec<Problem> = problems
-        .iter()
-        .chain(&config.distrust)
-        .chain(&config.accept_distrust)
-        .chain(&config.runners_distrust)
-        .chain(&config.runs_distrust)
-        .cloned()
-        .chain(wrong)
-        .chain(problems_of_broker(config))
-        .collect();
+    let warnings = warnings(config, around);
+    let (found, _) = hooks(config);
+    let problems = self::problems(config, problems);
     output.answer(
         || value(config, &rows, &found, &strangers),
         || {
@@ -76,18 +61,37 @@ pub(crate) fn run(
     if problems.is_empty() { Ok(()) } else { Err(Failure::configuration(&problems)) }
 }
 
+/// All that is wrong. `refused`: what keeps other commands from running at all.
+pub(super) fn problems(config: &Config, refused: &[Problem]) -> Vec<Problem> {
+    let (_, wrong) = hooks(config);
+    let problems = refused.iter().chain(&config.distrust).chain(&config.accept_distrust);
+    let problems = problems.chain(&config.runners_distrust).chain(&config.runs_distrust).cloned();
+    problems.chain(wrong).chain(problems_of_broker(config)).collect()
+}
+
+/// What is said and counts for nothing, each without its full stop.
+pub(super) fn warnings(config: &Config, around: &Environment) -> Vec<String> {
+    let strangers = around.strangers().into_iter();
+    let strangers = strangers.map(|name| format!("{name} is not a setting; it is ignored"));
+    let idle = config.idle_toolsets.iter().map(|name| {
+        format!("`toolsets` names {}, which is not among the roles; it is ignored", line(name))
+    });
+    strangers.chain(idle).collect()
+}
+
 type Row = (Key, (Vec<String>, Source));
 
 /// One setting as it would be written, and where it came from.
 fn setting(config: &Config, key: Key) -> (Vec<String>, Source) {
     let one = |text: String, source: &Source| (vec![text], source.clone());
     match key {
-        Key::Data => one(config.data.value.display().to_string(), &config.data.source),
+        Key::Data => one(config.root.display().to_string(), &config.data.source),
         Key::Workspace => one(config.workspace.value.to_string(), &config.workspace.source),
         Key::Listen => one(config.listen.value.to_string(), &config.listen.source),
         Key::BrokerListen => {
             one(config.broker_listen.value.to_string(), &config.broker_listen.source)
         }
+        Key::Dashboard => one(config.dashboard.value.to_string(), &config.dashboard.source),
         Key::Broker => one(config.broker.value.clone().unwrap_or_default(), &config.broker.source),
         Key::Lease => one(duration_text(config.lease.value), &config.lease.source),
         Key::Hold => {

@@ -1,4 +1,4 @@
-//! Events as one line each, for people.
+//! Events as one line each, for people: local times, and titles where they are known.
 
 use owo_colors::OwoColorize as _;
 use tasuki_proto::{
@@ -12,6 +12,7 @@ use tasuki_proto::{
 use super::{
     labels::{bare, spaced},
     text::{fitted, line, time},
+    titles::{Titles, id_tail},
 };
 use crate::counted::counted;
 
@@ -19,22 +20,23 @@ use crate::counted::counted;
 const REASON_CHARS_MAX: usize = 60;
 
 /// One line for each event of a record, each ending in a newline.
-pub(crate) fn lines(item: &wire::FeedItem) -> String {
+pub(crate) fn lines(item: &wire::FeedItem, titles: &Titles) -> String {
     let who = [&item.person, &item.role, &item.node].into_iter().find(|name| !name.is_empty());
     let who =
         who.map_or_else(String::new, |who| format!("  {}", format!("by {}", line(who)).dimmed()));
     let when = time(item.at_ms);
     let head = format!("{} {:>6}", when.dimmed(), item.sequence.dimmed());
-    item.events.iter().map(|event| format!("{head}  {}{who}\n", event_text(event))).collect()
+    let row = |event| format!("{head}  {}{who}\n", event_text(event, titles));
+    item.events.iter().map(row).collect()
 }
 
-fn event_text(event: &wire::Event) -> String {
+fn event_text(event: &wire::Event, titles: &Titles) -> String {
     let text = event.noun.as_ref().and_then(|noun| match noun {
         Noun::Directory(it) => it.kind.as_ref().map(directory_text),
         Noun::Turn(it) => it.kind.as_ref().map(turn_text),
-        Noun::Mail(it) => it.kind.as_ref().map(mail_text),
+        Noun::Mail(it) => it.kind.as_ref().map(|kind| mail_text(kind, titles)),
         Noun::Privacy(it) => it.kind.as_ref().map(privacy_text),
-        Noun::Swarm(it) => it.kind.as_ref().map(swarm_text),
+        Noun::Swarm(it) => it.kind.as_ref().map(|kind| swarm_text(kind, titles)),
         Noun::Run(it) => it.kind.as_ref().map(run_text),
     });
     text.unwrap_or_else(|| {
@@ -96,8 +98,9 @@ fn turn_text(kind: &turn_event::Kind) -> String {
     }
 }
 
-fn mail_text(kind: &mail_event::Kind) -> String {
+fn mail_text(kind: &mail_event::Kind, titles: &Titles) -> String {
     use mail_event::Kind;
+    let mail = |id: &String| titles.mail(id);
     match kind {
         Kind::MailSent(e) => {
             let what = format!("{} → {}", line(&e.sender), names(&e.receivers));
@@ -146,28 +149,41 @@ fn privacy_text(kind: &privacy_event::Kind) -> String {
     }
 }
 
-fn swarm_text(kind: &swarm_event::Kind) -> String {
+fn swarm_text(kind: &swarm_event::Kind, titles: &Titles) -> String {
     use swarm_event::Kind;
     match kind {
         Kind::IssueChanged(e) => {
-            let of = [&e.task_id, &e.worker, &e.submission_id, &e.message_id, &e.delivery_id];
-            let of: Vec<String> =
-                of.into_iter().filter(|it| !it.is_empty()).map(|it| line(it)).collect();
-            let what = format!("{} {}", line(&e.issue_id), line(&e.r#type));
-            format!("{} {}", what.cyan(), of.join(", "))
+            let about = match e.task_id.as_str() {
+                "" => titles.issue(&e.issue_id),
+                task => titles.task(&e.issue_id, task),
+            };
+            // The task, named next, is of the issue anyway.
+            let kind = line(&e.r#type).replacen("issue_task", "task", 1);
+            let beside = [&e.submission_id, &e.message_id, &e.delivery_id].into_iter();
+            let beside = beside.filter(|id| !id.is_empty()).map(|id| id_tail(id));
+            let worker = Some(line(&e.worker)).filter(|worker| !worker.is_empty());
+            let all: Vec<String> = [about].into_iter().chain(worker).chain(beside).collect();
+            format!("{}: {}", spaced(&kind, " ").cyan(), all.join(", "))
         }
         Kind::ItemsHanded(e) => {
             let items = counted(e.numbers.len(), "item");
-            format!("{items} of {} given to the lead", line(&e.issue_id))
+            format!("{items} of {} given to the lead", titles.issue(&e.issue_id))
         }
         Kind::WorkerRegistered(e) => format!("{} is a worker", line(&e.worker)),
         Kind::SharedDocWritten(e) => {
             format!("shared document {} written, version {}", line(&e.name), e.version)
         }
         Kind::FilesLocked(e) => {
-            format!("{} locked {}", line(&e.holder), counted(e.files, "file"))
+            let purpose = match (e.issue_id.as_str(), e.task_id.as_str()) {
+                ("", _) => String::new(),
+                (issue, "") => format!(" for {}", titles.issue(issue)),
+                (issue, task) => format!(" for {}", titles.task(issue, task)),
+            };
+            format!("{} locked {}{purpose}", line(&e.holder), counted(e.files, "file"))
         }
-        Kind::FilesUnlocked(e) => format!("{} {}", line(&e.lease_id), line(&e.why)),
+        Kind::FilesUnlocked(e) => {
+            format!("lock {} ended: {}", id_tail(&e.lease_id), spaced(&line(&e.why), " "))
+        }
         Kind::SwarmSettingsSet(_) => "settings of issues and leases changed".to_owned(),
     }
 }
@@ -200,11 +216,6 @@ fn run_text(kind: &run_event::Kind) -> String {
     }
 }
 
-/// The part of an id that names it to people.
-fn mail(id: &str) -> String {
-    line(id).chars().take(8).collect()
-}
-
 fn box_of(wire: wire::Box) -> &'static str {
     BoxKind::of_wire(wire).map_or("another box", BoxKind::as_str)
 }
@@ -225,7 +236,35 @@ mod tests {
             events: vec![wire::Event { noun }],
             ..Default::default()
         };
-        anstream::adapter::strip_str(&lines(&item)).to_string()
+        let titles = Titles::of(&[
+            ("ded66c6a-58c1-47f4-916e-13787156f665", "API slow"),
+            ("issue_1700000000000_00af/task-3", "Mend it"),
+        ]);
+        anstream::adapter::strip_str(&lines(&item, &titles)).to_string()
+    }
+
+    #[test]
+    fn what_has_a_title_is_called_by_it() {
+        let sent = wire::MailSent {
+            message_id: "ded66c6a-58c1-47f4-916e-13787156f665".into(),
+            entry: 1,
+            sender: "qa".into(),
+            receivers: vec!["dev".into()],
+            r#type: "BR".into(),
+        };
+        let mail = wire::MailEvent { kind: Some(mail_event::Kind::MailSent(sent)) };
+        let said = shown(Some(Noun::Mail(mail)));
+        assert!(said.contains("qa → dev BR mail ded66c6a “API slow”, entry 1"), "{said}");
+        let changed = wire::IssueChanged {
+            issue_id: "issue_1700000000000_00af".into(),
+            r#type: "issue_task_claimed".into(),
+            task_id: "task-3".into(),
+            worker: "worker1".into(),
+            ..Default::default()
+        };
+        let swarm = wire::SwarmEvent { kind: Some(swarm_event::Kind::IssueChanged(changed)) };
+        let said = shown(Some(Noun::Swarm(swarm)));
+        assert!(said.contains("task claimed: 00af/3 “Mend it”, worker1"), "{said}");
     }
 
     #[test]

@@ -40,7 +40,7 @@ Exit codes:
   2  invalid command line or configuration
   3  the broker or the node cannot be reached; nothing happened
   4  the command may or may not have taken effect
-  5  something on this machine failed: a file, a port, a disk
+  5  something on this machine failed: a file, a port, a disk; `tasuki doctor` found an error
   6  the broker that answers is not the one that was joined, or TLS fails; nothing was sent
   7  no result: a wait ended without one, a run was canceled, or there is no task to claim
   8  a run of agents, or a command that `tasuki accept` ran again, failed
@@ -48,7 +48,27 @@ Exit codes:
 
 Settings come from flags, else from TASUKI_* variables, else from tasuki.toml;
 `tasuki config check` shows them all and where each came from.
+`tasuki doctor` finds what is wrong with this machine's set-up.
 RUST_LOG sets what is logged to standard error, such as RUST_LOG=tasuki_node=debug.";
+
+impl Exit {
+    /// What a process of this program left behind; `None`: it did not end by itself.
+    pub(crate) fn of_code(code: i32) -> Option<Self> {
+        let all = [
+            Self::Ok,
+            Self::Refused,
+            Self::Usage,
+            Self::Unreachable,
+            Self::OutcomeUnknown,
+            Self::Local,
+            Self::Untrusted,
+            Self::Nothing,
+            Self::Failed,
+            Self::Rejected,
+        ];
+        all.into_iter().find(|exit| *exit as i32 == code)
+    }
+}
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
@@ -231,5 +251,7 @@ mod tests {
         assert_eq!(Failure::told(Exit::Nothing).exit() as u8, 7);
         assert_eq!(Failure::told(Exit::Failed).exit() as u8, 8);
         assert_eq!(Failure::told(Exit::Rejected).exit() as u8, 9);
+        let codes = (-1..=10).filter_map(Exit::of_code).map(|exit| exit as u8);
+        assert_eq!(codes.collect::<Vec<_>>(), (0..=9).collect::<Vec<_>>());
     }
 }

@@ -2,17 +2,23 @@
 //!
 //! It is resumed after the last sequence seen, so a broken connection or a slow reader loses
 //! nothing and repeats nothing. Only what happens before the first event is seen and while nobody
-//! is connected can be missed, and then that is said.
+//! is connected can be missed, and then that is said. That a connection was lost is said once, and
+//! when it is back.
+
+use std::time::Duration;
 
 use tasuki_proto::{reason::Reason, wire};
 use tokio::time::sleep;
 use tonic::{Status, Streaming};
 
 use super::{Failure, broker::Broker};
-use crate::client::{
-    channel::{self, Channel},
-    feed::oldest,
-    retry::{Backoff, chance, is_lost},
+use crate::{
+    client::{
+        channel::{self, Channel},
+        feed::oldest,
+        retry::{Backoff, chance, is_lost},
+    },
+    clock::{self, Moment},
 };
 
 /// The first pause before connecting again, in milliseconds.
@@ -40,6 +46,8 @@ pub(crate) struct Following {
     items: Option<Streaming<wire::FeedItem>>,
     /// It was told of that `items` are there.
     is_joined: bool,
+    /// Since when nobody is connected, and why, as it was said last.
+    lost: Option<(Moment, String)>,
     backoff: Backoff,
 }
 
@@ -47,7 +55,10 @@ pub(crate) struct Following {
 #[derive(Debug)]
 pub(crate) enum Told {
     /// From here on nothing is missed; what happened while nobody was connected may have been.
-    Joined,
+    Joined {
+        /// How long nobody was connected; `None`: it is the first connection, or one that lasted.
+        away: Option<Duration>,
+    },
     Item(wire::FeedItem),
 }
 
@@ -71,6 +82,7 @@ impl Following {
             began: from,
             items: None,
             is_joined: false,
+            lost: None,
             backoff: backoff(),
         };
         match feed.open().await? {
@@ -87,7 +99,8 @@ impl Following {
             let end = match &mut self.items {
                 Some(_) if !self.is_joined => {
                     self.is_joined = true;
-                    return Ok(Told::Joined);
+                    let away = self.lost.take().map(|(at, _)| clock::now().since(at));
+                    return Ok(Told::Joined { away });
                 }
                 None => match self.subscribe(note).await {
                     Ok(items) => {
@@ -117,8 +130,13 @@ impl Following {
     }
 
     async fn rest(&mut self, why: &str, note: &mut Notes<'_>) {
-        let missing = if self.next == 0 { "; what happens until then is not shown" } else { "" };
-        note(&format!("{why}; connecting again{missing}"));
+        let (at, said) = self.lost.take().unwrap_or_else(|| (clock::now(), String::new()));
+        if said != why {
+            let missing =
+                if self.next == 0 { ": what happens until then is not shown" } else { "" };
+            note(&format!("Connection lost: {why}. Connecting again{missing}."));
+        }
+        self.lost = Some((at, why.to_owned()));
         sleep(self.backoff.pause(chance())).await;
     }
 

@@ -1,11 +1,16 @@
-//! The list of commands in `tasuki --help`, under headings.
+//! Help: the list of commands in `tasuki --help`, under headings, and what stands there once for
+//! all of them.
 //!
 //! clap has no headings for subcommands, so the list is text of its template. Names, descriptions
-//! and headings come from the commands themselves.
+//! and headings come from the commands themselves. Options that several commands take are global in
+//! clap's sense, which would list them on every page: the pages of commands show their own options
+//! and a line that says where the others are.
 
 use std::fmt::Write as _;
 
-use clap::Command;
+use clap::{Arg, Command};
+
+use super::target;
 
 /// Where a command stands in the list: its `display_order`, higher than any that clap gives.
 pub(super) const START: usize = 1_001;
@@ -17,10 +22,42 @@ pub(super) const MACHINE: usize = 1_004;
 const HEADINGS: [(usize, &str); 4] =
     [(START, "Start"), (WORK, "Work"), (AGENTS, "Roles and agents"), (MACHINE, "Machine")];
 
-/// `command` with a help that lists its subcommands under headings.
+/// The page of a command that has others below it, or none: clap's own, and where to find the rest.
+const PAGE: &str = "\
+{before-help}{about-with-newline}
+{usage-heading} {usage}
+
+{all-args}{after-help}
+
+Global options: tasuki --help";
+
+/// `command` with a help that lists its subcommands under headings, and options that several take
+/// only there.
 pub(super) fn with_headings(command: Command) -> Command {
     let template = template(&command);
-    command.help_template(template)
+    command.mut_args(unlisted).help_template(template).mut_subcommands(page)
+}
+
+fn page(command: Command) -> Command {
+    command.mut_args(unlisted).help_template(PAGE).mut_subcommands(page)
+}
+
+/// Keeps a global option off help pages; manuals and shells still know it.
+fn unlisted(arg: Arg) -> Arg {
+    let is_global = arg.is_global_set();
+    if is_global { arg.hide_short_help(true).hide_long_help(true) } else { arg }
+}
+
+/// Options as help lists them.
+fn listed(options: impl Iterator<Item = Arg>) -> String {
+    let mut options = Command::new("options")
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .args(options.map(|arg| arg.global(false)))
+        .help_template("{options}");
+    let text = options.render_help().ansi().to_string();
+    // Braces would be a tag of the template that this becomes a part of.
+    text.trim_end().replace(['{', '}'], "")
 }
 
 /// The commands of a heading.
@@ -49,7 +86,13 @@ fn template(command: &Command) -> String {
         write(format_args!("\n"));
     }
     write(format_args!("`tasuki help COMMAND` shows the help of a command.\n\n"));
-    write(format_args!("{header}Options of every command:{header:#}\n"));
+    let global = command.get_arguments().filter(|arg| arg.is_global_set()).cloned();
+    write(format_args!("{header}Global options:{header:#}\n{}\n\n", listed(global)));
+    let target = listed(target().into_iter());
+    write(format_args!(
+        "{header}Global options of commands that ask a broker:{header:#}\n{target}"
+    ));
+    write(format_args!("\n\n{header}Options:{header:#}\n"));
     out + "{options}{after-help}"
 }
 
@@ -98,6 +141,49 @@ mod tests {
         let all = with_headings(Cli::command()).try_get_matches_from(["tasuki", "--help"]);
         let help = all.unwrap_err().render().to_string();
         assert!(help.contains("Exit codes:"), "{help}");
+    }
+
+    /// What the help of a command line says.
+    fn help(line: &str) -> String {
+        let asked = with_headings(Cli::command()).try_get_matches_from(line.split(' '));
+        asked.unwrap_err().render().to_string()
+    }
+
+    #[test]
+    fn an_option_of_every_command_is_listed_once() {
+        let all = help("tasuki --help");
+        let listed = |page: &str, option: &str| {
+            page.lines().filter(|it| it.trim_start().starts_with(option)).count()
+        };
+        for option in ["--data <DIR>", "--json", "--utc", "--broker <URL>", "--workspace <NAME>"] {
+            assert_eq!(listed(&all, option), 1, "{option}: {all}");
+        }
+        for line in [
+            "tasuki loop history --help",
+            "tasuki loop history -h",
+            "tasuki help mail",
+            "tasuki up -h",
+        ] {
+            let page = help(line);
+            assert!(page.ends_with("\nGlobal options: tasuki --help\n"), "{line}: {page}");
+            for option in ["--json", "--config", "--log-format"] {
+                assert_eq!(listed(&page, option), 0, "{line}: {page}");
+            }
+        }
+        let history = help("tasuki loop history -h");
+        assert_eq!((listed(&history, "--limit"), listed(&history, "--workspace")), (1, 0));
+        // This is its own.
+        assert_eq!(listed(&help("tasuki up --help"), "--workspace"), 1);
+    }
+
+    #[test]
+    fn short_help_is_short() {
+        const LINES_MAX: usize = 30;
+        for line in ["tasuki loop history -h", "tasuki mail list -h", "tasuki issue -h"] {
+            let (short, long) = (help(line), help(&line.replace(" -h", " --help")));
+            assert!(short.lines().count() <= LINES_MAX, "{line}: {short}");
+            assert!(short.len() <= long.len(), "{line}");
+        }
     }
 
     #[test]

@@ -11,17 +11,21 @@ use super::{
     Failure, Output,
     mirror_setup::Mirroring,
     runs_setup::{BrokerPlace, RunsSetup},
+    shared_broker::RunningBroker,
+    start_failure,
     text::{line, word},
     tls_setup,
 };
 use crate::{
-    config::{Config, Role, Source},
+    config::{Config, Role, Source, Sourced},
     hooks::Hooks,
+    identity::DataLock,
     link::{LinkState, Phase},
     mail_directories::Directories,
     mcp::{self, TaskKey},
     node::{Node, RoleSpec, Settings},
     paths::NodeFile,
+    projects,
     runs::live::LiveSteps,
 };
 
@@ -45,16 +49,46 @@ pub(super) struct Hosting {
     /// As its listener has it.
     listening: String,
     /// What other commands must be told to find it; nothing where it keeps things as usual.
-    data: String,
+    flags: String,
     stop: CancellationToken,
     mcp: JoinHandle<std::io::Result<()>>,
 }
 
 /// Takes an address; nobody else may have it.
 pub(super) async fn listen(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|why| {
-        Failure::local(format!("Nothing can listen on {address}: {why}. Choose another {flag}."))
-    })
+    TcpListener::bind(address).await.map_err(|why| start_failure::address(flag, address, &why))
+}
+
+/// Takes the address where MCP is served. The default port moves on where it is taken: to the one
+/// that this node had the last time, else to any. It is the first project's alone, so that agents
+/// that were connected there never find another project's node.
+pub(super) async fn listen_mcp(config: &Config) -> Result<TcpListener, Failure> {
+    let address = config.listen.value;
+    if config.listen.source != Source::Default {
+        return listen("--listen", address).await;
+    }
+    let data = &config.data.value;
+    let first = config.is_first_project.then_some(address.port());
+    for port in projects::last_port(data).into_iter().chain(first).chain([0]) {
+        match TcpListener::bind(SocketAddr::new(address.ip(), port)).await {
+            Ok(listener) => {
+                let taken = listener.local_addr().map_or(port, |it| it.port());
+                if let Err(why) = projects::remember_port(data, taken) {
+                    tracing::warn!(%why, "the next start may take another port");
+                }
+                return Ok(listener);
+            }
+            Err(why) if why.kind() == std::io::ErrorKind::AddrInUse => {}
+            Err(_) => break,
+        }
+    }
+    listen("--listen", address).await
+}
+
+/// The settings of a node that is to start, whose workspace has its place in the data directory from
+/// then on.
+pub(super) fn claim_node(config: &Config) -> Result<Config, Failure> {
+    config.claim_node().map_err(|why| start_failure::directory(&config.root, &why))
 }
 
 /// What its user did not trust is refused before anything is made on disk for it.
@@ -70,6 +104,7 @@ impl Hosting {
         broker: String,
         place: BrokerPlace,
         take_over: bool,
+        lock: DataLock,
         is_moved: bool,
         listener: TcpListener,
     ) -> Result<Self, Failure> {
@@ -79,7 +114,11 @@ impl Hosting {
         }
         let data = &config.data.value;
         let address = listener.local_addr().map_err(|why| Failure::local(why.to_string()))?;
-        let spec = |role: &Role| RoleSpec { role: role.name.clone(), toolsets: role.sets() };
+        let spec = |role: &Role| RoleSpec {
+            role: role.name.clone(),
+            toolsets: role.sets(),
+            is_standby: role.is_standby(),
+        };
         let roles: Vec<RoleSpec> = config.roles.value.iter().map(spec).collect();
         let names: Vec<String> = roles.iter().map(|spec| spec.role.to_string()).collect();
         let workspace = config.workspace.value.clone();
@@ -87,12 +126,11 @@ impl Hosting {
         let (url, workspace_name) = (broker.clone(), workspace.to_string());
         let settings =
             Settings { broker, workspace, roles, data: data.clone(), take_over, is_moved };
-        let node = Node::start(settings).await;
-        let node = node.map_err(|why| Failure::local(sentence(&why)))?;
+        let node = Node::start_locked(lock, settings).await;
+        let node = node.map_err(|why| start_failure::node(data, &why))?;
         let actions =
             node.roles().iter().filter_map(|spec| node.actions(&spec.role)).collect::<Vec<_>>();
         let stop = CancellationToken::new();
-        // From here on the data directory is this process's.
         let guarding = config
             .is_guarded()
             .then(|| tls_setup::tls_setup(config, address, hosted.iter(), stop.clone()))
@@ -146,22 +184,32 @@ impl Hosting {
         file.write(data).map_err(|why| {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
-        let data = data_flag(config);
-        Ok(Self { node, hooks, mirroring, runs, file, listening, data, stop, mcp })
+        let flags = node_flags(config);
+        Ok(Self { node, hooks, mirroring, runs, file, listening, flags, stop, mcp })
     }
 
-    /// Says where it listens. `broker` is the address of a broker in the same process.
+    /// Says where it listens. `broker` is where the broker of its data directory listens, `running`
+    /// which other process runs that, `dashboard` where this one serves its dashboard.
     pub(super) fn announce(
         &self,
         broker: Option<&str>,
+        running: Option<&RunningBroker>,
+        dashboard: Option<&str>,
         output: &mut Output,
     ) -> Result<(), Failure> {
         let NodeFile { roles, fingerprint, .. } = &self.file;
         let mcp = &self.listening;
+        let broker = broker.or_else(|| running.map(|it| it.url.as_str()));
         output.answer(
             || {
                 let mut told =
                     json!({ "listening": { "mcp": mcp, "broker": broker }, "roles": roles });
+                if let Some(dashboard) = dashboard {
+                    told["listening"]["dashboard"] = json!(dashboard);
+                }
+                if let Some(running) = running {
+                    told["running_broker"] = json!({ "pid": running.pid });
+                }
                 if let Some(fingerprint) = fingerprint {
                     told["fingerprint"] = json!(fingerprint);
                 }
@@ -173,7 +221,15 @@ impl Hosting {
                     lines += &format!("fingerprint of its certificate {fingerprint}\n");
                 }
                 if let Some(broker) = broker {
-                    lines += &format!("listening on {broker} (broker gRPC)\n");
+                    let owner = match running.map(|it| it.pid) {
+                        None => String::new(),
+                        Some(None) => ", runs already".to_owned(),
+                        Some(Some(pid)) => format!(", runs already, pid {pid}"),
+                    };
+                    lines += &format!("listening on {broker} (broker gRPC{owner})\n");
+                }
+                if let Some(dashboard) = dashboard {
+                    lines += &format!("listening on {dashboard} (dashboard)\n");
                 }
                 lines
             },
@@ -219,7 +275,7 @@ impl Hosting {
         let said = match phase {
             Phase::Connecting => return false,
             Phase::Connected | Phase::Down(_) => {
-                output.guide(|| how_to_connect(mcp, roles, &self.data, is_guarded))
+                output.guide(|| how_to_connect(mcp, roles, &self.flags, is_guarded))
             },
             Phase::Refused(refusal) => output.answer(
                 || json!({ "refused": { "code": refusal.reason.as_str(), "message": refusal.message } }),
@@ -274,7 +330,7 @@ async fn mcp_failure(mcp: &mut JoinHandle<std::io::Result<()>>) -> Failure {
 fn private(config: &Config) -> Vec<PathBuf> {
     // Of a file that a broker cannot use none has anything.
     let broker = config.file.as_ref().and_then(|found| found.of_broker().ok()).unwrap_or_default();
-    let own = [Some(config.data.value.clone()), config.tls_key.value.clone()];
+    let own = [Some(config.root.clone()), config.tls_key.value.clone()];
     let of_broker = broker.data.into_iter().chain(broker.tls_key);
     kept_places(None).chain(own.into_iter().flatten()).chain(of_broker).collect()
 }
@@ -286,7 +342,7 @@ fn written(role: &Role) -> (String, Vec<String>) {
 
 /// ` --data DIR` as one types it, unless the data is where it usually is.
 pub(super) fn data_flag(config: &Config) -> String {
-    let data = &config.data.value;
+    let data = &config.root;
     let data = std::path::absolute(data).unwrap_or_else(|_| data.clone());
     match &config.data.source {
         Source::Default => String::new(),
@@ -296,13 +352,32 @@ pub(super) fn data_flag(config: &Config) -> String {
     }
 }
 
+/// The flags with which another command is about the same node: ` --data DIR --workspace NAME`, as far
+/// as it would not find it without.
+pub(super) fn node_flags(config: &Config) -> String {
+    data_flag(config) + &workspace_flag(config)
+}
+
+/// ` --workspace NAME` where no file says it, and another workspace would be meant without it.
+fn workspace_flag(config: &Config) -> String {
+    let Sourced { value, source } = &config.workspace;
+    let is_typed = matches!(source, Source::Flag(_) | Source::Env(_));
+    if is_typed && !config.is_first_project {
+        format!(" --workspace {value}")
+    } else {
+        String::new()
+    }
+}
+
 /// One screen for somebody who starts this for the first time.
-fn how_to_connect(mcp: &str, roles: &[String], data: &str, is_guarded: bool) -> String {
+fn how_to_connect(mcp: &str, roles: &[String], flags: &str, is_guarded: bool) -> String {
     let Some(role) = roles.first() else { return String::new() };
     let other_clients = if is_guarded {
-        format!("the command `tasuki{data} mcp --role {role}`; elsewhere with `tasuki agent-token`")
+        format!(
+            "the command `tasuki{flags} mcp --role {role}`; elsewhere with `tasuki agent-token`"
+        )
     } else {
-        format!("{mcp}/mcp/{role}, or the command `tasuki{data} mcp --role {role}`")
+        format!("{mcp}/mcp/{role}, or the command `tasuki{flags} mcp --role {role}`")
     };
     let older =
         if is_guarded { String::new() } else { format!("  older clients {mcp}/sse/{role}\n") };
@@ -313,13 +388,14 @@ fn how_to_connect(mcp: &str, roles: &[String], data: &str, is_guarded: bool) -> 
     format!(
         "
 Connect the agent that plays {role}:
-  Claude Code   tasuki{data} connect claude-code --role {role}
+  Claude Code   tasuki{flags} connect claude-code --role {role}
   the same with codex, gemini, cursor, vscode, cline, opencode, zed, junie, jetbrains
   other clients {other_clients}
 {older}{others}
-Then tell each agent what `tasuki prompt ROLE` prints, as its first message or in its rules.
+Then tell each agent what `tasuki{flags} prompt ROLE` prints, as its first message or in its rules.
 
-`tasuki{data} status` shows who is there, `tasuki{data} watch` what happens. Ctrl-C stops; data is kept.
+`tasuki{flags} status` shows who is there, `tasuki{flags} watch` what happens. Ctrl-C
+or closing the terminal stops it, unless it was started with --detach; data is kept.
 "
     )
 }
@@ -365,6 +441,39 @@ mod tests {
         for name in ["node", "broker", "project/broker.pem", "project/node.pem"] {
             assert!(private.contains(&place.path().join(name)), "{name}: {private:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_default_port_that_is_taken_moves_on_and_the_next_start_has_it_again() {
+        let place = tempfile::tempdir().unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taken = taken.local_addr().map(|at| (taken, at)).unwrap();
+        let flags = |texts: &[(Key, &str)]| -> Layer {
+            let raw = |text: &str| Raw { source: Source::Flag("-"), texts: vec![text.to_owned()] };
+            texts.iter().map(|(key, text)| (*key, raw(text))).collect()
+        };
+        let around = Environment::within(place.path());
+        let load = |workspace: &str| {
+            let config = Config::load(flags(&[(Key::Workspace, workspace)]), None, &around);
+            let mut config = claim_node(&config.unwrap()).unwrap();
+            config.listen.value = taken.1;
+            config
+        };
+        let (first, second) = (load("one"), load("two"));
+        let port = async |config: &Config| {
+            let listener = listen_mcp(config).await.unwrap();
+            listener.local_addr().unwrap().port()
+        };
+        let moved = port(&first).await;
+        assert_ne!(moved, taken.1.port());
+        assert_eq!(port(&first).await, moved);
+        // One that was asked for does not move.
+        let mut asked = first.clone();
+        asked.listen.source = Source::Flag("--listen");
+        assert!(listen_mcp(&asked).await.is_err());
+        // The default is the first project's, also while it is free.
+        drop(taken.0);
+        assert_ne!(port(&second).await, taken.1.port());
     }
 
     #[test]

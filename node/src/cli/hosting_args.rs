@@ -1,6 +1,6 @@
 //! Options of `tasuki up` and `tasuki node`: roles, and how agents reach them.
 
-use super::Flags;
+use super::{Flags, background::detach};
 use crate::{config::Key, toolset::usable_toolsets};
 
 #[derive(Debug, clap::Args)]
@@ -32,6 +32,8 @@ pub(crate) struct HostingArgs {
     /// How long one waiting call is held open [default: as long as the client allows]
     #[arg(long, value_name = "DURATION")]
     hold: Option<String>,
+    #[command(flatten)]
+    pub(super) background: detach::Args,
 }
 
 fn roles_help() -> String {

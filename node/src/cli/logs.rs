@@ -6,7 +6,7 @@ use tasuki_proto::host::logs;
 use crate::config::LogFormat;
 
 /// What is logged unless `RUST_LOG` says otherwise.
-const FILTER: &str = "warn,tasuki_node=info,tasuki_broker=info";
+pub(crate) const FILTER: &str = "warn,tasuki_node=info,tasuki_broker=info";
 
 /// The same where a node runs beside lines that people read.
 const QUIET: &str = "warn";

@@ -2,7 +2,7 @@
 //!
 //! It bridges to the running node and keeps nothing, so it may be started and killed at will.
 
-use std::{path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, time::Duration};
 
 use tasuki_proto::{
     id::{InstanceId, RoleId},
@@ -23,6 +23,7 @@ use crate::{
         dial::NodeAt,
     },
     paths::NodeFile,
+    probe,
 };
 
 /// Serve MCP on standard input and output, as one role.
@@ -69,7 +70,7 @@ pub struct Bridge {
 
 pub(crate) async fn run(args: Args, config: &Config) -> Result<(), Failure> {
     let around = Environment::of_process();
-    let running = NodeFile::read(&config.data.value);
+    let running = config.running_node();
     let bridge = resolve(args, config, &around, running)?;
     serve(bridge).await
 }
@@ -125,14 +126,19 @@ async fn serve(to: Bridge) -> Result<(), Failure> {
         ..Options::default()
     };
     let mut pipes = pipes::open();
-    bridge(move || to.node(), &options, &mut pipes.stdin, &mut pipes.stdout).await.map_err(|why| {
-        let text = hosting::sentence(&why);
-        match why {
-            Error::Address(_) => Failure::usage(text),
-            Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
-            Error::Refused { .. } => Failure::reason(Reason::UnknownRole, text),
-            Error::Unsafe { .. } | Error::Agent(_) | Error::Random(_) => Failure::local(text),
-        }
+    let ended = bridge(move || to.node(), &options, &mut pipes.stdin, &mut pipes.stdout).await;
+    let Err(mut why) = ended else { return Ok(()) };
+    if let Error::NoNode { url, why } = &mut why
+        && probe::is_grpc(url).await
+    {
+        *why = io::Error::other(probe::GRPC);
+    }
+    let text = hosting::sentence(&why);
+    Err(match why {
+        Error::Address(_) => Failure::usage(text),
+        Error::NoNode { .. } => Failure::reason(Reason::Unavailable, text),
+        Error::Refused { .. } => Failure::reason(Reason::UnknownRole, text),
+        Error::Unsafe { .. } | Error::Agent(_) | Error::Random(_) => Failure::local(text),
     })
 }
 
@@ -155,13 +161,7 @@ mod tests {
         let running = NodeFile {
             pid: std::process::id(),
             mcp: "http://127.0.0.1:2".into(),
-            fingerprint: None,
-            vouched: None,
-            broker: String::new(),
-            has_brief_broker: false,
-            workspace: String::new(),
-            roles: Vec::new(),
-            toolsets: Default::default(),
+            ..NodeFile::example("")
         };
         running.write(data.path()).unwrap();
         assert_eq!(found.node().url, "http://127.0.0.1:2");

@@ -8,20 +8,24 @@
 mod accept;
 mod access;
 mod agent_token;
+mod background;
 mod broker;
 mod broker_token;
 mod client_files;
 mod completions;
 mod config_check;
 mod connect;
+mod doctor;
 mod events;
 mod export;
 mod failure;
 mod following;
 mod help;
+mod hook;
 mod hosting;
 mod hosting_args;
 mod import;
+mod init;
 mod join;
 mod json;
 mod keys;
@@ -32,7 +36,6 @@ mod loop_view;
 mod loops;
 mod mail;
 mod mail_crypto;
-mod mail_hook;
 mod man_pages;
 pub mod mcp;
 mod mirror;
@@ -50,17 +53,21 @@ mod runs;
 mod runs_setup;
 #[cfg(unix)]
 mod sandboxed;
+mod shared_broker;
+mod start_failure;
 mod status;
 mod stop;
 mod subcommands;
 mod swarm;
 mod take_over;
 mod text;
+mod titles;
 mod tls_setup;
 mod trust;
 pub mod up;
 mod waiting;
 mod watch;
+mod wrong_port;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -71,6 +78,7 @@ use tasuki_proto::echo::REFUSAL_BYTES_MAX;
 use tokio::runtime;
 
 use self::{
+    background::{detach, logs as node_logs, service, stop as stop_node},
     help::{AGENTS, MACHINE, START, WORK},
     swarm::{
         board, delivery, doc,
@@ -94,24 +102,24 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The heading of what every command takes.
-const EVERYWHERE: &str = "Options of every command";
-
 /// What every command takes.
 #[derive(Debug, clap::Args)]
 pub struct Global {
     /// Data directory [default: the platform's]
-    #[arg(long, value_name = "DIR", global = true, help_heading = EVERYWHERE)]
+    #[arg(long, value_name = "DIR", global = true)]
     pub data: Option<String>,
     /// Configuration file [default: tasuki.toml here, in the data or the configuration directory]
-    #[arg(long, value_name = "FILE", global = true, help_heading = EVERYWHERE)]
+    #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
     /// Print JSON instead of text
-    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    #[arg(long, global = true)]
     pub json: bool,
     /// Format of log lines on standard error: text or json
-    #[arg(long, value_name = "FORMAT", global = true, help_heading = EVERYWHERE)]
+    #[arg(long, value_name = "FORMAT", global = true)]
     pub log_format: Option<String>,
+    /// Print times in UTC [default: in this machine's time zone, or that of TZ]
+    #[arg(long, global = true)]
+    pub utc: bool,
 }
 
 /// The commands. Each has its description with its arguments, and as its `display_order` the
@@ -119,22 +127,23 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     #[command(display_order = START)]
+    Init(init::Args),
+    #[command(display_order = START)]
     Up(up::Args),
     #[command(display_order = START)]
     Node(node::Args),
+    #[command(display_order = START, arg(workspace()))]
+    Stop(stop_node::Args),
+    #[command(display_order = START, arg(workspace()))]
+    Logs(node_logs::Args),
     #[command(display_order = START)]
     Join(join::Args),
-    #[command(display_order = START)]
+    #[command(display_order = START, arg(workspace()))]
     Connect(connect::Args),
-    #[command(display_order = START)]
+    #[command(display_order = START, arg(workspace()))]
     Disconnect(connect::DisconnectArgs),
-    /// Show broker, nodes, roles and loops, and who waits for what
-    ///
-    /// While the broker is unreachable, shows what waits in the outbox, and the loops as this machine's
-    /// node last saw them, with their age; with --json beside `error`. The exit code is that of an
-    /// unreachable broker.
     #[command(display_order = START, args(target()))]
-    Status,
+    Status(status::Args),
     #[command(display_order = START, args(target()))]
     Board(board::Args),
     #[command(display_order = START, args(target()))]
@@ -160,13 +169,13 @@ pub enum Command {
     #[command(display_order = WORK, args(target()))]
     Accept(Box<accept::Args>),
 
-    #[command(display_order = AGENTS)]
+    #[command(display_order = AGENTS, arg(workspace()))]
     Prompt(prompt::Args),
-    #[command(display_order = AGENTS)]
+    #[command(display_order = AGENTS, arg(workspace()))]
     TakeOver(take_over::Args),
-    #[command(display_order = AGENTS)]
+    #[command(display_order = AGENTS, arg(workspace()))]
     AgentToken(agent_token::Args),
-    #[command(display_order = AGENTS)]
+    #[command(display_order = AGENTS, arg(workspace()))]
     Mcp(mcp::Args),
     #[command(display_order = AGENTS, args(target()))]
     Run(Box<run::Args>),
@@ -176,16 +185,20 @@ pub enum Command {
     Runners(runners::Command),
     #[command(display_order = AGENTS, subcommand)]
     LockHook(lock_hook::Command),
-    #[command(display_order = AGENTS, subcommand)]
-    MailHook(mail_hook::Command),
+    #[command(display_order = AGENTS, subcommand, alias = "mail-hook")]
+    Hook(hook::Command),
 
     /// Manage this machine's broker token
     #[command(display_order = MACHINE, subcommand)]
     BrokerToken(broker_token::Command),
-    #[command(display_order = MACHINE)]
+    #[command(display_order = MACHINE, subcommand)]
+    Service(service::Command),
+    #[command(display_order = MACHINE, arg(workspace()))]
     Outbox(outbox::Args),
     #[command(display_order = MACHINE, subcommand)]
     Mirror(mirror::Command),
+    #[command(display_order = MACHINE, arg(workspace()))]
+    Doctor(doctor::Args),
     #[command(display_order = MACHINE, subcommand)]
     Config(config_check::Command),
     #[command(display_order = MACHINE, args(target()))]
@@ -203,10 +216,20 @@ pub enum Command {
 }
 
 impl Command {
+    /// How it runs without a terminal, if it may.
+    const fn background(&self) -> Option<&detach::Args> {
+        if let Self::Up(up::Args { hosted, .. }) | Self::Node(node::Args { hosted, .. }) = self {
+            Some(&hosted.background)
+        } else {
+            None
+        }
+    }
+
     /// Whether it may be the first that keeps something in its data directory.
     fn keeps_data(&self) -> bool {
         match self {
-            Self::Up(_)
+            Self::Init(_)
+            | Self::Up(_)
             | Self::Node(_)
             | Self::Join(_)
             | Self::Connect(_)
@@ -230,15 +253,19 @@ impl Command {
             Self::Accept(_) => true,
             Self::LockHook(command) => matches!(command, lock_hook::Command::Install(_)),
             Self::Disconnect(_)
-            | Self::Status
+            | Self::Status(_)
+            | Self::Stop(_)
+            | Self::Logs(_)
+            | Self::Service(_)
             | Self::Watch(_)
             | Self::Prompt(_)
             | Self::Mcp(_)
-            | Self::MailHook(_)
+            | Self::Hook(_)
             | Self::Runners(_)
             | Self::Outbox(_)
             | Self::Mirror(_)
             | Self::Config(_)
+            | Self::Doctor(_)
             | Self::Trust(_)
             | Self::Export(_)
             | Self::Completions(_)
@@ -249,12 +276,16 @@ impl Command {
 
 /// The options of commands that ask a broker. [`Flags::target`] reads them.
 fn target() -> [Arg; 2] {
-    let workspace = Arg::new(WORKSPACE)
+    let broker = broker_url("the running node's, else http://127.0.0.1:7420");
+    [broker.global(true), workspace().global(true)]
+}
+
+/// Which of this machine's nodes a command is about. [`Flags::target`] reads it.
+fn workspace() -> Arg {
+    Arg::new(WORKSPACE)
         .long(WORKSPACE)
         .value_name("NAME")
-        .help("Workspace [default: the running node's, else default]");
-    let broker = broker_url("the running node's, else http://127.0.0.1:7420");
-    [broker.global(true), workspace.global(true)]
+        .help("Workspace [default: the running node's, else default]")
 }
 
 fn broker_url(default: &str) -> Arg {
@@ -299,10 +330,12 @@ pub fn main() -> ExitCode {
     if let Some(args) = sandboxed::Args::of_process() {
         return sandboxed::run(&args);
     }
+    completions::answer();
     let (cli, flags) = match parse() {
         Ok(parsed) => parsed,
         Err(why) => return mistyped(&why),
     };
+    text::set_zone(cli.global.utc);
     let mut output = Output::of_process(cli.global.json);
     let result = run(cli, flags, &mut output);
     let result = result.and_then(|()| output.flush());
@@ -355,11 +388,13 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
         return man_pages::run(args, Cli::command(), output);
     }
     if let Command::Completions(args) = &cli.command {
-        return completions::run(args, &mut Cli::command(), output);
+        return completions::run(args, output);
     }
     flags.set(Key::Data, "--data", cli.global.data.as_ref());
     flags.set(Key::LogFormat, "--log-format", cli.global.log_format.as_ref());
-    if let Command::Up(args) = &cli.command {
+    if let Command::Init(args) = &cli.command {
+        args.flags(&mut flags);
+    } else if let Command::Up(args) = &cli.command {
         args.flags(&mut flags);
     } else if let Command::Node(args) = &cli.command {
         args.hosted.flags(&mut flags);
@@ -383,10 +418,17 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
     {
         return said;
     }
-    if !problems.is_empty() {
+    let is_doctor = matches!(cli.command, Command::Doctor(_));
+    if !problems.is_empty() && !is_doctor {
         return Err(Failure::configuration(&problems));
     }
-    logs::start(config.log_format.value, matches!(cli.command, Command::Run(_)));
+    let background = cli.command.background();
+    if background.is_some_and(detach::Args::is_detached) {
+        detach::begin(&config)?;
+    } else {
+        let is_quiet = is_doctor || matches!(cli.command, Command::Run(_));
+        logs::start(config.log_format.value, is_quiet);
+    }
     if cli.command.keeps_data() {
         config.claim_data(&around);
     }
@@ -400,9 +442,15 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|why| Failure::local(format!("The program cannot start its threads: {why}.")))?;
-    let result = runtime.block_on(dispatch(cli.command, &config, &look, output));
+    let result = runtime.block_on(async {
+        match dispatch(cli.command, &config, &look, output).await {
+            Ok(()) => Ok(()),
+            Err(failure) => Err(wrong_port::explain(failure, &config).await),
+        }
+    });
     // A read of standard input cannot be cut short; nobody waits for it.
     runtime.shutdown_background();
+    tasuki_proto::host::logs::end();
     result
 }
 
@@ -415,9 +463,16 @@ async fn dispatch(
     look: &Look<'_>,
     output: &mut Output,
 ) -> Result<(), Failure> {
+    if command.background().is_some_and(detach::Args::is_asked) {
+        return detach::start(config, output).await;
+    }
     match command {
+        Command::Init(args) => init::run(args, config, output).await,
         Command::Up(args) => up::run(&args, config, output).await,
         Command::Node(args) => node::run(args, config, output).await,
+        Command::Stop(args) => stop_node::run(args, config, output).await,
+        Command::Logs(args) => node_logs::run(args, config, output).await,
+        Command::Service(command) => service::run(command, config, output),
         Command::Join(args) => join::run(args, config, look, output).await,
         Command::BrokerToken(command) => broker_token::run(command, config, output).await,
         Command::Connect(args) => connect::run(args, config, output).await,
@@ -442,19 +497,20 @@ async fn dispatch(
         Command::Watch(args) => watch::run(args, config, output).await,
         Command::Import(command) => import::run(command, config, output).await,
         Command::Export(args) => export::run(args, config, output).await,
-        Command::Status => status::run(config, output).await,
+        Command::Status(args) => status::run(args, config, output).await,
         Command::Outbox(args) => outbox::run(args, config, output).await,
         Command::Mirror(command) => mirror::run(command, config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::LockHook(command) => lock_hook::run(command, config, output).await,
-        Command::MailHook(command) => mail_hook::run(command, config, output),
+        Command::Hook(command) => hook::run(command, config, output),
         Command::Run(args) => {
             Box::pin(run::run(*args, config, output)).await.map_err(with_run_hint)
         }
         Command::Runs(command) => runs::run(command, config, output).await.map_err(with_run_hint),
         Command::Runners(command) => runners::run(command, config, output).await,
         Command::Prompt(args) => prompt::run(&args, config, output),
+        Command::Doctor(doctor::Args {}) => Box::pin(doctor::run(look, output)).await,
         Command::Config(_) | Command::Trust(_) | Command::Completions(_) | Command::ManPages(_) => {
             Ok(())
         }

@@ -5,9 +5,9 @@ use super::{
     hosting::{self, Hosting},
     hosting_args::HostingArgs,
     runs_setup::BrokerPlace,
-    stopped,
+    start_failure, stopped, wrong_port,
 };
-use crate::config::Config;
+use crate::{config::Config, identity::DataLock};
 
 /// Run a node that uses a broker elsewhere.
 ///
@@ -28,12 +28,24 @@ pub struct Args {
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     hosting::refuse_untrusted(config)?;
     access::check(config)?;
-    let listener = hosting::listen("--listen", config.listen.value).await?;
+    wrong_port::check_broker(config).await?;
+    let config = &hosting::claim_node(config)?;
+    let data = &config.data.value;
+    let lock = DataLock::take(data).map_err(|why| start_failure::node(data, &why.into()))?;
+    let listener = hosting::listen_mcp(config).await?;
     let broker = config.broker_url();
-    let mut hosting =
-        Hosting::start(config, broker, BrokerPlace::Elsewhere, args.take_over, false, listener)
-            .await?;
-    hosting.announce(None, output)?;
+    let mut hosting = Hosting::start(
+        config,
+        broker,
+        BrokerPlace::Elsewhere,
+        args.take_over,
+        lock,
+        false,
+        listener,
+    )
+    .await?;
+    hosting.announce(None, None, None, output)?;
+    args.hosted.background.ready(config, output)?;
     tokio::select! {
         failure = hosting.run(output) => Err(failure),
         () = stopped() => {

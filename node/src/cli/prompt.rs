@@ -4,7 +4,7 @@
 //! and whether it begins, say the argument, the running node and the settings, in this order.
 
 use serde_json::json;
-use tasuki_proto::{id::RoleId, reason::Reason};
+use tasuki_proto::{id::RoleId, nearest::did_you_mean, reason::Reason};
 
 use super::{Failure, Output, broker, text::line};
 use crate::{
@@ -29,7 +29,7 @@ pub struct Args {
 
 pub(crate) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let workspace = broker::workspace(config);
-    let running = NodeFile::read(&config.data.value);
+    let running = config.running_node();
     let running = running.filter(|node| node.workspace == workspace.as_str());
     let (toolsets, order) = part(&args.role, config, running.as_ref())?;
     let name = &args.role.name;
@@ -70,7 +70,7 @@ fn part(
 }
 
 /// The roles of a node with their toolsets: a node of an older version does not say which.
-fn roles_of(node: &NodeFile) -> Vec<Role> {
+pub(super) fn roles_of(node: &NodeFile) -> Vec<Role> {
     let role = |name: &String| {
         let name: RoleId = name.parse().ok()?;
         let toolsets = match node.toolsets.get(name.as_str()) {
@@ -87,24 +87,26 @@ fn unknown(name: &RoleId, hosted: &[Role], set: &[Role]) -> Failure {
         let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
         line(&names.join(", "))
     };
+    let all = hosted.iter().chain(set).map(|role| role.name.as_str());
+    let near = did_you_mean(name.as_str(), all);
     let there_are = match (hosted.is_empty(), set.is_empty()) {
         (false, true) => {
-            format!("The running node does not host {name}. It hosts: {}.", names(hosted))
+            format!("The running node does not host {name}. It hosts: {}{near}.", names(hosted))
         }
         (false, false) => format!(
             "Neither the running node nor the settings have a role {name}. The node hosts: {}. The \
-             settings name: {}.",
+             settings name: {}{near}.",
             names(hosted),
             names(set)
         ),
         (true, _) => {
-            format!("The settings have no role {name}. They name: {}.", names(set))
+            format!("The settings have no role {name}. They name: {}{near}.", names(set))
         }
     };
     Failure::reason(
         Reason::UnknownRole,
         format!(
-            "{there_are} For a role of another machine say its toolsets: `tasuki prompt {name}=loop`."
+            "{there_are} For a role of another machine, name its toolsets: `tasuki prompt {name}=loop`."
         ),
     )
 }
@@ -132,15 +134,9 @@ mod tests {
             };
             let with_sets = roles.iter().filter(|role| !role.toolsets.is_empty());
             let node = NodeFile {
-                pid: 1,
-                mcp: String::new(),
-                fingerprint: None,
-                vouched: None,
-                broker: String::new(),
-                has_brief_broker: false,
-                workspace: "default".into(),
                 roles: roles.iter().map(|role| role.name.to_string()).collect(),
                 toolsets: with_sets.map(|role| (role.name.to_string(), sets(role))).collect(),
+                ..NodeFile::example("default")
             };
             let node = (!hosted.is_empty()).then_some(node);
             match part(&asked.parse().unwrap(), &config, node.as_ref()) {
@@ -165,22 +161,30 @@ mod tests {
                 "qa dev",
                 "",
                 "unknown_role: The running node does not host Z. It hosts: qa, dev. For a role of \
-                 another machine say its toolsets: `tasuki prompt Z=loop`.",
+                 another machine, name its toolsets: `tasuki prompt Z=loop`.",
             ),
             (
                 "Z",
                 "qa dev",
                 "dev ops",
                 "unknown_role: Neither the running node nor the settings have a role Z. The node \
-                 hosts: qa, dev. The settings name: dev, ops. For a role of another machine say its \
-                 toolsets: `tasuki prompt Z=loop`.",
+                 hosts: qa, dev. The settings name: dev, ops. For a role of another machine, name \
+                 its toolsets: `tasuki prompt Z=loop`.",
+            ),
+            (
+                "dve",
+                "dev",
+                "dev",
+                "unknown_role: Neither the running node nor the settings have a role dve. The node \
+                 hosts: dev. The settings name: dev (did you mean dev?). For a role of another \
+                 machine, name its toolsets: `tasuki prompt dve=loop`.",
             ),
             (
                 "Z",
                 "",
                 "dev",
                 "unknown_role: The settings have no role Z. They name: dev. For a role of another \
-                 machine say its toolsets: `tasuki prompt Z=loop`.",
+                 machine, name its toolsets: `tasuki prompt Z=loop`.",
             ),
         ] {
             assert_eq!(found(asked, hosted, set), expected, "{asked}; {hosted}; {set}");

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use tasuki_proto::{id::RoleId, limits::SWARM_PAGE_MAX, reason::Reason, wire};
+use tasuki_proto::{
+    id::RoleId, limits::SWARM_PAGE_MAX, nearest::did_you_mean, reason::Reason, wire,
+};
 
 use super::{
     Failure,
@@ -224,6 +226,7 @@ pub(super) fn unknown_role(
     next: &str,
 ) -> Failure {
     let workspace = broker.workspace();
+    let near = did_you_mean(role, known.iter().map(String::as_str));
     let mut names: Vec<_> = known.iter().take(NAMES_MAX).map(|it| line(it)).collect();
     if NAMES_MAX < known.len() {
         names.push(format!("and {} more", known.len() - NAMES_MAX));
@@ -232,6 +235,7 @@ pub(super) fn unknown_role(
         [] => "It knows none yet".to_owned(),
         names => format!("It knows {}", names.join(", ")),
     };
+    let known = line(&(known + &near));
     Failure::reason(
         Reason::UnknownRole,
         format!(
@@ -283,15 +287,8 @@ mod tests {
             }
             let config = Config::load(layer, None, around).unwrap();
             let node = NodeFile {
-                pid: 1,
-                mcp: String::new(),
-                fingerprint: None,
-                vouched: None,
-                broker: String::new(),
-                has_brief_broker: false,
-                workspace: "default".into(),
                 roles: hosted.iter().map(|it| (*it).to_owned()).collect(),
-                toolsets: Default::default(),
+                ..NodeFile::example("default")
             };
             let running = (!hosted.is_empty()).then_some(node);
             let here = LocalRoles::with(&config, around, running);

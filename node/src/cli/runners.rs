@@ -2,6 +2,7 @@
 
 use std::{io, process::Stdio, time::Duration};
 
+use futures::future::join_all;
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
 use tokio::{process::Command as Process, time::timeout};
@@ -47,23 +48,36 @@ pub(crate) async fn run(
     }
     let builtin = RunnerTable::default();
     let table = config.runners.as_ref().map_or(&builtin, |it| &it.value);
-    let checks = table.iter().map(|runner| async move {
-        let version = match version_command(runner) {
-            Some(words) => Some(version(&words).await),
-            None => None,
-        };
-        Checked { runner, version }
-    });
-    let checked = futures::future::join_all(checks).await;
-    let is_lost =
-        |it: &Checked<'_>| it.runner.command.is_some() && matches!(it.version, Some(Err(_)));
-    let is_one_lost = checked.iter().any(is_lost);
+    let checked = join_all(table.iter().map(check)).await;
+    let is_one_lost = checked.iter().any(|it| it.lost().is_some());
     let value = || json!({"runners": checked.iter().map(Checked::value).collect::<Vec<_>>()});
     output.answer(value, || checked.iter().map(Checked::line).collect())?;
     if is_one_lost { Err(Failure::told(Exit::Local)) } else { Ok(()) }
 }
 
+/// The runners that the configuration names and this machine cannot start, and why.
+pub(super) async fn unusable(config: &Config) -> Vec<(String, String)> {
+    let table = config.runners.iter().flat_map(|it| it.value.iter());
+    let checked = join_all(table.filter(|it| it.command.is_some()).map(check)).await;
+    let lost = |it: &Checked<'_>| Some((it.runner.name.to_string(), it.lost()?.to_owned()));
+    checked.iter().filter_map(lost).collect()
+}
+
+async fn check(runner: &Runner) -> Checked<'_> {
+    let version = match version_command(runner) {
+        Some(words) => Some(version(&words).await),
+        None => None,
+    };
+    Checked { runner, version }
+}
+
 impl Checked<'_> {
+    /// Why one that the configuration names cannot be started.
+    fn lost(&self) -> Option<&str> {
+        let why = self.version.as_ref()?.as_ref().err()?;
+        self.runner.command.is_some().then_some(why.as_str())
+    }
+
     fn program(&self) -> &str {
         let words = self.runner.command.as_deref().unwrap_or_default();
         words.first().map_or_else(|| self.runner.dialect.as_str(), String::as_str)

@@ -42,6 +42,9 @@ mod hangup {
         }
         let Ok(mut hangup) = signal(SignalKind::hangup()) else { return pending().await };
         hangup.recv().await;
+        tracing::warn!(
+            "the terminal was closed, so this stops; `tasuki up --detach` runs without a terminal"
+        );
         WAS_HEARD.store(true, Ordering::Relaxed);
     }
 

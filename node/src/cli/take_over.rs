@@ -24,7 +24,6 @@ use crate::{
         ask::{Error, get, post},
         dial::NodeAt,
     },
-    paths::NodeFile,
 };
 
 /// Give a role to another agent.
@@ -75,7 +74,7 @@ impl Agent {
 pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let Args { role, agent, new_id, given } = args;
     let data = &config.data.value;
-    let file = NodeFile::read(data);
+    let file = config.running_node();
     let node = node_address::remote(&given, &TokenSource::of_process(None), file.as_ref())?;
     let here = || file.map(|file| node_address::local(file, data, &Bearing::Node));
     let node = node.or_else(here).ok_or_else(|| node_address::not_running(data))?;

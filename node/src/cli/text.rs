@@ -4,8 +4,12 @@
 //! letters or hide any: no control characters but newlines, no escape sequences, no bidirectional
 //! or invisible ones.
 
-use std::io::IsTerminal as _;
+use std::{io::IsTerminal as _, sync::OnceLock};
 
+use jiff::{
+    Timestamp,
+    tz::{Offset, TimeZone},
+};
 use tasuki_proto::visible::shown;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -124,33 +128,46 @@ pub(crate) fn indented(text: &str, indent: usize, width: Option<usize>) -> Strin
     out
 }
 
-/// A time of the broker's clock, in UTC; `-` for never.
+/// The zone that times are shown in. Where a program did not say, as in tests: UTC.
+static ZONE: OnceLock<TimeZone> = OnceLock::new();
+
+/// Chooses it, once: this machine's, or that of TZ, unless UTC is asked for.
+pub(super) fn set_zone(is_utc: bool) {
+    let zone = if is_utc { TimeZone::UTC } else { TimeZone::system() };
+    // Whoever was first chose already.
+    let _ = ZONE.set(zone);
+}
+
+/// A time of the broker's clock, with its zone's distance from UTC; `-` for never.
 pub(crate) fn time(ms: u64) -> String {
+    time_in(ms, ZONE.get().unwrap_or(&TimeZone::UTC))
+}
+
+/// The same in UTC: for what is kept, or read elsewhere.
+pub(crate) fn utc_time(ms: u64) -> String {
+    time_in(ms, &TimeZone::UTC)
+}
+
+/// How wide a column of times is, in cells.
+pub(crate) fn time_cells() -> usize {
+    time(1).len()
+}
+
+fn time_in(ms: u64, zone: &TimeZone) -> String {
     if ms == 0 {
         return "-".into();
     }
-    let seconds = ms / 1000;
-    let (year, month, day) = civil(seconds / 86_400);
-    let of_day = seconds % 86_400;
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}Z")
+    let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let time = time.unwrap_or(Timestamp::MAX).to_zoned(zone.clone());
+    let format = if is_utc(zone) { "%Y-%m-%d %H:%M:%SZ" } else { "%Y-%m-%d %H:%M:%S%:z" };
+    time.strftime(format).to_string()
 }
 
-/// Year, month and day that many days after 1970-01-01, by the Gregorian calendar.
-///
-/// Years are counted from March, so that the leap day is a year's last: then the days before a
-/// month follow one line, 153 days to every five months.
-fn civil(days: u64) -> (u64, u64, u64) {
-    const DAYS_BEFORE_1970: u64 = 719_468;
-    const DAYS_PER_400_YEARS: u64 = 146_097;
-    let days = days + DAYS_BEFORE_1970;
-    let (era, of_era) = (days / DAYS_PER_400_YEARS, days % DAYS_PER_400_YEARS);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+/// Whether a zone is UTC under whatever name: it is in winter and in summer.
+fn is_utc(zone: &TimeZone) -> bool {
+    const WINTER_AND_SUMMER_S: [i64; 2] = [1_767_225_600, 1_782_864_000];
+    let times = WINTER_AND_SUMMER_S.map(|at| Timestamp::from_second(at).unwrap_or(Timestamp::MIN));
+    times.iter().all(|at| zone.to_offset(*at) == Offset::UTC)
 }
 
 /// A text as one word of a shell's command line.
@@ -234,12 +251,25 @@ mod tests {
     }
 
     #[test]
-    fn times_are_utc() {
-        assert_eq!(time(0), "-");
-        assert_eq!(time(951_782_400_000), "2000-02-29 00:00:00Z");
-        assert_eq!(time(1_795_302_600_999), "2026-11-21 23:10:00Z");
-        assert_eq!(time(4_107_542_399_000), "2100-02-28 23:59:59Z");
-        assert_eq!(time(4_107_542_400_000), "2100-03-01 00:00:00Z");
+    fn times_are_those_of_a_zone_and_name_it() {
+        assert_eq!((time(0), utc_time(0)), ("-".to_owned(), "-".to_owned()));
+        let east = TimeZone::fixed(jiff::tz::offset(9));
+        let london = TimeZone::posix("GMT0BST,M3.5.0/1,M10.5.0").unwrap();
+        let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+        for (ms, zone, expected) in [
+            (951_782_400_000, &TimeZone::UTC, "2000-02-29 00:00:00Z"),
+            (1_795_302_600_999, &TimeZone::UTC, "2026-11-21 23:10:00Z"),
+            (1_795_302_600_999, &TimeZone::unknown(), "2026-11-21 23:10:00Z"),
+            (1_795_302_600_999, &east, "2026-11-22 08:10:00+09:00"),
+            (1_795_302_600_999, &berlin, "2026-11-22 00:10:00+01:00"),
+            (1_795_302_600_999, &london, "2026-11-21 23:10:00+00:00"),
+            // In summer, and however wrong a clock is.
+            (1_782_864_000_000, &berlin, "2026-07-01 02:00:00+02:00"),
+            (u64::MAX, &TimeZone::UTC, "9999-12-30 22:00:00Z"),
+        ] {
+            assert_eq!(time_in(ms, zone), expected, "{ms}");
+        }
+        assert_eq!(time_cells(), 20);
     }
 
     #[test]

@@ -6,47 +6,58 @@ use futures::{FutureExt as _, future::BoxFuture};
 use tasuki_proto::{
     id::RoleId,
     rpc::{self, Call, Rpc},
+    trace::{self, TraceContext},
     wire,
 };
 use tonic::{Response, Status};
+use tracing::{Instrument as _, Span};
 
 use super::channel::Channel;
 
 /// What a call came to.
 pub type Answering<T> = BoxFuture<'static, Result<Response<T>, Status>>;
 
-/// A request, whichever call's it is.
-pub struct AnyRequest(Box<dyn Erased>);
+/// A request, whichever call's it is, and what it belongs to: it may be sent by another task than
+/// that which made it.
+pub struct AnyRequest {
+    request: Box<dyn Erased>,
+    trace: Option<TraceContext>,
+    span: Span,
+}
 
 /// The response to an [`AnyRequest`]: of the type that its call answers with.
 pub type AnyResponse = Box<dyn Any + Send>;
 
 impl AnyRequest {
     pub fn new<R: Rpc>(request: R) -> Self {
-        Self(Box::new(request))
+        Self { request: Box::new(request), trace: trace::current(), span: Span::current() }
     }
 
     pub fn call(&self) -> &'static Call {
-        self.0.call()
+        self.request.call()
     }
 
     /// The request, if it is one of this call.
     pub fn downcast_ref<R: Rpc>(&self) -> Option<&R> {
-        self.0.as_any().downcast_ref()
+        self.request.as_any().downcast_ref()
     }
 
     /// Fills in which role acts or asks, unless the request names one.
     pub fn set_role(&mut self, role: &RoleId) {
-        self.0.set_role(role);
+        self.request.set_role(role);
     }
 
     pub fn set_key(&mut self, key: wire::IdempotencyKey) {
-        self.0.set_key(key);
+        self.request.set_key(key);
     }
 
     /// Sends a copy as the node that `caller` names.
     pub fn send(&self, channel: Channel, caller: wire::Caller) -> Answering<AnyResponse> {
-        self.0.send(channel, caller)
+        let sent = self.request.send(channel, caller).instrument(self.span.clone());
+        match self.trace.clone() {
+            Some(trace) => trace.scope(sent).boxed(),
+            None => sent.boxed(),
+        }
     }
 }
 

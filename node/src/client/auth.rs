@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tasuki_proto::{
     net::tls::{ALPN_H2, TlsError, Trusting},
     token::Token,
+    trace::{self, TRACEPARENT, TRACESTATE},
 };
 use tokio_rustls::TlsConnector;
 use tonic::{
@@ -142,10 +143,21 @@ impl ClientAuth {
 }
 
 impl Interceptor for ClientAuth {
-    /// Shows who calls, with every call of every client: here and nowhere else.
+    /// Shows who calls, with every call of every client, and what the call belongs to: here and
+    /// nowhere else.
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(shown) = &self.now().shown {
             request.metadata_mut().insert("authorization", shown.clone());
+        }
+        if let Some(trace) = trace::current() {
+            let parent = Some((TRACEPARENT, trace.parent()));
+            let state = trace.state().map(|state| (TRACESTATE, state.to_owned()));
+            for (name, value) in parent.into_iter().chain(state) {
+                // It is of characters that fit.
+                if let Ok(value) = value.parse::<MetadataValue<Ascii>>() {
+                    request.metadata_mut().insert(name, value);
+                }
+            }
         }
         Ok(request)
     }
@@ -153,7 +165,10 @@ impl Interceptor for ClientAuth {
 
 #[cfg(test)]
 mod tests {
-    use tasuki_proto::token::{SECRET_BYTES, Secret};
+    use tasuki_proto::{
+        token::{SECRET_BYTES, Secret},
+        trace::TraceContext,
+    };
 
     use super::*;
     use crate::credentials::Joined;
@@ -198,6 +213,22 @@ mod tests {
         assert!(!logged.contains(&token(1).secret.expose()), "{logged}");
         let other = ClientAuth::find(data.path(), "http://127.0.0.1:1").expect("found");
         assert_eq!((shows(&other), other.tls().is_some()), (None, false));
+    }
+
+    #[tokio::test]
+    async fn a_call_names_the_trace_that_it_belongs_to() {
+        const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let data = tempfile::tempdir().expect("a directory");
+        let auth = ClientAuth::find(data.path(), "http://127.0.0.1:1").expect("found");
+        let named = || {
+            let request = auth.clone().call(Request::new(())).expect("let through");
+            let names = [TRACEPARENT, TRACESTATE].map(|name| request.metadata().get(name).cloned());
+            names.map(|value| value.and_then(|value| value.to_str().ok().map(str::to_owned)))
+        };
+        assert_eq!(named(), [None, None]);
+        let trace = TraceContext::parse(PARENT, Some("a=1,b=2")).expect("well formed");
+        let named = trace.scope(async { named() }).await;
+        assert_eq!(named, [Some(PARENT.to_owned()), Some("a=1,b=2".to_owned())]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! `[[hooks]]`: what is to be run or posted to when something happens to mail.
+//! `[[hooks]]`: what is to be run or posted to when something happens.
 //!
-//! Hooks run programs and send mail's words elsewhere: in a file that came with a directory they
+//! Hooks run programs and send others' words elsewhere: in a file that came with a directory they
 //! count only once its user trusts it (`tasuki_proto::host::trust`).
 
 use std::{
@@ -23,8 +23,8 @@ use super::{
     file::{Wrong, list, text},
 };
 use crate::hooks::spec::{
-    Action, Command, HOOKS_MAX, Hook, Kind, LIMIT, LIMIT_MAX, POST_RETRIES, RETRIES_MAX, WORDS_MAX,
-    Webhook,
+    Action, Command, HOOKS_MAX, Hook, Kind, LIMIT, LIMIT_MAX, Noun, POST_RETRIES, RETRIES_MAX,
+    WORDS_MAX, Webhook,
 };
 
 /// The table.
@@ -119,7 +119,7 @@ fn one(item: &Spanned<DeValue<'_>>, directory: &Path, wrong: &mut Vec<Wrong>) ->
     });
     let on = reader.required("on", |item| {
         let kinds = texts(item)?;
-        let known = || Kind::ALL.map(Kind::as_str).join(", ");
+        let known = || Kind::ALL.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
         let kind = |name: &String| {
             Kind::parse(name)
                 .ok_or_else(|| (None, format!("names {}; there are {}", echo(name), known())))
@@ -131,6 +131,11 @@ fn one(item: &Spanned<DeValue<'_>>, directory: &Path, wrong: &mut Vec<Wrong>) ->
             Ok(kinds)
         }
     });
+    let other = on.iter().flatten().find(|kind| kind.noun() != Noun::Mail);
+    if let Some(other) = other {
+        reader
+            .refuse(&["type", "sender", "receiver"], &format!("is mail's alone; {other} is none"));
+    }
     let roles = reader.names("role");
     let types = reader.optional("type", |item| {
         let parse = |name: &String| name.parse().map_err(|why| (None, format!("{why}")));
@@ -211,16 +216,20 @@ impl<'a> Reader<'a, '_> {
         })
     }
 
+    /// Takes out what does not belong here.
+    fn refuse(&mut self, fields: &[&'static str], why: &str) {
+        for field in fields {
+            if let Some((at, _)) = self.fields.remove(field) {
+                self.wrong.push((Some(at), format!("has `{field}`, which {why}")));
+            }
+        }
+    }
+
     fn action(&mut self, directory: &Path) -> Option<Action> {
         let has = |it: &Self, field| it.fields.contains_key(field);
         match (has(self, "command"), has(self, "url")) {
             (true, false) => {
-                for field in ["secret_file", "ca_file", "allow_http"] {
-                    if let Some((at, _)) = self.fields.remove(field) {
-                        self.wrong
-                            .push((Some(at), format!("has `{field}`, which belongs to `url`")));
-                    }
-                }
+                self.refuse(&["secret_file", "ca_file", "allow_http"], "belongs to `url`");
                 self.optional("command", |item| command(item, directory)).map(Action::Command)
             }
             (false, true) => {

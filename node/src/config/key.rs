@@ -7,6 +7,7 @@ pub enum Key {
     Workspace,
     Listen,
     BrokerListen,
+    Dashboard,
     Broker,
     Roles,
     Shared,
@@ -23,11 +24,12 @@ pub enum Key {
 }
 
 impl Key {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Data,
         Self::Workspace,
         Self::Listen,
         Self::BrokerListen,
+        Self::Dashboard,
         Self::Broker,
         Self::Roles,
         Self::Shared,
@@ -104,6 +106,12 @@ impl Key {
                 "TASUKI_BROKER_LISTEN",
                 "127.0.0.1:7420",
                 "address where the broker of `tasuki up` serves gRPC",
+            ),
+            Self::Dashboard => (
+                "dashboard",
+                "TASUKI_DASHBOARD",
+                "127.0.0.1:7422",
+                "address where the broker of `tasuki up` serves its dashboard, such as /metrics, or off; the default moves on to a free port",
             ),
             Self::Broker => (
                 "broker",

@@ -8,6 +8,7 @@
 //! one go, those of values that were overridden included: they would bite later.
 
 mod accept;
+mod data;
 mod file;
 mod hooks;
 mod key;
@@ -26,6 +27,7 @@ use std::{
 use tasuki_proto::{
     host::{
         config::{self as broker, FileError, Found, NO_DATA_DIRECTORY, data_directory},
+        dashboard::Dashboard,
         files::check_data_directory,
         trust::TrustStore,
     },
@@ -130,10 +132,18 @@ pub struct Sourced<T> {
 pub struct Config {
     /// The file that was read, if there was one.
     pub file: Option<Found>,
+    /// The data directory as it was named: the broker's part, and what this machine joined with, are
+    /// in it.
+    pub root: PathBuf,
+    /// Where the node of the workspace keeps its state: the same, or a directory in it.
     pub data: Sourced<PathBuf>,
+    /// Whether the data directory is the workspace's own, and no other project's.
+    pub is_first_project: bool,
+    /// Where nobody named one: that of the data directory's first node.
     pub workspace: Sourced<WorkspaceId>,
     pub listen: Sourced<SocketAddr>,
     pub broker_listen: Sourced<SocketAddr>,
+    pub dashboard: Sourced<Dashboard>,
     /// `None`: ask the node's address file, else the guarded broker of the same data directory,
     /// else [`BROKER_DEFAULT`].
     pub broker: Sourced<Option<String>>,
@@ -293,7 +303,8 @@ impl Config {
         (config.runs, config.runs_distrust) = runs;
         problems.extend(runs::resolve_runner(config.runs.as_mut(), config.runners.as_ref()).err());
         config.keep_root_within(&around.directory);
-        problems.extend(config.check_data_here(around));
+        // What may have come with the current directory is not read.
+        problems.extend(config.check_data_here(around).or_else(|| config.find_node()));
         // What was not committed can be committed later; what was, over somebody's lock, is done.
         let said = layers.iter().find_map(|layer| layer.get(&Key::HookFail));
         let in_doubt = match said {
@@ -329,46 +340,8 @@ impl Config {
     /// The broker of a node that is started with this.
     pub fn broker_url(&self) -> String {
         let told = self.broker.value.clone();
-        let url = told.or_else(|| credentials::url_of_own_broker(&self.data.value));
+        let url = told.or_else(|| credentials::url_of_own_broker(&self.root));
         url.unwrap_or_else(|| BROKER_DEFAULT.to_owned())
-    }
-
-    /// The data directory, where its name is a path from the current directory, or is of a file that
-    /// came with that: then it may have come with it, too.
-    fn data_here(&self) -> Option<&Path> {
-        let data = self.data.value.as_path();
-        match &self.data.source {
-            // There is none for a user without a home directory, which is said.
-            Source::Default => None,
-            Source::File { path, .. } if data.is_absolute() => {
-                let mut found = self.file.iter().flat_map(Found::and_below);
-                let is_here = found.any(|it| it.is_here && it.path == *path);
-                let is_beside = path.parent().is_some_and(|directory| data.starts_with(directory));
-                (is_here && is_beside).then_some(data)
-            }
-            Source::File { .. } | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => {
-                (!data.is_absolute()).then_some(data)
-            }
-        }
-    }
-
-    /// Why such a data directory cannot be used.
-    fn check_data_here(&self, around: &Environment) -> Option<Problem> {
-        let why = around.trusted.check_data(&around.directory, self.data_here()?).err()?;
-        let message = format!("`data` cannot be used: {why}");
-        Some(Problem { at: self.data.source.clone(), message })
-    }
-
-    /// Notes such a data directory as this user's, where there is no data in it yet, and makes it.
-    pub fn claim_data(&self, around: &Environment) {
-        let Some(data) = self.data_here() else { return };
-        if let Err(why) = around.trusted.claim_data(&around.directory.join(data)) {
-            tracing::warn!(
-                "it cannot be noted that {} is yours: {why}; name it by its absolute path in the \
-                 next commands",
-                data.display()
-            );
-        }
     }
 
     /// Takes no relative project unless it lies in `directory`, links followed: whoever made the
@@ -453,10 +426,16 @@ impl Config {
         }
         Self {
             file,
+            root: data.value.clone(),
+            is_first_project: true,
             data,
             workspace: pick.value(Key::Workspace, value::id),
             listen: pick.value(Key::Listen, value::listen),
             broker_listen: pick.value(Key::BrokerListen, value::listen),
+            // One that nobody named may be elsewhere.
+            dashboard: pick
+                .given(Key::Dashboard, value::dashboard)
+                .unwrap_or(Sourced { value: Dashboard::Usual, source: Source::Default }),
             broker: pick.value(Key::Broker, value::url),
             lease: pick.value(Key::Lease, value::lease),
             hold: pick.value(Key::Hold, value::hold),

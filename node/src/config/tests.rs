@@ -167,7 +167,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
         [
             "2: `lease` takes a text in quotes, not this integer",
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
-             broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
+             dashboard, broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
              mcp_tls_cert, mcp_tls_key, mirror, mirror_root, hook_fail, toolsets, groups, hooks, accept, \
              runner, runs, and of the broker secure, advertise, tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
@@ -383,7 +383,21 @@ fn every_problem_of_a_hook_is_found_with_its_line() {
         (
             "[[hooks]]\nname = \"h\"\non = [\"send\"]\ncommand = [\"x\"]\n".to_owned(),
             &["3: the hook h has `on`, which names \"send\"; there are received, sent, resolved, \
-               rejected, seen, lapsed, dead"],
+               rejected, seen, lapsed, dead, loop_started, loop_completed, turn_handed_over, \
+               turn_reclaimed, turn_received, turn_lapsed, issue_created, issue_closed, \
+               issue_reopened, issue_lapsed, task_created, task_claimed, task_submitted, \
+               task_approved, task_rejected, task_asked, task_answered, task_lapsed, task_reset, \
+               task_canceled, delivery_submitted, delivery_claimed, delivery_accepted, \
+               delivery_rejected, delivery_lapsed, run_started, run_question, run_ended"],
+        ),
+        (
+            "[[hooks]]\nname = \"h\"\non = [\"sent\", \"turn_received\"]\ntype = \"BR\"\n\
+             sender = \"A\"\nrole = \"B\"\ncommand = [\"x\"]\n"
+                .to_owned(),
+            &[
+                "4: the hook h has `type`, which is mail's alone; turn_received is none",
+                "5: the hook h has `sender`, which is mail's alone; turn_received is none",
+            ],
         ),
         (
             hook(run) + &hook(run).replace("\"h\"", "\"H\""),

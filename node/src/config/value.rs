@@ -8,13 +8,13 @@ use std::{fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use http::Uri;
 use tasuki_proto::{
     echo::echo,
-    host::config::duration,
+    host::{config::duration, dashboard::Dashboard},
     id::{InvalidId, RoleId, Toolset},
     limits::{HOLD_MS_MAX, RECEIVERS_MAX, ROLES_MAX, TOOLSETS_MAX},
     net::dial::is_loopback,
 };
 
-use crate::toolset::ToolsetChoice;
+use crate::toolset::{SWARM_PREFIX, ToolsetChoice, usual_toolsets};
 
 /// The shortest lease: below it an agent's own thinking would cost it the turn.
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -53,6 +53,12 @@ impl Role {
     pub fn sets(&self) -> Vec<Toolset> {
         let name = |choice: &ToolsetChoice| choice.set.parse().expect("a toolset's name is an id");
         self.toolsets.iter().map(name).collect()
+    }
+
+    /// Whether it works on issues, and has `loop` only because every role has it by default.
+    pub fn is_standby(&self) -> bool {
+        let is_swarm = |it: &ToolsetChoice| it.set.starts_with(SWARM_PREFIX);
+        self.toolsets == usual_toolsets(&self.name) && self.toolsets.iter().any(is_swarm)
     }
 }
 
@@ -120,6 +126,10 @@ pub(super) fn path(texts: &[String]) -> Result<PathBuf, String> {
 pub(super) fn id<T: FromStr<Err = InvalidId>>(texts: &[String]) -> Result<T, String> {
     let text = only(texts)?;
     text.parse().map_err(|why| format!("is {}, which {why}", echo(text)))
+}
+
+pub(super) fn dashboard(texts: &[String]) -> Result<Dashboard, String> {
+    only(texts)?.parse()
 }
 
 pub(super) fn listen(texts: &[String]) -> Result<SocketAddr, String> {

@@ -6,8 +6,11 @@ use async_trait::async_trait;
 use tasuki_proto::{id::RoleId, reason::Reason, rpc::Rpc, wire};
 
 use super::{
+    details::Details,
     document::Read,
     source::{Part, Source, Unanswered},
+    spec::Party,
+    work_event::{Subject, WorkEvent},
 };
 use crate::{
     client::{
@@ -65,6 +68,124 @@ impl Source for Link {
             Err(refusal) => Err(refusal),
         }
     }
+
+    async fn details(&self, event: &WorkEvent) -> Result<Result<Details, Refusal>, Unanswered> {
+        match read_details(self, event).await {
+            Ok(details) => Ok(Ok(details)),
+            Err(ReadError::Refused(refusal)) => Ok(Err(refusal)),
+            Err(ReadError::Unanswered(unanswered)) => Err(unanswered),
+        }
+    }
+}
+
+/// Entries of an issue's history that are read at once.
+const HISTORY_READ: u64 = 200;
+
+enum ReadError {
+    Refused(Refusal),
+    Unanswered(Unanswered),
+}
+
+async fn ask<R: Rpc>(link: &Link, request: R) -> Result<R::Response, ReadError> {
+    answered(link, request).await.map_err(ReadError::Unanswered)?.map_err(ReadError::Refused)
+}
+
+async fn read_details(link: &Link, event: &WorkEvent) -> Result<Details, ReadError> {
+    let mut details = Details::default();
+    match &event.subject {
+        Subject::Loop { name, turn, entry } => {
+            let r#loop = name.clone();
+            let read = match *entry {
+                0 => None,
+                from => {
+                    let request =
+                        wire::HistoryRequest { r#loop, from, limit: 1, ..Default::default() };
+                    ask(link, request).await?.entries.pop()
+                }
+            };
+            let is_needed = read.is_none() || event.lacking.contains(&Party::Participants);
+            let state = if is_needed {
+                let request = wire::GetLoopRequest { r#loop: name.clone(), ..Default::default() };
+                ask(link, request).await?.r#loop
+            } else {
+                None
+            };
+            details.put_turn(name, *turn, read.as_ref(), state.as_ref());
+        }
+        Subject::Issue { id } => read_issue(link, id, &mut details).await?,
+        Subject::Task { issue, task, number, message } => {
+            let (issue_id, task_id) = (issue.clone(), task.clone());
+            let request = wire::GetTaskRequest { issue_id, task_id, ..Default::default() };
+            details.put_task(ask(link, request).await?.task.unwrap_or_default(), message);
+            read_issue(link, issue, &mut details).await?;
+            if event.lacking.contains(&Party::Worker) {
+                details.put_worker(&last_claimant(link, issue, task, *number).await?);
+            }
+        }
+        Subject::Delivery { issue, id } => {
+            let delivery_id = id.clone();
+            let request = wire::GetDeliveryRequest { delivery_id, ..Default::default() };
+            details.put_delivery(&ask(link, request).await?.delivery.unwrap_or_default());
+            read_issue(link, issue, &mut details).await?;
+        }
+        Subject::Run { id, message } => {
+            let run_id = id.clone();
+            let request = wire::GetRunRequest { run_id, ..Default::default() };
+            let run = ask(link, request).await?.run.unwrap_or_default();
+            let question = match message.checked_sub(1) {
+                None => None,
+                Some(after) => {
+                    let run_id = id.clone();
+                    let request =
+                        wire::ListRunMessagesRequest { run_id, after, ..Default::default() };
+                    ask(link, request).await?.messages.into_iter().next()
+                }
+            };
+            details.put_run(&run, question.as_ref());
+        }
+    }
+    Ok(details)
+}
+
+async fn read_issue(link: &Link, id: &str, details: &mut Details) -> Result<(), ReadError> {
+    let request = wire::GetIssueRequest { issue_id: id.to_owned(), ..Default::default() };
+    details.put_issue(&ask(link, request).await?.issue.unwrap_or_default());
+    Ok(())
+}
+
+/// Who had a task's claim before an entry of its issue's history; empty: nobody. A task that ended
+/// otherwise than by its worker does not say whose it was.
+async fn last_claimant(
+    link: &Link,
+    issue: &str,
+    task: &str,
+    before: u64,
+) -> Result<String, ReadError> {
+    let mut end = before;
+    while 1 < end {
+        let start = end.saturating_sub(HISTORY_READ).max(1);
+        let (mut after, mut found) = (start - 1, None);
+        while after + 1 < end {
+            let limit = u32::try_from(end - 1 - after).unwrap_or(u32::MAX);
+            let issue_id = issue.to_owned();
+            let request = wire::GetHistoryRequest { issue_id, after, limit, ..Default::default() };
+            let entries = ask(link, request).await?.entries;
+            let Some(last) = entries.last() else { break };
+            after = last.number;
+            for entry in entries.into_iter().filter(|it| it.task_id == task) {
+                match entry.r#type.as_str() {
+                    "issue_task_claimed" => found = Some(entry.role),
+                    "issue_task_expired" | "issue_task_reset" => found = Some(String::new()),
+                    _ => {}
+                }
+            }
+        }
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        end = start;
+    }
+    Ok(String::new())
 }
 
 /// One attempt. A refusal is an answer; a broker that will not have this node for the moment, or is

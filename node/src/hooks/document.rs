@@ -7,12 +7,17 @@
 //! clock.
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 use tasuki_proto::{
-    id::{HookName, NodeId, WorkspaceId},
+    id::{HookName, NodeId, RoleId, WorkspaceId},
     wire,
 };
 
-use super::event::{Happening, Place};
+use super::{
+    details::Details,
+    event::{Happening, Place},
+    work_event::WorkEvent,
+};
 use crate::refusal::Refusal;
 
 /// Of the document.
@@ -36,9 +41,14 @@ struct Document<'a> {
     hook: &'a str,
     workspace: &'a str,
     node: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     role: &'a str,
     sequence: u64,
     at_ms: u64,
+    /// Of what is not mail.
+    #[serde(flatten)]
+    objects: Option<&'a Map<String, Value>>,
+    #[serde(skip_serializing_if = "str::is_empty")]
     message_id: &'a str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     unseen_by: &'a [String],
@@ -152,13 +162,56 @@ impl Writer {
             role: happening.role.as_str(),
             sequence: happening.place.sequence,
             at_ms,
+            objects: None,
             message_id: &happening.message,
             unseen_by: &happening.unseen_by,
             thread: thread.map(Thread::of),
             entry: entry.map(Entry::of),
-            unread: unread.map(|no| Unread { code: no.reason.as_str(), message: &no.message }),
+            unread: unread.map(Unread::of),
         };
-        serde_json::to_string(&document).expect("texts and numbers are JSON")
+        document.text()
+    }
+
+    /// The same of something that is not mail, at a role or at the node.
+    pub fn write_work(
+        &self,
+        id: &str,
+        hook: &HookName,
+        event: &WorkEvent,
+        role: Option<&RoleId>,
+        at_ms: u64,
+        read: &Result<Details, Refusal>,
+    ) -> String {
+        let document = Document {
+            version: VERSION,
+            event: event.kind.as_str(),
+            id,
+            hook: hook.as_str(),
+            workspace: self.workspace.as_str(),
+            node: self.node.as_str(),
+            role: role.map_or("", RoleId::as_str),
+            sequence: event.sequence,
+            at_ms,
+            objects: read.as_ref().ok().map(|details| &details.objects),
+            message_id: "",
+            unseen_by: &[],
+            thread: None,
+            entry: None,
+            unread: read.as_ref().err().map(Unread::of),
+        };
+        document.text()
+    }
+}
+
+impl Document<'_> {
+    fn text(&self) -> String {
+        serde_json::to_string(self).expect("texts and numbers are JSON")
+    }
+}
+
+impl<'a> Unread<'a> {
+    const fn of(refusal: &'a Refusal) -> Self {
+        Self { code: refusal.reason.as_str(), message: refusal.message.as_str() }
     }
 }
 

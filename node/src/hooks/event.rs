@@ -151,14 +151,16 @@ impl Happening {
         let is_for_role = |entry: &&wire::MailEntry| {
             entry.receivers.iter().any(|receiver| receiver == self.role.as_str())
         };
-        match self.kind {
-            Kind::Received | Kind::Sent | Kind::Lapsed => read.iter().find(is_named),
-            Kind::Dead if !self.unseen_by.is_empty() => read.iter().find(is_named),
-            Kind::Resolved | Kind::Rejected | Kind::Seen | Kind::Dead => {
-                let newest = read.iter().rev().find(is_before);
-                read.iter().rev().filter(is_before).find(is_for_role).or(newest)
-            }
+        if self.is_of_one_entry() || (self.kind == Kind::Dead && !self.unseen_by.is_empty()) {
+            return read.iter().find(is_named);
         }
+        let newest = read.iter().rev().find(is_before);
+        read.iter().rev().filter(is_before).find(is_for_role).or(newest)
+    }
+
+    /// Whether it is about the entry that it names and no other, which is most often the newest.
+    pub const fn is_of_one_entry(&self) -> bool {
+        matches!(self.kind, Kind::Received | Kind::Sent | Kind::Lapsed)
     }
 }
 
@@ -166,7 +168,7 @@ impl Hook {
     /// Whether it wants to hear of `happening`, as far as can be told before the thread is read.
     pub fn may_want(&self, happening: &Happening) -> bool {
         self.on.contains(&happening.kind)
-            && (self.roles.is_empty() || self.roles.contains(&happening.role))
+            && self.is_for(Some(&happening.role))
             && happening.facts.as_ref().is_none_or(|facts| self.lets_through(facts))
     }
 

@@ -18,23 +18,25 @@ use std::{
 
 use futures::StreamExt as _;
 use parking_lot::{Mutex, MutexGuard};
-use tasuki_proto::{
-    id::{HookName, RoleId},
-    wire,
-};
+use tasuki_proto::{id::HookName, wire};
 use tokio::time;
 
 use super::{
+    details::Details,
     document::{Read, Writer},
     event::{self, Facts, Happening},
     line::{Common, Line},
     source::{Part, Source, Unanswered},
     spec::{Action, Kind},
     store::{Call, Places, Taken, WAITING_MAX},
+    work_event::{self, Hosted, WorkEvent},
 };
-use crate::client::{
-    feed::{self, Ended, Items, Last, first_record},
-    retry::{Backoff, chance},
+use crate::{
+    client::{
+        feed::{self, Ended, Items, Last, first_record},
+        retry::{Backoff, chance},
+    },
+    refusal::Refusal,
 };
 
 /// Records taken in until places are kept on disk although nothing was called for.
@@ -58,13 +60,23 @@ pub(super) struct Follower {
     pub(super) source: Arc<dyn Source>,
     pub(super) common: Common,
     pub(super) lines: Vec<Arc<Line>>,
-    pub(super) hosted: BTreeSet<RoleId>,
+    pub(super) hosted: Hosted,
+    /// Events that any of the hooks is called for: of others nothing is read.
+    pub(super) wanted: BTreeSet<Kind>,
     pub(super) writer: Writer,
     pub(super) marks: Marks,
     /// Hooks that stay at their place until they have room.
     pub(super) behind: BTreeSet<HookName>,
     /// The sequence up to which places are on disk.
     pub(super) kept: u64,
+}
+
+/// What was read for the events of one record, for whichever hook asks first.
+#[derive(Default)]
+struct Reads {
+    threads: BTreeMap<event::Place, Read>,
+    /// By the event's number in the record.
+    details: BTreeMap<usize, Result<Details, Refusal>>,
 }
 
 /// Why the feed is to be opened again.
@@ -204,7 +216,9 @@ impl Follower {
     async fn begin(&mut self) -> Result<(), Again> {
         let is_new = |line: &&Arc<Line>| !self.marks.get().contains_key(&line.hook.name);
         let new: Vec<_> = self.lines.iter().filter(is_new).cloned().collect();
-        let Some(role) = self.hosted.first().filter(|_| !new.is_empty()) else { return Ok(()) };
+        let Some(role) = self.hosted.roles.first().filter(|_| !new.is_empty()) else {
+            return Ok(());
+        };
         let sequence = self.source.newest(role).await?;
         for line in new {
             self.marks.get().insert(line.hook.name.clone(), Taken { sequence, at_ms: 0 });
@@ -238,6 +252,10 @@ impl Follower {
             Err(Ended::Compacted { oldest }) if oldest == from.sequence + 1 => {
                 return Ok(self.source.follow(oldest).await?);
             }
+            // The journal has not come so far yet.
+            Err(Ended::Compacted { oldest }) if oldest <= from.sequence => {
+                return Err(Again::Other);
+            }
             Err(ended) => return Err(ended.into()),
         };
         let last = Last { sequence: from.sequence, at_ms: from.at_ms };
@@ -264,7 +282,7 @@ impl Follower {
 
     /// The record that was taken in last is not told again: is it there?
     async fn doubt(&self, from: Taken) -> Again {
-        let Some(role) = self.hosted.first() else {
+        let Some(role) = self.hosted.roles.first() else {
             return Again::Unanswered("no role to ask as".to_owned());
         };
         match self.source.newest(role).await {
@@ -300,8 +318,9 @@ impl Follower {
 
     /// Puts what a record calls for where it waits, then goes past the record (Q2).
     async fn take(&mut self, item: wire::FeedItem) -> Result<(), Again> {
-        let happenings = event::of_item(&item, &self.hosted);
-        let mut threads = BTreeMap::new();
+        let happenings = event::of_item(&item, &self.hosted.roles);
+        let work = work_event::of_item(&item, &self.wanted);
+        let mut reads = Reads::default();
         let mut has_called = false;
         for line in self.lines.clone() {
             let name = &line.hook.name;
@@ -309,7 +328,8 @@ impl Follower {
             if self.behind.contains(name) || taken.is_none_or(|it| item.sequence <= it.sequence) {
                 continue;
             }
-            let calls = self.calls(&line, &item, &happenings, &mut threads).await?;
+            let mut calls = self.calls(&line, &item, &happenings, &mut reads.threads).await?;
+            calls.extend(self.work_calls(&line, &item, &work, &mut reads.details).await?);
             if !calls.is_empty() {
                 let (asked, count) = (name.clone(), calls.len());
                 let put = move |store: &super::store::Store| {
@@ -337,7 +357,7 @@ impl Follower {
         Ok(())
     }
 
-    /// What a record calls for from one hook.
+    /// What a record's mail calls for from one hook.
     async fn calls(
         &self,
         line: &Line,
@@ -375,13 +395,47 @@ impl Follower {
         Ok(calls)
     }
 
+    /// What else a record calls for from one hook.
+    async fn work_calls(
+        &self,
+        line: &Line,
+        item: &wire::FeedItem,
+        work: &[WorkEvent],
+        details: &mut BTreeMap<usize, Result<Details, Refusal>>,
+    ) -> Result<Vec<Call>, Again> {
+        let (mut calls, name) = (Vec::new(), &line.hook.name);
+        let wanted = work.iter().filter(|of| line.hook.on.contains(&of.kind));
+        for of in wanted.filter(|of| of.may_concern(&self.hosted)) {
+            let read = match details.get(&of.event) {
+                Some(read) => read,
+                None => {
+                    let read = self.unless_stopped(self.source.details(of)).await??;
+                    details.entry(of.event).or_insert(read)
+                }
+            };
+            let concerned = of.concerned(read.as_ref().ok(), &self.hosted, &self.writer.node);
+            for role in concerned.iter().map(Option::as_ref).filter(|role| line.hook.is_for(*role))
+            {
+                let id = self.writer.id(name, of.place(role), item.at_ms);
+                let body = self.writer.write_work(&id, name, of, role, item.at_ms, read);
+                calls.push(Call::of_work(id, of, role, item.at_ms, body));
+            }
+            // Whom it concerns is not known either.
+            if let Err(refusal) = read
+                && concerned.is_empty()
+            {
+                let missed = format!("{} of {}: {}", of.kind, of.subject.name(), refusal.message);
+                tracing::warn!(hook = %name, missed, "the broker does not tell of it");
+                line.tally().missed = Some(missed);
+            }
+        }
+        Ok(calls)
+    }
+
     /// The thread with the entry that it is about.
     async fn read(&self, happening: &Happening) -> Result<Read, Again> {
         let Happening { role, message, .. } = happening;
-        let newest = match happening.kind {
-            Kind::Received | Kind::Sent | Kind::Lapsed => 1,
-            Kind::Resolved | Kind::Rejected | Kind::Seen | Kind::Dead => ENTRIES_READ,
-        };
+        let newest = if happening.is_of_one_entry() { 1 } else { ENTRIES_READ };
         let read = self.source.read(role, message, Part::Newest(newest)).await?;
         let is_there = |read: &wire::ReadThreadResponse| {
             happening.entry == 0 || read.entries.iter().any(|it| it.number == happening.entry)

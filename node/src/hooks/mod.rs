@@ -1,8 +1,10 @@
-//! Runs programs and posts to addresses when something happens to mail at the roles of this node.
+//! Runs programs and posts to addresses when something happens at the roles of this node: to mail,
+//! turns, issues, tasks, deliveries and runs.
 //!
 //! ```text
 //! broker's feed ──▶ follow ──▶ waiting calls on disk ──▶ a line of each hook ──▶ program, address
-//!                   (what happened: event; the words: document)      └──▶ dead letters on disk
+//!                   (what happened: event, work_event; the words: document, details)
+//!                                                               └──▶ dead letters on disk
 //! ```
 //!
 //! What is promised: *a hook is called at least once for each thing that happened after the broker
@@ -10,11 +12,12 @@
 //! record, which is said. A call that was under way when the node was killed is made again, with
 //! the same id.
 //!
-//! Mail is never held up: all of this reads what the broker has already told others, and what
-//! fails here is told by `tasuki status`, `tasuki mail-hook` and the log.
+//! Nothing is ever held up: all of this reads what the broker has already told others, and what
+//! fails here is told by `tasuki status`, `tasuki hook` and the log.
 //!
-//! - [`spec`]: what an operator wants. [`event`]: what happened, and who wants it. [`document`]:
-//!   what is told of it. Pure. [`attempt`]: when a call is made again. Pure.
+//! - [`spec`]: what an operator wants, and the table of events. [`event`]: what happened to mail, and
+//!   who wants it. [`work_event`]: the same of all else. [`document`], [`details`]: what is told of
+//!   it. [`attempt`]: when a call is made again. All pure.
 //! - [`store`]: calls on disk. `follow`: the feed. `line`: one hook at work.
 //! - [`command`], [`webhook`]: one call. [`source`]: the seam to the broker.
 //!
@@ -24,6 +27,7 @@
 pub mod attempt;
 mod broker;
 pub mod command;
+pub mod details;
 pub mod document;
 pub mod event;
 mod follow;
@@ -35,10 +39,10 @@ pub mod store;
 #[cfg(test)]
 mod tests;
 pub mod webhook;
+pub mod work_event;
 
 use std::{collections::BTreeSet, fmt, io, path::Path, sync::Arc};
 
-use tasuki_proto::id::RoleId;
 use tokio_util::task::TaskTracker;
 
 pub use self::report::{LastFailure, Report};
@@ -49,6 +53,7 @@ use self::{
     source::Source,
     spec::{Action, Hook},
     store::Store,
+    work_event::Hosted,
 };
 
 /// The hooks of a running node. Cheap to clone; all clones are one.
@@ -91,7 +96,7 @@ impl Hooks {
     pub fn start(
         hooks: Vec<Hook>,
         data: &Path,
-        hosted: BTreeSet<RoleId>,
+        hosted: Hosted,
         writer: Writer,
         source: Arc<dyn Source>,
     ) -> io::Result<Self> {
@@ -120,6 +125,7 @@ impl Hooks {
             let follower = Follower {
                 source,
                 common: common.clone(),
+                wanted: lines.iter().flat_map(|line| line.hook.on.iter().copied()).collect(),
                 lines: lines.clone(),
                 hosted,
                 writer,

@@ -3,8 +3,11 @@
 use async_trait::async_trait;
 use tasuki_proto::id::RoleId;
 
-use super::document::Read;
-use crate::client::feed::{Ended, Items};
+use super::{details::Details, document::Read, work_event::WorkEvent};
+use crate::{
+    client::feed::{Ended, Items},
+    refusal::Refusal,
+};
 
 /// What is read of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,4 +39,7 @@ pub trait Source: std::fmt::Debug + Send + Sync + 'static {
 
     /// The same with the words that this node can open.
     async fn open(&self, read: Read) -> Read;
+
+    /// What is to be told of anything else.
+    async fn details(&self, event: &WorkEvent) -> Result<Result<Details, Refusal>, Unanswered>;
 }

@@ -27,50 +27,156 @@ pub const POST_RETRIES: u32 = 10;
 /// How often anything is tried again at most: some hours.
 pub const RETRIES_MAX: u32 = 100;
 
-/// What can happen to a thread at a role.
+/// Of each text about a turn, an issue, a task, a delivery or a run that a hook is told, in bytes:
+/// what a person reads of it in one sitting. The rest is there to be asked for.
+pub const HOOK_TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// What an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// An entry came for the role.
-    Received,
-    /// The role sent an entry.
-    Sent,
-    /// The role put the thread into `done`.
-    Resolved,
-    /// The role put the thread into `cancel`.
-    Rejected,
-    /// The role named the thread after it was handed.
-    Seen,
-    /// An entry for the role, or of it, was not seen in time.
-    Lapsed,
-    /// The thread was handed too often and never seen by the role, or by one it wrote to.
-    Dead,
+pub enum Noun {
+    Mail,
+    Turn,
+    Issue,
+    Task,
+    Delivery,
+    Run,
+}
+
+/// Who is concerned by an event that is not mail's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    /// Whose turn ended.
+    From,
+    /// Whose turn began.
+    To,
+    /// Everybody who takes part in the loop.
+    Participants,
+    /// Who leads the issue.
+    Lead,
+    /// Who has the task's claim, or had it until then.
+    Worker,
+    /// Roles of this node that have the worker's tools.
+    Workers,
+    /// Who delivered.
+    Deliverer,
+    /// Who had the delivery's claim.
+    Acceptor,
+    /// Roles of this node that have the acceptor's tools.
+    Acceptors,
+    /// Who started the run; without a role, the node where it was started.
+    Starter,
+}
+
+/// Every event: its name, what the feed says that makes it one, and at whom. Of mail, `event` knows
+/// at whom; a handover that completes the loop is `completed`, and a sub-agent's question
+/// `parent_asked`.
+macro_rules! events {
+    ($($noun:ident {
+        $($(#[$doc:meta])* $kind:ident $name:literal $feed:tt $parties:tt)*
+    })*) => {
+        /// What can happen that a hook is called for.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Kind {
+            $($($(#[$doc])* $kind,)*)*
+        }
+
+        impl Kind {
+            pub const ALL: &[Self] = &[$($(Self::$kind,)*)*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $($(Self::$kind => $name,)*)*
+                }
+            }
+
+            pub const fn noun(self) -> Noun {
+                match self {
+                    $($(Self::$kind)|* => Noun::$noun,)*
+                }
+            }
+
+            /// What the feed says, any of it.
+            pub const fn feed(self) -> &'static [&'static str] {
+                match self {
+                    $($(Self::$kind => &$feed,)*)*
+                }
+            }
+
+            pub(super) const fn parties(self) -> &'static [Party] {
+                use Party::*;
+                match self {
+                    $($(Self::$kind => &$parties,)*)*
+                }
+            }
+        }
+    };
+}
+
+events! {
+    Mail {
+        /// An entry came for the role.
+        Received "received" ["mail_sent"] []
+        /// The role sent an entry.
+        Sent "sent" ["mail_sent"] []
+        /// The role put the thread into `done`.
+        Resolved "resolved" ["mail_moved"] []
+        /// The role put the thread into `cancel`.
+        Rejected "rejected" ["mail_moved"] []
+        /// The role named the thread after it was handed.
+        Seen "seen" ["mail_marked"] []
+        /// An entry for the role, or of it, was not seen in time.
+        Lapsed "lapsed" ["mail_lapsed"] []
+        /// The thread was handed too often and never seen by the role, or by one it wrote to.
+        Dead "dead" ["mail_died"] []
+    }
+    Turn {
+        LoopStarted "loop_started" ["loop_opened", "round_started"] [Participants]
+        LoopCompleted "loop_completed" ["completed"] [Participants]
+        TurnHandedOver "turn_handed_over" ["handed_over"] [From]
+        TurnReclaimed "turn_reclaimed" ["turn_reclaimed"] [From]
+        TurnReceived "turn_received"
+            ["loop_opened", "round_started", "handed_over", "turn_reclaimed"] [To]
+        /// Its lease lapsed.
+        TurnLapsed "turn_lapsed" ["turn_lapsed"] [Participants]
+    }
+    Issue {
+        IssueCreated "issue_created" ["issue_created"] [Lead]
+        IssueClosed "issue_closed" ["issue_closed"] [Lead]
+        IssueReopened "issue_reopened" ["issue_reopened"] [Lead]
+        IssueLapsed "issue_lapsed" ["issue_expired"] [Lead]
+    }
+    Task {
+        TaskCreated "task_created" ["issue_task_created"] [Workers]
+        TaskClaimed "task_claimed" ["issue_task_claimed"] [Lead]
+        TaskSubmitted "task_submitted" ["submission_created"] [Lead]
+        TaskApproved "task_approved" ["issue_task_resolved"] [Worker]
+        TaskRejected "task_rejected" ["issue_task_reviewed"] [Worker]
+        /// A question or a blocker, no note.
+        TaskAsked "task_asked" ["issue_task_message"] [Lead]
+        TaskAnswered "task_answered" ["issue_task_replied"] [Worker]
+        /// The claim lapsed.
+        TaskLapsed "task_lapsed" ["issue_task_expired"] [Lead, Worker]
+        TaskReset "task_reset" ["issue_task_reset"] [Worker]
+        TaskCanceled "task_canceled" ["issue_task_canceled"] [Worker]
+    }
+    Delivery {
+        DeliverySubmitted "delivery_submitted" ["delivery_created"] [Acceptors]
+        DeliveryClaimed "delivery_claimed" ["delivery_claimed"] [Deliverer]
+        DeliveryAccepted "delivery_accepted" ["delivery_reviewed"] [Deliverer]
+        DeliveryRejected "delivery_rejected" ["delivery_reviewed"] [Deliverer]
+        /// The acceptor's claim lapsed.
+        DeliveryLapsed "delivery_lapsed" ["delivery_expired"] [Deliverer, Acceptor]
+    }
+    Run {
+        RunStarted "run_started" ["run_started"] [Starter]
+        RunQuestion "run_question" ["parent_asked"] [Starter]
+        RunEnded "run_ended" ["run_ended"] [Starter]
+    }
 }
 
 impl Kind {
-    pub const ALL: [Self; 7] = [
-        Self::Received,
-        Self::Sent,
-        Self::Resolved,
-        Self::Rejected,
-        Self::Seen,
-        Self::Lapsed,
-        Self::Dead,
-    ];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Received => "received",
-            Self::Sent => "sent",
-            Self::Resolved => "resolved",
-            Self::Rejected => "rejected",
-            Self::Seen => "seen",
-            Self::Lapsed => "lapsed",
-            Self::Dead => "dead",
-        }
-    }
-
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name)
     }
 }
 
@@ -87,6 +193,7 @@ pub struct Hook {
     pub on: BTreeSet<Kind>,
     /// At which roles of this node.
     pub roles: BTreeSet<RoleId>,
+    /// Of mail alone, as are the two below.
     pub types: BTreeSet<MessageType>,
     pub senders: BTreeSet<RoleId>,
     /// One of them is enough.

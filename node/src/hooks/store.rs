@@ -27,10 +27,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     host::{checked, files},
-    id::{HookName, WorkspaceId},
+    id::{HookName, RoleId, WorkspaceId},
 };
 
-use super::event::{Happening, Place};
+use super::{
+    event::{Happening, Place},
+    spec::Kind,
+    work_event::WorkEvent,
+};
 
 /// The folder, in the data directory.
 pub const FOLDER: &str = "hooks";
@@ -50,8 +54,13 @@ const DEAD: &str = "dead";
 pub struct Call {
     pub id: String,
     pub event: String,
+    /// Empty: it is at the node.
     pub role: String,
+    /// Of a call about mail.
     pub message_id: String,
+    /// What any other is about, by its name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub about: String,
     pub at_ms: u64,
     sequence: u64,
     number: usize,
@@ -73,14 +82,39 @@ pub struct Failed {
 }
 
 impl Call {
-    /// A call about something that a record of `at_ms` says.
+    /// A call about mail that a record of `at_ms` speaks of.
     pub fn new(id: String, of: &Happening, at_ms: u64, body: String) -> Self {
-        let Place { sequence, event: number, part } = of.place;
+        let message_id = of.message.clone();
+        Self { message_id, ..Self::at(id, of.kind, Some(&of.role), of.place, at_ms, body) }
+    }
+
+    /// A call about anything else, at a role or at the node.
+    pub fn of_work(
+        id: String,
+        of: &WorkEvent,
+        role: Option<&RoleId>,
+        at_ms: u64,
+        body: String,
+    ) -> Self {
+        let about = of.subject.name();
+        Self { about, ..Self::at(id, of.kind, role, of.place(role), at_ms, body) }
+    }
+
+    fn at(
+        id: String,
+        kind: Kind,
+        role: Option<&RoleId>,
+        place: Place,
+        at_ms: u64,
+        body: String,
+    ) -> Self {
+        let Place { sequence, event: number, part } = place;
         Self {
             id,
-            event: of.kind.as_str().to_owned(),
-            role: of.role.to_string(),
-            message_id: of.message.clone(),
+            event: kind.as_str().to_owned(),
+            role: role.map(ToString::to_string).unwrap_or_default(),
+            message_id: String::new(),
+            about: String::new(),
             at_ms,
             sequence,
             number,
@@ -291,7 +325,7 @@ fn keys_of<T: Ord>(folder: &Path, pick: impl Fn(&str) -> Option<T>) -> io::Resul
 
 #[cfg(test)]
 mod tests {
-    use super::{super::spec::Kind, *};
+    use super::*;
 
     fn name() -> HookName {
         "notify".parse().unwrap()

@@ -8,8 +8,9 @@ use futures::{StreamExt as _, stream};
 use http::StatusCode;
 use serde_json::Value;
 use tasuki_proto::{
+    id::RoleId,
     reason::Reason,
-    wire::{self, event::Noun, mail_event},
+    wire::{self, event::Noun, mail_event, run_event, turn_event},
 };
 use tokio::{
     net::TcpListener,
@@ -18,10 +19,12 @@ use tokio::{
 };
 
 use super::{
+    details::Details,
     document::Read,
     source::{Part, Unanswered},
     spec::{Kind, Webhook},
     store::WAITING_MAX,
+    work_event::{Subject, WorkEvent},
     *,
 };
 use crate::{
@@ -61,8 +64,13 @@ impl Journal {
             r#type: kind.into(),
         };
         let kind = Some(mail_event::Kind::MailSent(sent));
+        self.put(Noun::Mail(wire::MailEvent { kind }));
+    }
+
+    fn put(&mut self, noun: Noun) {
+        let sequence = self.items.len() as u64 + 1;
         let at_ms = self.era + sequence;
-        let events = vec![wire::Event { noun: Some(Noun::Mail(wire::MailEvent { kind })) }];
+        let events = vec![wire::Event { noun: Some(noun) }];
         self.items.push(wire::FeedItem { sequence, at_ms, events, ..Default::default() });
     }
 }
@@ -78,8 +86,12 @@ impl Source for Fake {
     async fn follow(&self, from: u64) -> Result<Items, Ended> {
         let journal = self.journal.subscribe();
         let (oldest, breaks) = (journal.borrow().oldest, journal.borrow().breaks);
+        let behind = journal.borrow().items.len() as u64 + 1;
         if from < oldest {
             return Err(Ended::Compacted { oldest });
+        }
+        if behind < from {
+            return Err(Ended::Compacted { oldest: behind });
         }
         let next = move |(mut journal, next): (watch::Receiver<Journal>, u64)| async move {
             let said = {
@@ -129,6 +141,30 @@ impl Source for Fake {
     async fn open(&self, _read: Read) -> Read {
         panic!("all hooks here are addresses, which are told no words of private mail")
     }
+
+    /// Of loops, with an entry; of runs of role B; of nothing else.
+    async fn details(&self, event: &WorkEvent) -> Result<Result<Details, Refusal>, Unanswered> {
+        let mut details = Details::default();
+        match &event.subject {
+            Subject::Loop { name, turn, entry } => {
+                let summary = format!("words {}", event.sequence);
+                let entry = wire::Entry { number: *entry, summary, ..Default::default() };
+                details.put_turn(name, *turn, Some(&entry), None);
+            }
+            Subject::Run { id, .. } if id == "gone" => {
+                let message = "There is no such run.".to_owned();
+                return Ok(Err(Refusal { reason: Reason::UnknownRun, message }));
+            }
+            Subject::Run { id, .. } => {
+                let run = wire::Run { run_id: id.clone(), role: "B".into(), ..Default::default() };
+                details.put_run(&run, None);
+            }
+            Subject::Issue { .. } | Subject::Task { .. } | Subject::Delivery { .. } => {
+                panic!("no hook is called for {event:?}")
+            }
+        }
+        Ok(Ok(details))
+    }
 }
 
 /// An address that hears.
@@ -168,7 +204,8 @@ impl Ear {
         let heard = time::timeout(PATIENCE, self.heard.recv()).await;
         let (id, document) = heard.expect("in time").unwrap();
         let sequence = document["sequence"].as_u64().unwrap();
-        let text = document["entry"]["text"].as_str().unwrap_or_default();
+        let texts = [&document["entry"]["text"], &document["turn"]["summary"]];
+        let text = texts.into_iter().find_map(Value::as_str).unwrap_or_default();
         assert_eq!(text, format!("words {sequence}"));
         assert_eq!(document["id"], id);
         (id, sequence)
@@ -199,7 +236,7 @@ impl World {
     }
 
     fn start(&self, hooks: &[Hook]) -> Hooks {
-        let hosted = ["B".parse().unwrap()].into();
+        let hosted = Hosted { roles: ["B".parse().unwrap()].into(), ..Default::default() };
         let writer = Writer { workspace: "w".parse().unwrap(), node: "n".parse().unwrap() };
         Hooks::start(hooks.to_vec(), self.data.path(), hosted, writer, self.source.clone()).unwrap()
     }
@@ -260,6 +297,48 @@ async fn a_hook_begins_with_what_is_to_come_and_goes_on_where_it_was() {
     assert_eq!((report[0].waiting, report[0].failed), (0, 0));
     hooks.shutdown().await;
     assert!(ear.heard.try_recv().is_err(), "nothing twice");
+}
+
+/// Beside mail, which the hook does not name.
+#[tokio::test]
+async fn a_hook_hears_of_turns_in_order_and_of_no_mail() {
+    let (world, mut ear) = (World::new(), Ear::new().await);
+    let on = [Kind::TurnReceived].into();
+    let hooks = world.start(&[Hook { on, ..hook("h", &ear.url) }]);
+    world.until(&hooks, |_| world.places().contains_key("h")).await;
+    let handed = |to: &str| {
+        let (from, to) = ("A".to_owned(), to.to_owned());
+        let it = wire::HandedOver { from, to, entry: 1, turn: 2, ..Default::default() };
+        let kind = Some(turn_event::Kind::HandedOver(it));
+        Noun::Turn(wire::TurnEvent { kind })
+    };
+    world.source.journal.send_modify(|it| it.put(handed("B")));
+    world.send(1);
+    world.source.journal.send_modify(|it| it.put(handed("C")));
+    world.source.journal.send_modify(|it| it.put(handed("B")));
+    assert_eq!(ear.sequences(2).await, [1, 4]);
+    hooks.shutdown().await;
+    assert!(ear.heard.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn what_the_broker_does_not_tell_of_is_said_to_be_missed() {
+    let (world, mut ear) = (World::new(), Ear::new().await);
+    let on = [Kind::RunEnded].into();
+    let hooks = world.start(&[Hook { on, ..hook("h", &ear.url) }]);
+    world.until(&hooks, |_| world.places().contains_key("h")).await;
+    let ended = |run: &str| {
+        let it = wire::RunEnded { run_id: run.into(), ..Default::default() };
+        Noun::Run(wire::RunEvent { kind: Some(run_event::Kind::RunEnded(it)) })
+    };
+    world.source.journal.send_modify(|it| it.put(ended("gone")));
+    world.source.journal.send_modify(|it| it.put(ended("there")));
+    let heard = time::timeout(PATIENCE, ear.heard.recv()).await.expect("in time").unwrap().1;
+    assert_eq!((&heard["event"], &heard["role"]), (&Value::from("run_ended"), &Value::from("B")));
+    assert_eq!((&heard["run"]["run_id"], &heard["sequence"]), (&"there".into(), &2.into()));
+    let missed = hooks.report()[0].missed.clone().unwrap();
+    assert_eq!(missed, "run_ended of gone: There is no such run.");
+    hooks.shutdown().await;
 }
 
 /// Holds Q2.
@@ -379,7 +458,7 @@ async fn what_the_broker_no_longer_keeps_is_said_to_be_missed() {
 
 #[tokio::test]
 async fn another_journal_is_noticed_whether_longer_or_shorter() {
-    for length in [1, 9] {
+    for length in [1, 3, 9] {
         let (world, mut ear) = (World::new(), Ear::new().await);
         let hooks = world.start(&[hook("h", &ear.url)]);
         world.until(&hooks, |_| world.places().contains_key("h")).await;

@@ -75,7 +75,7 @@ use crate::{
     identity::Identity,
     limiter::{Limiter, Permit, RoleLimiter},
     outbox::Outbox,
-    presence::Presence,
+    presence::{self, Presence},
     private::Sealer,
     refusal::Refusal,
     wait::{Answer, Question},
@@ -99,13 +99,15 @@ const WAITS_PER_ROLE_MAX: usize = 256;
 pub struct HostedRole {
     pub role: RoleId,
     pub toolsets: Vec<Toolset>,
+    /// Takes part in the loop `main` only where fewer than two other roles do.
+    pub is_standby: bool,
     pub presence: Presence,
 }
 
 impl HostedRole {
     fn spec(&self) -> wire::RoleSpec {
         let toolsets = self.toolsets.iter().map(Toolset::to_string).collect();
-        wire::RoleSpec { role: self.role.to_string(), toolsets }
+        wire::RoleSpec { role: self.role.to_string(), toolsets, is_standby: self.is_standby }
     }
 }
 
@@ -175,7 +177,8 @@ struct Shared {
     wanted: Notify,
     /// Between two signs of life, in milliseconds, as the broker last said.
     heartbeat_ms: AtomicU64,
-    /// Something was granted that lasts hardly longer: the broker may want to hear more often by now.
+    /// Something was granted that lasts hardly longer, so that the broker may want to hear more often
+    /// by now; or another agent plays a role.
     heartbeat_early: Notify,
     /// How often the connection came under doubt other than by a call that failed.
     looks: watch::Sender<u64>,
@@ -348,6 +351,11 @@ impl Link {
         self.waits.ask(None, question, hold, permit).await
     }
 
+    /// The broker hears at once who plays the roles, not with the next heartbeat.
+    pub fn tell_presence(&self) {
+        self.shared.heartbeat_early.notify_one();
+    }
+
     /// Nobody acts on what the role was offered: it goes to the next at once.
     pub fn decline(&self, role: &RoleId) {
         self.waits.decline(role.clone());
@@ -437,14 +445,22 @@ impl Shared {
         wire::Caller { workspace, ..wire::Caller::default() }
     }
 
-    /// The roles that gave a sign of life since this node started.
+    /// The roles that gave a sign of life since this node started, and who plays them.
     fn presences(&self, now: Moment) -> Vec<wire::RolePresence> {
         let roles = self.settings.roles.iter();
         roles
             .filter_map(|hosted| {
-                let (quiet, client) = hosted.presence.quiet(now)?;
-                let quiet_ms = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
-                Some(wire::RolePresence { role: hosted.role.to_string(), quiet_ms, client })
+                let presence::Report { quiet, client, instance, playing, has_left } =
+                    hosted.presence.report(now)?;
+                let ms = |it: Duration| u64::try_from(it.as_millis()).unwrap_or(u64::MAX);
+                Some(wire::RolePresence {
+                    role: hosted.role.to_string(),
+                    quiet_ms: ms(quiet),
+                    client,
+                    instance: instance.map(|id| id.to_string()).unwrap_or_default(),
+                    playing_ms: playing.map(ms),
+                    has_left,
+                })
             })
             .collect()
     }

@@ -27,7 +27,7 @@ use super::{
     liveness, malformed,
     notices::{self, Client, Notices, SubscriptionRegistry},
     prompts,
-    request_context::{FRESH_MS, fresh, is_legacy, probe, takes_tasks},
+    request_context::{FRESH_MS, fresh, is_legacy, probe, takes_tasks, traced},
     resources::{self, Subject},
     run_resource,
     tasks::Asker,
@@ -111,7 +111,7 @@ impl McpService for Agents {
         let who = Address::of(closing).who();
         for role in self.host.instances.left(self.scope.roles(&self.host), &who) {
             if let Some(actions) = self.host.roles.get(role) {
-                actions.decline();
+                actions.left(&who);
             }
         }
     }
@@ -535,9 +535,10 @@ impl ServerHandler for Agent {
             context: &context,
             admitted,
         };
+        let work = caught("tools/call", tools::call(&request.name, call));
         tokio::select! {
             biased;
-            done = caught("tools/call", tools::call(&request.name, call)) => match done? {
+            done = traced(&context, work) => match done? {
                 Some(response) => Ok(response),
                 None => Err(ErrorData::invalid_params(
                     format!("there is no tool {} here that you may call", echo(&request.name)),

@@ -14,7 +14,7 @@ use serde_json::Value;
 use tasuki_proto::reason::Reason;
 
 use super::dial::{NodeAt, Undialled, Wire};
-use crate::step_key::StepKey;
+use crate::{probe, step_key::StepKey};
 
 /// For the node to answer, in milliseconds: it only looks into its own memory.
 const ANSWER_MS_MAX: u64 = 10_000;
@@ -90,7 +90,11 @@ async fn send(
     let asked = ask(node, request, &mut has_begun);
     let answered = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), asked).await;
     let timed_out = |_| Err(Undialled::Silent(io::ErrorKind::TimedOut.into()));
-    let (is_success, body) = answered.unwrap_or_else(timed_out).map_err(|why| match why {
+    let answered = answered.unwrap_or_else(timed_out);
+    if matches!(answered, Err(Undialled::Silent(_))) && probe::is_grpc(url).await {
+        return Err(Error::NoNode { url: url.clone(), why: io::Error::other(probe::GRPC) });
+    }
+    let (is_success, body) = answered.map_err(|why| match why {
         Undialled::Address => invalid(),
         Undialled::Silent(why) if has_begun && is_change => {
             Error::Unanswered { url: url.clone(), why }

@@ -6,7 +6,7 @@
 //!   call is marked as one intent, so that sent twice it takes effect once.
 //!   So are its subscriptions, with a word of what it may have missed.
 //! - **B3** A request is answered once, and soon also while the node is away: then with what is
-//!   known about it. It is not sent again after that.
+//!   known about it, before its client gives it up. It is not sent again after that.
 //!
 //! The node is looked for as long as the agent is there, each time where it says it is.
 //! What the lines mean is otherwise the node's business.
@@ -118,14 +118,16 @@ async fn carry<N: Into<NodeAt>>(
     let mut node = Some(place.connect().await?);
     let mut away: Option<Away> = None;
     let mut agent = Reader::new(BufReader::new(stdin));
-    let mut conversation = Conversation::new(Intents::new()?);
+    let hold = options.hold.map(Duration::from_secs);
+    let mut conversation = Conversation::new(Intents::new()?, hold);
     let mut agent_left: Option<Instant> = None;
     loop {
         let answer_at = away.as_ref().and_then(|away| away.answer_at);
+        let overdue_at = answer_at.and_then(|_| conversation.next_overdue());
         tokio::select! {
             read = agent.next(), if agent_left.is_none() => {
                 let to_do = match read.map_err(Error::Agent)? {
-                    Read::Line(line) => conversation.agent_said(line),
+                    Read::Line(line) => conversation.agent_said(line, Instant::now()),
                     Read::TooLong => ToDo::Answer(too_long()),
                     Read::End => {
                         agent_left =
@@ -163,7 +165,7 @@ async fn carry<N: Into<NodeAt>>(
             attempt = attempt(&mut away) => match attempt {
                 Ok(mut back) => {
                     tracing::info!("the node is back");
-                    for line in conversation.again() {
+                    for line in conversation.again(Instant::now()) {
                         back.write(&line).await.ok();
                     }
                     node = Some(back);
@@ -179,6 +181,13 @@ async fn carry<N: Into<NodeAt>>(
             () = at(answer_at) => {
                 if let Some(away) = &mut away {
                     away.answer_at = None;
+                }
+            }
+            () = at(overdue_at) => {
+                if let Some(Away { why, .. }) = &away {
+                    for line in conversation.answer_overdue(Instant::now(), why) {
+                        say(&mut stdout, line.as_bytes()).await?;
+                    }
                 }
             }
             () = at(agent_left) => return Ok(()),

@@ -12,6 +12,7 @@ use rmcp::model::Implementation;
 use tasuki_proto::{
     echo::echo,
     id::{InvalidId, RoleId},
+    nearest::did_you_mean,
     reason::Reason,
     run::StepId,
 };
@@ -34,7 +35,7 @@ use crate::{
     repository::Repositories,
     role::{Actions, Overview, Refusal, player::Instance},
     runs::{
-        client::{RunClient, Speaker},
+        client::{RunCaller, RunClient},
         host::RunsHost,
     },
     toolset::{self, ToolVisibility, ToolsetChoice},
@@ -259,6 +260,11 @@ impl Host {
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
     }
 
+    /// The same for whoever named another.
+    pub(super) fn names_for(&self, role: &str) -> String {
+        self.names() + &did_you_mean(role, self.roles.keys().map(RoleId::as_str))
+    }
+
     pub(super) fn only(&self) -> Option<&Arc<dyn Actions>> {
         let mut roles = self.roles.values();
         roles.next().filter(|_| roles.next().is_none())
@@ -284,9 +290,9 @@ impl Scope {
     /// A call's place: a sub-agent's at once, a role's once it is known which one calls.
     pub(super) fn admitted(&self, host: &Host) -> Result<OnceLock<Places>, Refusal> {
         let Self::Step(client) = self else { return Ok(OnceLock::new()) };
-        Ok(match client.speaker() {
-            Speaker::Step(key) => OnceLock::from(host.admit_step(key.step())?),
-            Speaker::Role(role) => OnceLock::from(Vec::from_iter(host.admit(role)?)),
+        Ok(match client.caller() {
+            RunCaller::Step(key) => OnceLock::from(host.admit_step(key.step())?),
+            RunCaller::Role(role) => OnceLock::from(Vec::from_iter(host.admit(role)?)),
         })
     }
 
@@ -365,7 +371,7 @@ impl Scope {
                     reason: Reason::UnknownRole,
                     message: format!(
                         "`{field}` is {role}, which this node does not host. It hosts: {}.",
-                        host.names()
+                        host.names_for(role.as_str())
                     ),
                 })
             }

@@ -4,12 +4,19 @@
 //! was carried out, and the node that could tell may be gone. So it may number its calls, under
 //! a name of its own, in `_meta`; the broker carries out each number once.
 //! `{"tasuki/intent": {"by": "0f3a…", "number": 7}}`
+//!
+//! A call that is said again says how long ago it was said first: its client has waited since then.
+
+use std::time::Duration;
 
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use tasuki_proto::id::IdempotencyKey;
 
 const FIELD: &str = "tasuki/intent";
+
+/// How long ago a call was said first, in milliseconds.
+const AGE_FIELD: &str = "tasuki/age_ms";
 
 /// Numbers the tool calls of one client.
 #[derive(Debug)]
@@ -46,6 +53,24 @@ impl Intents {
     }
 }
 
+/// Says in a tool call how long ago it was said first; whether it is one.
+pub(super) fn mark_age(message: &mut Value, age: Duration) -> bool {
+    if message.get("method").and_then(Value::as_str) != Some("tools/call") {
+        return false;
+    }
+    let params = message.get_mut("params").and_then(Value::as_object_mut);
+    let meta = params.map(|it| it.entry("_meta").or_insert_with(|| json!({})));
+    let Some(meta) = meta.and_then(Value::as_object_mut) else { return false };
+    let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    meta.insert(AGE_FIELD.to_owned(), age_ms.into());
+    true
+}
+
+/// How long ago a call was said first.
+pub(super) fn age(meta: &JsonObject) -> Duration {
+    Duration::from_millis(meta.get(AGE_FIELD).and_then(Value::as_u64).unwrap_or(0))
+}
+
 /// The key that the intent of a call has at the broker; `None`: the call has no number.
 pub(super) fn of(meta: &JsonObject) -> Option<IdempotencyKey> {
     key(meta.get(FIELD)?)
@@ -76,6 +101,22 @@ mod tests {
         assert!(key.client.as_str().starts_with("agent-"));
         assert!(!intents.mark(&mut json!({ "method": "tools/list", "params": {} })));
         assert!(!intents.mark(&mut json!({ "method": "tools/call", "params": 7 })));
+    }
+
+    #[test]
+    fn a_call_that_is_said_again_tells_its_age() {
+        let mut call = json!({ "method": "tools/call", "params": { "name": "x" } });
+        let age_of = |call: &Value| {
+            let meta = call.pointer("/params/_meta").and_then(Value::as_object);
+            meta.map_or(Duration::ZERO, age)
+        };
+        assert_eq!(age_of(&call), Duration::ZERO);
+        assert!(mark_age(&mut call, Duration::from_millis(7)));
+        assert!(mark_age(&mut call, Duration::from_secs(30)), "again");
+        assert_eq!(age_of(&call), Duration::from_secs(30));
+        assert!(!mark_age(&mut json!({ "method": "tools/list" }), Duration::ZERO));
+        let odd = json!({ AGE_FIELD: "long" });
+        assert_eq!(age(odd.as_object().expect("an object")), Duration::ZERO);
     }
 
     #[test]

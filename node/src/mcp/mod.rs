@@ -53,7 +53,7 @@ mod transport;
 
 use crate::toolset::ToolsetChoice;
 
-pub use prompts::{prompt, turn_order};
+pub use prompts::{prompt, turn_order, turn_takers};
 pub use tasks::TaskKey;
 pub use tools::tools_bytes;
 pub use transport::{

@@ -14,7 +14,7 @@ use rmcp::{
 };
 use tasuki_proto::{echo::echo, id::RoleId, limits::TEXT_BYTES_MAX};
 
-use super::tools::{part, sanitizer::FRAME};
+use super::tools::{part, prompt_notes, sanitizer::FRAME};
 use crate::{
     config::Role,
     toolset::{LOOP, ToolsetChoice},
@@ -32,6 +32,15 @@ pub(super) const STEP_INSTRUCTIONS: &str = "You are a sub-agent: another agent o
 /// The argument with what the work is for.
 const GOAL: &str = "goal";
 
+/// Those of a node's roles that take part in a loop whose participants nobody named, in order, as the
+/// broker has it: roles that work on issues give way where there are two others.
+pub fn turn_takers(roles: &[Role]) -> Vec<&Role> {
+    let takes_turns = |role: &&Role| role.toolsets.iter().any(|choice| choice.set == LOOP);
+    let all = || roles.iter().filter(takes_turns);
+    let others: Vec<&Role> = all().filter(|role| !role.is_standby()).collect();
+    if others.len() < 2 { all().collect() } else { others }
+}
+
 /// Those of a node's roles that take turns, in order. None if this node does not know
 /// who begins: it has one role of several, or a B whose A another machine has.
 pub fn turn_order(roles: &[Role]) -> Vec<RoleId> {
@@ -39,8 +48,7 @@ pub fn turn_order(roles: &[Role]) -> Vec<RoleId> {
     if roles.len() < 2 || (has("B") && !has("A")) {
         return Vec::new();
     }
-    let takes_turns = |role: &&Role| role.toolsets.iter().any(|choice| choice.set == LOOP);
-    roles.iter().filter(takes_turns).map(|role| role.name.clone()).collect()
+    turn_takers(roles).into_iter().map(|role| role.name.clone()).collect()
 }
 
 /// How to play `role`, which has these toolsets, for a first message or a file of rules. `order` is
@@ -55,12 +63,14 @@ pub fn prompt(
     let part = part(role, toolsets, order)?;
     let goal = match goal.map(str::trim).filter(|goal| !goal.is_empty()) {
         Some(goal) => format!("\n\nThe goal: {goal}"),
-        None if part.needs_goal() => "\n\nYour user gives you the goal. If you have no goal yet, \
-                                      ask before you begin."
-            .to_owned(),
+        None if part.needs_goal() => {
+            "\n\nIf your user gave you no goal yet, ask before you begin.".to_owned()
+        }
         None => String::new(),
     };
-    Some(part.prompt(role, &goal))
+    let notes = prompt_notes(role, toolsets, order);
+    let notes = notes.iter().map(|note| format!("- {note}\n"));
+    Some(part.prompt(role, &goal) + &notes.collect::<String>())
 }
 
 /// The instructions of an address: short, since many clients keep them before the model for good.
@@ -206,6 +216,8 @@ mod tests {
             ("dev", "dev qa", "Begin"),
             ("qa", "dev qa", "Wait for the work,"),
             ("qa", "dev=mail qa=loop", "Begin"),
+            ("dev", "lead dev qa", "Begin"),
+            ("qa", "lead=loop,swarm-lead dev qa", "Wait for the turn,"),
             ("ops", "dev qa ops", "Wait for the turn,"),
             ("B", "A B", "Wait for the work,"),
             ("B", "B A", "Begin"),
@@ -307,6 +319,81 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Every combination of sets, each as much of it as a role can be shown.
+    fn combinations() -> Vec<Vec<ToolsetChoice>> {
+        let mut all: Vec<Vec<ToolsetChoice>> = vec![Vec::new()];
+        for set in crate::toolset::NAMES {
+            let with = |shown: &str| {
+                let choice: ToolsetChoice = format!("{set}{shown}").parse().expect("a toolset");
+                all.iter()
+                    .map(|it| [&it[..], std::slice::from_ref(&choice)].concat())
+                    .collect::<Vec<_>>()
+            };
+            let more = ["", ":quiet", ":full"].map(with).concat();
+            all.extend(more);
+        }
+        all
+    }
+
+    #[test]
+    fn a_prompt_of_any_sets_is_short_and_names_only_tools_that_are_shown() {
+        const WORDS_MAX: usize = 350;
+        let every = crate::mcp::tool_names(
+            &crate::toolset::NAMES.map(|set| format!("{set}:full").parse().expect("a toolset")),
+        );
+        let (mut longest, mut prompts) = (0, 0);
+        for sets in combinations() {
+            for (name, order) in [("x", &[][..]), ("A", &[role("A"), role("B")]), ("B", &[])] {
+                let Some(text) = super::prompt(&role(name), &sets, order, None) else { continue };
+                prompts += 1;
+                let names: Vec<String> = sets.iter().map(ToString::to_string).collect();
+                let words = text.split_whitespace().count();
+                longest = longest.max(words);
+                assert!(words <= WORDS_MAX, "{names:?}: {words} words: {text}");
+                let shown = crate::mcp::tool_names(&sets);
+                let is_word = |it: &str| {
+                    it.contains('_') || it.contains(char::is_uppercase) || it == "subagent"
+                };
+                let said = text.split(|it: char| !(it == '_' || it.is_ascii_alphanumeric()));
+                for tool in said.filter(|it| is_word(it) && every.iter().any(|tool| tool == it)) {
+                    assert!(shown.iter().any(|it| it == tool), "{names:?} has no {tool}: {text}");
+                }
+            }
+        }
+        assert!(1_000 < prompts && 250 < longest, "{prompts} prompts, {longest} words");
+    }
+
+    #[test]
+    fn whoever_has_any_tools_to_play_with_has_a_prompt() {
+        for (names, begins) in [
+            ("mail", "Wait for mail"),
+            ("mail:quiet", "Wait for mail"),
+            ("mail,runs", "Wait for mail"),
+            ("loop:quiet,mail", "Wait for mail"),
+            ("runs", "Give parts"),
+            ("runs:quiet", "Give parts"),
+            ("loop,runs", "Wait for the turn"),
+            ("loop,mail,runs,swarm-lead", "Break the work"),
+            ("swarm-worker,swarm-acceptor", "Claim a task"),
+            ("mail,swarm-lead:quiet", "Wait for mail"),
+            ("loop:quiet", ""),
+        ] {
+            let part = part(&role("x"), &sets(names), &[]);
+            let told = part.map(|it| it.description()).unwrap_or_default();
+            assert!(
+                told.starts_with(begins) && told.is_empty() == begins.is_empty(),
+                "{names}: {told}"
+            );
+        }
+        let told = |names: &str| super::prompt(&role("x"), &sets(names), &[], None).expect("one");
+        let both = told("loop,mail,runs:quiet");
+        assert!(both.contains("filebox_wait_for_message") && both.contains("run_wait"), "{both}");
+        assert!(!told("loop").contains("filebox_"));
+        assert!(told("swarm-lead,loop").contains("Only if your user asks"));
+        assert!(!told("swarm-lead,loop:quiet").contains("await_my_turn"));
+        assert!(told("swarm-lead,swarm-worker").contains("claimIssueTask"));
     }
 
     #[test]

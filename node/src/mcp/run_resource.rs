@@ -8,8 +8,12 @@ use std::time::Duration;
 
 use rmcp::{ErrorData, model::ReadResourceResult};
 use serde_json::Value;
-use tasuki_proto::{reason::Reason, run::RunId, wire::RunStatus};
-use tokio::time::{sleep, timeout};
+use tasuki_proto::{
+    reason::Reason,
+    run::RunId,
+    wire::{RunStatus, WatchRunResponse},
+};
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
@@ -20,14 +24,11 @@ use super::{
 use crate::{
     role::{Refusal, news::News},
     runs::{
-        client::{RunClient, Speaker},
+        client::{Follow, RunCaller, RunClient},
         view::RunView,
     },
     toolset::RUNS,
 };
-
-/// Before a run is watched again, in milliseconds, after the broker ended that or was away.
-const AGAIN_MS: u64 = 1_000;
 
 /// How long the broker may take to say how a run stands, in milliseconds.
 const LOOK_MS_MAX: u64 = 2_000;
@@ -35,7 +36,7 @@ const LOOK_MS_MAX: u64 = 2_000;
 /// Looks at runs for an address; `None`: no role of it may.
 pub(super) fn client(host: &Host, scope: &Scope) -> Option<RunClient> {
     let role = scope.roles(host).into_iter().find(|role| host.has_set(role, RUNS))?;
-    Some(host.runs.as_ref()?.client(Speaker::Role(role.clone())))
+    Some(host.runs.as_ref()?.client(RunCaller::Role(role.clone())))
 }
 
 /// The run at `uri`.
@@ -88,19 +89,12 @@ pub(super) fn watch_run(
 
 /// Until the run has ended, or is not known.
 async fn follow(client: &RunClient, run: RunId, news: &News) {
-    loop {
-        match client.watch(run).await {
-            Ok(mut changes) => {
-                while let Ok(Some(change)) = changes.message().await {
-                    news.run_changed(run);
-                    if change.run.is_some_and(|it| it.status() != RunStatus::Running) {
-                        return;
-                    }
-                }
-            }
-            Err(why) if why.reason == Reason::UnknownRun => return,
-            Err(_) => {}
+    let seen = |change: WatchRunResponse| {
+        news.run_changed(run);
+        match change.run.is_some_and(|it| it.status() != RunStatus::Running) {
+            true => Follow::Stop,
+            false => Follow::On,
         }
-        sleep(Duration::from_millis(AGAIN_MS)).await;
-    }
+    };
+    client.follow(run, seen).await;
 }

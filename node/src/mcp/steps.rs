@@ -1,8 +1,8 @@
 //! What a sub-agent that runs here is served: MCP as itself, and what `tasuki runs ask` and `tasuki
 //! runs report` send for one without MCP.
 //!
-//! `POST /step/ask` and `POST /step/report` take a [`Message`] and answer with its number ([`Told`]);
-//! `POST /step/reply` takes the number of a question ([`Question`]) and waits for its [`Reply`]. A
+//! `POST /step/ask` and `POST /step/report` take a [`Message`] and answer with its number ([`MessageAck`]);
+//! `POST /step/reply` takes the number of a question ([`ReplyRequest`]) and waits for its [`Reply`]. A
 //! message that is sent again with its intent is told once. The file of a report is named, and read
 //! here.
 
@@ -38,7 +38,7 @@ use super::{
 use crate::{
     refusal::Refusal,
     runs::{
-        client::{RunClient, Speaker},
+        client::{RunCaller, RunClient},
         convert::plain,
         host::RunsHost,
     },
@@ -95,25 +95,26 @@ impl Message {
     }
 }
 
-/// A message was taken.
+/// The answer to a message that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct MessageAck {
     /// Its number among the run's messages.
     pub(crate) message: u32,
 }
 
-/// Which reply is waited for.
+/// A wait for the reply to a question.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Question {
+pub(crate) struct ReplyRequest {
     pub(crate) message: u32,
     /// Default: as long as one can be held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) hold_ms: Option<u64>,
 }
 
+/// Whether a reply is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Standing {
+pub(crate) enum ReplyStatus {
     There,
     StillWaiting,
     /// A newer wait for the same took its place.
@@ -124,7 +125,8 @@ pub(crate) enum Standing {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reply {
-    pub(crate) standing: Standing,
+    #[serde(rename = "standing")]
+    pub(crate) status: ReplyStatus,
     /// If it is there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reply: Option<String>,
@@ -132,15 +134,19 @@ pub(crate) struct Reply {
 
 impl From<&wire::RunAnswer> for Reply {
     fn from(answer: &wire::RunAnswer) -> Self {
-        use run_answer::Standing as Wire;
+        use run_answer::Standing;
         let reply = answer.messages.first().and_then(|question| question.reply.as_ref());
-        let (standing, reply) = match (answer.standing(), reply) {
-            (Wire::There, Some(reply)) => (Standing::There, Some(plain(Some(reply)).to_owned())),
-            (Wire::There, None) => (Standing::Over, None),
-            (Wire::Superseded, _) => (Standing::Superseded, None),
-            (Wire::StillWaiting | Wire::Unspecified, _) => (Standing::StillWaiting, None),
+        let (status, reply) = match (answer.standing(), reply) {
+            (Standing::There, Some(reply)) => {
+                (ReplyStatus::There, Some(plain(Some(reply)).to_owned()))
+            }
+            (Standing::There, None) => (ReplyStatus::Over, None),
+            (Standing::Superseded, _) => (ReplyStatus::Superseded, None),
+            (Standing::StillWaiting | Standing::Unspecified, _) => {
+                (ReplyStatus::StillWaiting, None)
+            }
         };
-        Self { standing, reply }
+        Self { status, reply }
     }
 }
 
@@ -158,7 +164,7 @@ impl LocalSteps {
     }
 
     fn client(&self, key: &StepKey) -> RunClient {
-        self.runs.client(Speaker::Step(key.clone()))
+        self.runs.client(RunCaller::Step(key.clone()))
     }
 
     async fn tell(
@@ -166,7 +172,7 @@ impl LocalSteps {
         key: &StepKey,
         is_question: bool,
         body: &[u8],
-    ) -> Result<Json<Told>, Refusal> {
+    ) -> Result<Json<MessageAck>, Refusal> {
         let (text, file, intent) = read::<Message>(body)?.check()?;
         let client = self.client(key);
         let told = match (is_question, file) {
@@ -178,7 +184,7 @@ impl LocalSteps {
                 client.report(&text, Some(file), Some(intent)).await?
             }
         };
-        Ok(Json(Told { message: told.message }))
+        Ok(Json(MessageAck { message: told.message }))
     }
 }
 
@@ -220,7 +226,7 @@ impl StepService for LocalSteps {
 }
 
 async fn reply(client: &RunClient, body: &[u8]) -> Result<Json<Reply>, Refusal> {
-    let Question { message, hold_ms } = read(body)?;
+    let ReplyRequest { message, hold_ms } = read(body)?;
     let hold = hold_ms.map_or(HOLD, |ms| Duration::from_millis(ms).min(HOLD));
     Ok(Json(Reply::from(&client.wait_reply(message, hold).await?)))
 }

@@ -101,7 +101,8 @@ fn its_role<'a>(
     only_its_user(request.extensions().get())?;
     let actions = role.parse::<RoleId>().ok().and_then(|role| host.roles.get(&role));
     actions.ok_or_else(|| {
-        let message = format!("this node does not host the role; it hosts: {}", host.names());
+        let message =
+            format!("this node does not host the role; it hosts: {}", host.names_for(role));
         Box::new(refuse(StatusCode::NOT_FOUND, "unknown_role", message))
     })
 }

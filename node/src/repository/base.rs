@@ -1,8 +1,14 @@
 //! Which repository a call about locks is about.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    slice,
+};
 
-use tasuki_proto::wire;
+use tasuki_proto::{
+    limits::{CHANGED_FILES_MAX, FILES_BYTES_MAX},
+    wire,
+};
 
 use super::{
     FIRST_COMMIT, HERE, NAMED, No, Repositories, Repository, path, place,
@@ -121,6 +127,26 @@ impl Basis {
                 Ok(wire::FileSet { repository, patterns, is_case_folded: false })
             }
         }
+    }
+
+    /// The names of files that a submission changed, so far as they have one: what else it lists is
+    /// in no repository, or no path at all. Looks at the disk.
+    pub fn changed_files(&self, files: &[String]) -> Option<wire::FileSet> {
+        let mut all: Option<wire::FileSet> = None;
+        let mut bytes = 0;
+        for file in files {
+            let Ok(named) = self.files(slice::from_ref(file)) else { continue };
+            bytes += named.patterns.iter().map(String::len).sum::<usize>();
+            let count = all.as_ref().map_or(0, |it| it.patterns.len()) + named.patterns.len();
+            if CHANGED_FILES_MAX < count || FILES_BYTES_MAX < bytes {
+                break;
+            }
+            match &mut all {
+                Some(all) => all.patterns.extend(named.patterns),
+                None => all = Some(named),
+            }
+        }
+        all
     }
 }
 

@@ -226,14 +226,20 @@ impl Actions for Handle {
         }
     }
 
-    fn decline(&self) {
+    fn left(&self, who: &Instance) {
+        self.presence.left(who);
         if let Some(link) = self.link.upgrade() {
             link.decline(&self.role);
+            link.tell_presence();
         }
     }
 
     fn called(&self, client: &str, by: Option<&Instance>) {
-        self.presence.called(client, by);
+        if self.presence.called(client, by)
+            && let Some(link) = self.link.upgrade()
+        {
+            link.tell_presence();
+        }
     }
 
     fn given_to(&self, who: &Instance) {

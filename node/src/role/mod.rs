@@ -159,8 +159,8 @@ pub trait Actions: std::fmt::Debug + Send + Sync + 'static {
     /// an agent that acts on what it just read is judged with that.
     async fn marks_settled(&self);
 
-    /// The role's agent left: a task that it was offered goes to the next at once.
-    fn decline(&self);
+    /// `who`, the role's agent, said goodbye: a task that it was offered goes to the next at once.
+    fn left(&self, who: &Instance);
 
     /// A call of `client` (name and version, for people) came in that is a sign of life. From then
     /// on only those of the agent `by` count, until another one's call does; `None`: anybody's.

@@ -186,7 +186,7 @@ mod tests {
         let mut asked = hosted.handle.wait(Question::Turn(main()), Duration::ZERO);
         assert!(futures::poll!(&mut asked).is_pending());
         drop(asked);
-        assert_eq!(hosted.presence.quiet(clock::now()), None);
+        assert_eq!(hosted.presence.report(clock::now()), None);
         hosted.stop().await;
     }
 

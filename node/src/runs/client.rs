@@ -11,6 +11,7 @@ use tasuki_proto::{
     run::{RunId, StepId},
     wire,
 };
+use tokio::time::sleep;
 use tonic::Streaming;
 
 use super::{convert, files::HandedFile, output::Rest};
@@ -22,9 +23,19 @@ use crate::{
     wait::{Answer, Question, RunAwaited},
 };
 
-/// Who speaks of runs.
+/// Before a run is watched again, in milliseconds, after the broker ended that or was away.
+const AGAIN_MS: u64 = 1_000;
+
+/// Whether whoever follows a run wants its next change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    On,
+    Stop,
+}
+
+/// Who calls: whose runs these are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Speaker {
+pub enum RunCaller {
     Role(RoleId),
     /// A sub-agent, which runs as this step.
     Step(StepKey),
@@ -33,16 +44,16 @@ pub enum Speaker {
 #[derive(Debug, Clone)]
 pub struct RunClient {
     link: Link,
-    speaker: Speaker,
+    caller: RunCaller,
 }
 
 impl RunClient {
-    pub const fn new(link: Link, speaker: Speaker) -> Self {
-        Self { link, speaker }
+    pub const fn new(link: Link, caller: RunCaller) -> Self {
+        Self { link, caller }
     }
 
-    pub const fn speaker(&self) -> &Speaker {
-        &self.speaker
+    pub const fn caller(&self) -> &RunCaller {
+        &self.caller
     }
 
     /// Starts a run; who asks is filled in. `key` names the intent each time its sender says it.
@@ -177,12 +188,12 @@ impl RunClient {
         hold: Duration,
     ) -> Result<wire::RunAnswer, Refusal> {
         let question = |by| Question::Run(RunAwaited::Run { run, after, by });
-        let answer = match &self.speaker {
-            Speaker::Role(role) => {
+        let answer = match &self.caller {
+            RunCaller::Role(role) => {
                 let permit = self.link.admit_wait(role, hold).await?;
                 self.link.wait(role, question(None), hold, permit).await?
             }
-            Speaker::Step(key) => {
+            RunCaller::Step(key) => {
                 self.link.wait_without_role(question(Some(key.clone())), hold).await?
             }
         };
@@ -206,17 +217,36 @@ impl RunClient {
         self.link.watch_run(run.to_string()).await
     }
 
+    /// Tells each change of a run until `seen` has seen enough, or the run is not known: it is watched
+    /// again after the broker ended that, or was away.
+    pub async fn follow(&self, run: RunId, mut seen: impl FnMut(wire::WatchRunResponse) -> Follow) {
+        loop {
+            match self.watch(run).await {
+                Ok(mut changes) => {
+                    while let Ok(Some(change)) = changes.message().await {
+                        if seen(change) == Follow::Stop {
+                            return;
+                        }
+                    }
+                }
+                Err(why) if why.reason == Reason::UnknownRun => return,
+                Err(_) => {}
+            }
+            sleep(Duration::from_millis(AGAIN_MS)).await;
+        }
+    }
+
     fn asker(&self) -> (String, Option<wire::StepKey>) {
-        match &self.speaker {
-            Speaker::Role(role) => (role.to_string(), None),
-            Speaker::Step(key) => (String::new(), Some(key.to_wire())),
+        match &self.caller {
+            RunCaller::Role(role) => (role.to_string(), None),
+            RunCaller::Step(key) => (String::new(), Some(key.to_wire())),
         }
     }
 
     fn step_key(&self) -> Result<&StepKey, Refusal> {
-        match &self.speaker {
-            Speaker::Step(key) => Ok(key),
-            Speaker::Role(role) => Err(Refusal {
+        match &self.caller {
+            RunCaller::Step(key) => Ok(key),
+            RunCaller::Role(role) => Err(Refusal {
                 reason: Reason::RoleForbidden,
                 message: format!(
                     "{role} was started by a person, not by an agent. Ask your user, or send mail."

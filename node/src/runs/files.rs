@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use tasuki_proto::{echo::echo, limits::RUN_FILE_BYTES_MAX, reason::Reason, run::StepId, wire};
 
-use super::{client::Speaker, host::RunsHost};
+use super::{client::RunCaller, host::RunsHost};
 use crate::{
     attached::{No, Project, media_type, name_of, on_disk},
     refusal::Refusal,
@@ -57,14 +57,14 @@ impl RunsHost {
     /// project. Returns the path from there.
     pub(crate) async fn save_file(
         &self,
-        speaker: &Speaker,
+        caller: &RunCaller,
         name: &str,
         content: Vec<u8>,
         private: &[PathBuf],
     ) -> Result<PathBuf, Refusal> {
-        let below = match speaker {
-            Speaker::Step(key) => self.steps.directory(key.step()),
-            Speaker::Role(_) => None,
+        let below = match caller {
+            RunCaller::Step(key) => self.steps.directory(key.step()),
+            RunCaller::Role(_) => None,
         };
         let (root, name, private) = (self.own.project.clone(), name.to_owned(), private.to_vec());
         let save = move || Project::of(&root, below, &private).save(&name, &content);

@@ -6,7 +6,7 @@ use tasuki_proto::run::StepId;
 use tokio::task;
 
 use super::{
-    client::{RunClient, Speaker},
+    client::{RunCaller, RunClient},
     live::LiveSteps,
     output::Rest,
     own::OwnRunners,
@@ -26,8 +26,8 @@ pub struct RunsHost {
 }
 
 impl RunsHost {
-    pub fn client(&self, speaker: Speaker) -> RunClient {
-        RunClient::new(self.link.clone(), speaker)
+    pub fn client(&self, caller: RunCaller) -> RunClient {
+        RunClient::new(self.link.clone(), caller)
     }
 
     /// A part of what the broker does not keep of an output: of this node's file, else from the node

@@ -39,7 +39,7 @@ const NAMED_MAX: usize = 20;
 
 /// What somebody wants done.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct RunRequest<'a> {
     pub mode: &'a Mode,
     /// A node, or a label of nodes. Empty: the own node.
     pub on: &'a str,
@@ -74,14 +74,14 @@ impl Plan {
     }
 }
 
-/// Makes steps of what is wanted. An error is a sentence: what of it is not there, or cannot be passed
+/// Makes steps of what is asked. An error is a sentence: what of it is not there, or cannot be passed
 /// on.
-pub fn plan(wanted: &Wanted<'_>, agents: &Agents) -> Result<Plan, String> {
-    if let Some(schema) = wanted.output_schema {
+pub fn plan(asked: &RunRequest<'_>, agents: &Agents) -> Result<Plan, String> {
+    if let Some(schema) = asked.output_schema {
         check_schema(schema).map_err(|why| format!("`output_schema` {why}."))?;
     }
-    check_place(wanted.on)?;
-    let (mode, steps) = match wanted.mode {
+    check_place(asked.on)?;
+    let (mode, steps) = match asked.mode {
         Mode::Single(step) => (RunMode::Single, slice::from_ref(step)),
         Mode::Parallel(steps) => (RunMode::Parallel, steps.as_slice()),
         Mode::Chain(steps) => (RunMode::Chain, steps.as_slice()),
@@ -93,22 +93,22 @@ pub fn plan(wanted: &Wanted<'_>, agents: &Agents) -> Result<Plan, String> {
         let entry = agents.agents.get(&step.agent);
         let entry = entry.ok_or_else(|| unknown_agent(&step.agent, available()))?;
         let is_final = mode != RunMode::Chain || at + 1 == steps.len();
-        let schema = wanted.output_schema.filter(|_| is_final);
-        planned.push(plan_step(wanted, step, entry, schema)?);
+        let schema = asked.output_schema.filter(|_| is_final);
+        planned.push(plan_step(asked, step, entry, schema)?);
         used.entry(entry.agent.name.as_str()).or_insert(entry);
     }
     let request = wire::StartRunRequest {
         mode: mode.into(),
         steps: planned,
-        concurrency: wanted.concurrency,
-        budget: Some(wanted.budget),
+        concurrency: asked.concurrency,
+        budget: Some(asked.budget),
         ..Default::default()
     };
     Ok(Plan { request, agents: used.into_values().cloned().collect() })
 }
 
 fn plan_step(
-    wanted: &Wanted<'_>,
+    asked: &RunRequest<'_>,
     step: &Step,
     entry: &AgentEntry,
     schema: Option<&Value>,
@@ -151,12 +151,12 @@ fn plan_step(
         sandbox: agent.sandbox,
         output_schema: schema.cloned(),
     };
-    let timeout = wanted.timeout.or(agent.timeout).unwrap_or_default();
+    let timeout = asked.timeout.or(agent.timeout).unwrap_or_default();
     Ok(wire::NewStep {
         agent: name.to_owned(),
-        runner: find_runner(wanted, entry)?,
-        model: find_model(wanted, entry)?,
-        on: wanted.on.to_owned(),
+        runner: find_runner(asked, entry)?,
+        model: find_model(asked, entry)?,
+        on: asked.on.to_owned(),
         timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
         task: Some(task),
         system: Some(system).filter(|system| !system.text.is_empty()),
@@ -164,9 +164,9 @@ fn plan_step(
     })
 }
 
-fn find_runner(wanted: &Wanted<'_>, entry: &AgentEntry) -> Result<String, String> {
+fn find_runner(asked: &RunRequest<'_>, entry: &AgentEntry) -> Result<String, String> {
     let agent = &entry.agent.name;
-    let runner = wanted.runner.or_else(|| entry.runner()).unwrap_or(wanted.default_runner);
+    let runner = asked.runner.or_else(|| entry.runner()).unwrap_or(asked.default_runner);
     if runner.is_empty() {
         return Err(format!("Agent `{agent}` names no runner, and there is no default; name one."));
     }
@@ -177,8 +177,8 @@ fn find_runner(wanted: &Wanted<'_>, entry: &AgentEntry) -> Result<String, String
 }
 
 /// Empty: the runner's own choice.
-fn find_model(wanted: &Wanted<'_>, entry: &AgentEntry) -> Result<String, String> {
-    let Some(model) = wanted.model.or(entry.agent.model.as_deref()) else {
+fn find_model(asked: &RunRequest<'_>, entry: &AgentEntry) -> Result<String, String> {
+    let Some(model) = asked.model.or(entry.agent.model.as_deref()) else {
         return Ok(String::new());
     };
     let is_name = (1..=LABEL_BYTES_MAX).contains(&model.len())

@@ -288,15 +288,15 @@ fn check_levels(size: Size, above: usize) -> Result<Size, String> {
     Ok(size)
 }
 
-/// What a schema is held against.
+/// What a schema is held against, as the standard calls it.
 #[derive(Debug, Clone, Copy)]
-enum Seen<'v> {
+enum Instance<'v> {
     Value(&'v Value),
     /// Of a property. It has no parts.
     Name(&'v String),
 }
 
-impl<'v> Seen<'v> {
+impl<'v> Instance<'v> {
     fn fields(self) -> Option<&'v Map<String, Value>> {
         match self {
             Self::Value(value) => value.as_object(),
@@ -323,17 +323,17 @@ impl<'v> Seen<'v> {
 /// Whether a check of this output ends soon (SC3): counts what it looks at, in any order of the
 /// keywords and as if each had to be looked at.
 fn ends_soon<'v>(references: &References<'v>, output: &'v Value) -> bool {
-    let mut looking = Looking { references, weights: HashMap::new() };
+    let mut counter = LookCounter { references, weights: HashMap::new() };
     let (mut left, mut next) = (LOOKS_MAX, Vec::new());
-    let mut rest = vec![(references.root, Seen::Value(output), 1_u32, 1_u32)];
-    while let Some((schema, seen, depth, times)) = rest.pop() {
+    let mut rest = vec![(references.root, Instance::Value(output), 1_u32, 1_u32)];
+    while let Some((schema, instance, depth, times)) = rest.pop() {
         let Value::Object(keywords) = schema else { continue };
         if depth > LOOK_DEPTH_MAX {
             return false;
         }
         let is_twice = UNEVALUATED.iter().any(|keyword| keywords.contains_key(*keyword));
         for keyword in keywords.keys() {
-            let mut looked = looking.look(keywords, keyword, seen, &mut next);
+            let mut looked = counter.count_looks(keywords, keyword, instance, &mut next);
             if is_twice {
                 looked = looked.saturating_mul(2);
                 if !is_of_parts(keyword) {
@@ -345,7 +345,9 @@ fn ends_soon<'v>(references: &References<'v>, output: &'v Value) -> bool {
             left = after;
             // Where none fits, all are looked at once more for what is wrong with them.
             let times = times + u32::from(matches!(keyword.as_str(), "anyOf" | "oneOf"));
-            rest.extend(next.drain(..).map(|(schema, seen)| (schema, seen, depth + 1, times)));
+            rest.extend(
+                next.drain(..).map(|(schema, instance)| (schema, instance, depth + 1, times)),
+            );
         }
     }
     true
@@ -369,45 +371,45 @@ fn is_of_parts(keyword: &str) -> bool {
 }
 
 #[derive(Debug)]
-struct Looking<'r, 'v> {
+struct LookCounter<'r, 'v> {
     references: &'r References<'v>,
     /// Of the patterns that were met.
     weights: HashMap<&'v str, usize>,
 }
 
-impl<'v> Looking<'_, 'v> {
+impl<'v> LookCounter<'_, 'v> {
     /// What a keyword looks at beyond this goes to `next`. Returns how much was looked at here.
-    fn look(
+    fn count_looks(
         &mut self,
         keywords: &'v Map<String, Value>,
         keyword: &str,
-        seen: Seen<'v>,
-        next: &mut Vec<(&'v Value, Seen<'v>)>,
+        instance: Instance<'v>,
+        next: &mut Vec<(&'v Value, Instance<'v>)>,
     ) -> usize {
         let Some(inner) = keywords.get(keyword) else { return 0 };
-        let (fields, items) = (seen.fields(), seen.items());
+        let (fields, items) = (instance.fields(), instance.items());
         let listed = inner.as_array().map_or(0, Vec::len) + inner.as_object().map_or(0, Map::len);
         let schemas = inner.as_array().into_iter().flatten();
         let by_name = inner.as_object().into_iter().flatten();
-        let values = fields.into_iter().flat_map(Map::values).map(Seen::Value);
-        let text_bytes = seen.text_bytes().unwrap_or_default();
+        let values = fields.into_iter().flat_map(Map::values).map(Instance::Value);
+        let text_bytes = instance.text_bytes().unwrap_or_default();
         match keyword {
             "$ref" | "$dynamicRef" | "$recursiveRef" => {
                 let meant = inner.as_str().and_then(|place| self.references.resolve(place));
-                next.extend(meant.map(|meant| (meant, seen)));
+                next.extend(meant.map(|meant| (meant, instance)));
             }
-            "allOf" | "anyOf" | "oneOf" => next.extend(schemas.map(|it| (it, seen))),
-            "not" | "if" | "then" | "else" => next.push((inner, seen)),
-            "dependentSchemas" => next.extend(by_name.map(|(_, it)| (it, seen))),
+            "allOf" | "anyOf" | "oneOf" => next.extend(schemas.map(|it| (it, instance))),
+            "not" | "if" | "then" | "else" => next.push((inner, instance)),
+            "dependentSchemas" => next.extend(by_name.map(|(_, it)| (it, instance))),
             "dependentRequired" | "dependencies" => {
                 let names = by_name.clone().filter_map(|(_, it)| it.as_array()).map(Vec::len);
                 let named: usize = names.sum();
-                next.extend(by_name.map(|(_, it)| (it, seen)));
+                next.extend(by_name.map(|(_, it)| (it, instance)));
                 return 1 + listed + named;
             }
             "properties" => {
-                let found =
-                    by_name.filter_map(|(name, it)| Some((it, Seen::Value(fields?.get(name)?))));
+                let found = by_name
+                    .filter_map(|(name, it)| Some((it, Instance::Value(fields?.get(name)?))));
                 next.extend(found);
             }
             "patternProperties" => {
@@ -420,25 +422,25 @@ impl<'v> Looking<'_, 'v> {
                 let named = keywords.get("properties").and_then(Value::as_object);
                 let is_other = |name: &str| named.is_none_or(|it| !it.contains_key(name));
                 let others = fields.into_iter().flatten().filter(|(name, _)| is_other(name));
-                next.extend(others.map(|(_, value)| (inner, Seen::Value(value))));
+                next.extend(others.map(|(_, value)| (inner, Instance::Value(value))));
                 let patterns = keywords.get("patternProperties");
                 let named = patterns.map_or(0, |patterns| self.names(patterns, fields));
                 return 1 + fields.map_or(0, Map::len) + named;
             }
             "propertyNames" => {
                 let names = fields.into_iter().flat_map(Map::keys);
-                next.extend(names.clone().map(|name| (inner, Seen::Name(name))));
+                next.extend(names.clone().map(|name| (inner, Instance::Name(name))));
                 return 1 + names.map(String::len).sum::<usize>();
             }
             "items" | "prefixItems" if inner.is_array() => {
-                next.extend(schemas.zip(items.into_iter().flatten().map(Seen::Value)));
+                next.extend(schemas.zip(items.into_iter().flatten().map(Instance::Value)));
             }
             "items" | "additionalItems" | "unevaluatedItems" | "contains" => {
-                let items = items.into_iter().flatten().map(Seen::Value);
+                let items = items.into_iter().flatten().map(Instance::Value);
                 next.extend(items.map(|value| (inner, value)));
             }
             "pattern" => {
-                let (Some(pattern), Some(bytes)) = (inner.as_str(), seen.text_bytes()) else {
+                let (Some(pattern), Some(bytes)) = (inner.as_str(), instance.text_bytes()) else {
                     return 1;
                 };
                 return self.weight(pattern).saturating_mul(1 + bytes);

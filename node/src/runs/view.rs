@@ -8,7 +8,7 @@
 //!
 //! Not here: which of their characters may be shown, where it is said.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use serde_json::{Value, json};
 use tasuki_proto::wire::{
@@ -28,6 +28,13 @@ use crate::runner::{
 
 /// Millionths of a dollar in one.
 const MICROS: u64 = 1_000_000;
+
+/// Dollars in millionths, the smallest part of one that counts; `None`: it is no amount.
+pub(crate) fn micro_usd(dollars: f64) -> Option<u64> {
+    // What a microsecond is to a second, its smallest part is to a dollar.
+    let amount = Duration::try_from_secs_f64(dollars).ok()?;
+    u64::try_from(amount.as_micros()).ok()
+}
 
 /// Of a step whose node was not heard of any more.
 const LOST: &str = "The node that ran it is gone; it was not run again.";
@@ -225,8 +232,9 @@ pub fn awaited_node(run: &wire::Run) -> Option<String> {
     run.steps.iter().filter(|_| is_idle).find_map(|step| step_awaits(run, step))
 }
 
-/// The node that a step waits for whose turn has come, for a sentence: `a free place on a node
-/// that runs pi and is, or has the label, gpu`. It may be away, busy, or not there at all. `None`: it waits for no node.
+/// The node that a step waits for whose turn has come, for a sentence: `a free place on a node that
+/// runs pi and is, or has the label, gpu`. It may be away, busy, or not there at all. `None`: it waits
+/// for no node.
 pub fn step_awaits(run: &wire::Run, step: &wire::RunStep) -> Option<String> {
     if step.status() != Ready {
         return None;

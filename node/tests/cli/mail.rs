@@ -48,7 +48,7 @@ impl Office {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = tasuki(&self.up.data);
         command.arg("mail").args(args).arg("--data").arg(&self.up.data);
-        command.env_remove("VISUAL").env_remove("EDITOR");
+        command.env_remove("VISUAL").env_remove("EDITOR").env("TZ", "UTC");
         command
     }
 

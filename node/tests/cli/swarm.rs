@@ -55,7 +55,7 @@ impl Shop {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = tasuki(&self.up.data);
         command.args(args).arg("--data").arg(&self.up.data);
-        command.env("COLUMNS", "80").env("LINES", "24");
+        command.env("COLUMNS", "80").env("LINES", "24").env("TZ", "UTC");
         command
     }
 
@@ -212,10 +212,16 @@ async fn an_issue_is_planned_done_reviewed_delivered_accepted_and_closed() {
     let spec = shop.file("spec.md", "# The format\n\n\tone line each\n");
     let new = ["issue", "create", "Read the format", "--description", "All of it.", "--as", "lead"];
     let said = shop.says(&[&new[..], &["--doc", &format!("spec.md={spec}")]].concat()).await;
-    assert_eq!(said, "ISSUE is open: Read the format.\n");
     let listed = shop.json(0, &["issue", "list"]).await;
     let issue = listed[0]["issue_id"].as_str().unwrap().to_owned();
     let short = issue.rsplit('_').next().unwrap();
+    assert_eq!(
+        said,
+        format!(
+            "ISSUE is open: Read the format.\nFor short: {short}. Next: tasuki task create {short} \
+             SUBJECT --acceptance TEXT\n"
+        )
+    );
 
     let plan = shop.file("tasks.toml", PLAN);
     assert_eq!(
@@ -310,6 +316,11 @@ Next for w1: task-2, reserved until WHEN (LEN left); the worker has 3 points.
     let deliver =
         ["delivery", "create", short, "--as", "lead", "--summary", "It reads.", "--passed"];
     let steps = ["--steps", "issue-1-test-steps.md", "--step", "make corpus"];
+    let refused = shop.refusal(1, &[&deliver[..], &steps].concat()).await;
+    assert!(refused.contains("no document issue-1-test-steps, nor") && refused.contains("--file"));
+    let text = shop.file("steps.md", "make corpus\n");
+    let write = ["doc", "write", "issue-1-test-steps.md", &text, "--of", short];
+    shop.says(&[&write[..], &["--as", "lead"]].concat()).await;
     let said = shop.says(&[&deliver[..], &steps].concat()).await;
     assert_eq!(said, "DELIVERY of ISSUE waits for an acceptor.\n");
     let delivery = shop.json(0, &["delivery", "list", "--status", "open"]).await.remove(0);

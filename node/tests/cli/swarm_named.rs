@@ -58,8 +58,8 @@ async fn a_role_that_nobody_knows_is_refused_with_those_that_are_known_whatever_
             shop.refusal(1, &[act, &["--as", "laed"]].concat()).await,
             "error: Workspace default knows no role laed: it has no mailbox, no node hosts it, no \
              loop names it, and it has no part in any issue. Nothing was done. It knows lead, qa, \
-             w1, w2. If the name is right, start a node with that role, or act as it with \
-             --new-role. (unknown_role)\n",
+             w1, w2 (did you mean lead?). If the name is right, start a node with that role, or \
+             act as it with --new-role. (unknown_role)\n",
             "{act:?}"
         );
     }
@@ -91,8 +91,8 @@ async fn a_role_that_nobody_knows_is_refused_with_those_that_are_known_whatever_
         "--steps",
         "docs/issue-1-test-steps.md",
     ];
-    shop.says(&[&deliver[..], &["--step", "make", "--file", "a.rs", "--as", "lead"]].concat())
-        .await;
+    let files = ["--file", "a.rs", "--file", "docs/issue-1-test-steps.md"];
+    shop.says(&[&deliver[..], &files, &["--step", "make", "--as", "lead"]].concat()).await;
     let delivery = shop.json(0, &["delivery", "list"]).await.remove(0);
     let delivery = delivery["delivery_id"].as_str().unwrap();
     as_new(&["delivery", "claim", delivery], "judge").await;
@@ -219,6 +219,24 @@ async fn at(place: &Path, mut command: Command) -> Said {
 }
 
 #[tokio::test]
+async fn a_file_that_another_role_has_locked_is_not_submitted() {
+    let shop = Shop::open().await;
+    let task = format!("{}/1", shop.issue_with(1).await);
+    let here = shop.path("project");
+    fs::create_dir(&here).unwrap();
+    shop.says(&["task", "claim", &task, "--as", "w1"]).await;
+    let locked = at(&here, shop.command(&["lock", "acquire", "src/", "--as", "w2"])).await;
+    assert_eq!(locked.code, 0, "{locked:?}");
+    let submit = ["task", "submit", &task, "--summary", "Done.", "--as", "w1", "--file"];
+    let refused = at(&here, shop.command(&[&submit[..], &["src/a.rs"]].concat())).await;
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.err.contains("file 'src/a.rs' locked by 'w2' (task: , for "), "{refused:?}");
+    assert!(refused.err.ends_with("nothing was submitted (file_is_locked)\n"), "{refused:?}");
+    let done = at(&here, shop.command(&[&submit[..], &["docs/a.md"]].concat())).await;
+    assert_eq!(done.code, 0, "{done:?}");
+}
+
+#[tokio::test]
 #[ignore = "needs git"]
 async fn a_commit_is_submitted_and_delivered_by_its_full_hash() {
     let shop = Shop::open().await;
@@ -278,7 +296,7 @@ async fn a_commit_is_submitted_and_delivered_by_its_full_hash() {
     shop.says(&[&["task", "review", &task], &approve[..]].concat()).await;
     let deliver =
         ["delivery", "create", &issue, "--summary", "All.", "--passed", "--as", "lead", "--json"];
-    let more = ["--steps", "docs/issue-1-test-steps.md", "--step", "make", "--file", "a.rs"];
+    let more = ["--step", "make", "--file", "a.rs"];
     let rerun = ["--commit", "main", "--command", "make"];
     let said = at(&here, shop.command(&[&deliver[..], &more, &rerun].concat())).await;
     assert_eq!((said.code, said.err), (0, format!("main is commit {second}.\n")), "{}", said.out);

@@ -64,7 +64,7 @@ async fn programs_get_every_list_in_lines_of_one_shape() {
     shop.says(&["task", "submit", &two, "--summary", "Done.", "--as", "w1"]).await;
     shop.says(&[&["task", "review", two.as_str()], &approve[..]].concat()).await;
     let deliver = ["delivery", "create", &issue, "--summary", "s", "--passed", "--as", "lead"];
-    shop.says(&[&deliver[..], &["--steps", "issue-1-test-steps.md"]].concat()).await;
+    shop.says(&deliver).await;
     are(&["delivery", "list"], json!(wire::Delivery::default())).await;
 }
 

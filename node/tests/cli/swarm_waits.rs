@@ -175,7 +175,8 @@ async fn a_delivery_is_waited_for_until_its_verdict() {
         .await;
     shop.says(&[&["task", "review", &task], &APPROVE[..]].concat()).await;
     let deliver = ["delivery", "create", &issue, "--passed", "--as", "lead", "--summary"];
-    let steps = ["--steps", "docs/issue-1-test-steps.md", "--step", "make"];
+    const STEPS: &str = "docs/issue-1-test-steps.md";
+    let steps = ["--steps", STEPS, "--step", "make", "--file", "a.rs", "--file", STEPS];
     for (how, code, says) in
         [("--reject", 9, "DELIVERY is rejected.\n"), ("--approve", 0, "DELIVERY is approved.\n")]
     {

@@ -30,6 +30,7 @@ async fn every_command_of_the_walk_through_works_as_it_stands_there() {
     fs::create_dir_all(here.join("src")).unwrap();
     fs::write(here.join("tasks.toml"), tasks).unwrap();
     fs::write(here.join("spec.md"), "# Durations\n").unwrap();
+    fs::write(here.join("steps.md"), "make corpus\n").unwrap();
     git(&here, &["init", "-q"]);
     git(&here, &["commit", "-q", "--allow-empty", "-m", "one"]);
     let commands = commands(section);

@@ -205,7 +205,7 @@ async fn arguments_of_the_wrong_kind_are_named() {
     let nobody = json!({ "loop": "nowhere" });
     assert_eq!(target.refused("await_my_turn", nobody).await, "unknown_loop");
     assert_eq!(target.refused("loop_status", json!({ "agent_id": "B" })).await, "role_forbidden");
-    for field in ["work_summary", "next_instruction", "is_task_complete"] {
+    for field in ["work_summary", "next_instruction"] {
         let mut arguments = words("s");
         arguments[field] = Value::Null;
         assert_eq!(target.refused("handover_work", arguments).await, "invalid_argument");

@@ -155,6 +155,7 @@ async fn the_broker_says_nothing_back_whole() {
             key: Some(wire::IdempotencyKey { client_id: "echo".into(), counter: 1 }),
             r#loop: name.to_owned(),
             participants: vec![role.to_owned()],
+            allow_new_roles: true,
         };
         let refused = turns.create_loop(request).await.unwrap_err();
         assert!(refused.message().len() <= REFUSAL_BYTES_MAX, "{}", refused.message().len());

@@ -10,7 +10,7 @@ use crate::{
     agents::{Agent, Transport},
     book::Book,
     http::{Client, text},
-    process::{Process, soon},
+    process::{Process, soon, tasuki},
     stored::{outbox, queued},
 };
 
@@ -162,4 +162,30 @@ async fn a_full_disk_of_the_broker_is_told_and_what_waits_is_done_by_the_next() 
     // Each once, and perhaps the one of which nobody knew.
     let there = soon(listed).await;
     assert!((count as u64..=count as u64 + 1).contains(&there), "{there} of {count}");
+}
+
+#[tokio::test]
+#[ignore = "needs small disks: it mounts one"]
+async fn a_start_on_a_disk_that_takes_nothing_says_what_to_do() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let disk = SmallDisk::mount(&data, SMALL);
+    let fails = async |expected: &str| {
+        for line in ["up --broker-listen 127.0.0.1:0", "up --detach", "node"] {
+            let mut command = tasuki(&data);
+            command.args(line.split_whitespace()).args(["--listen", "127.0.0.1:0", "--data"]);
+            let output = soon(command.arg(&data).output()).await.unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(5), "{line}: {said}");
+            let told = format!("Nothing can be written to {}: its {expected}", data.display());
+            assert!(said.contains(&told) && said.contains("--data DIR"), "{line}: {said}");
+        }
+    };
+    // As much as fits.
+    std::fs::write(data.join("fill"), vec![0; 128 * 1024]).unwrap_err();
+    fails("disk is full").await;
+    std::fs::remove_file(data.join("fill")).unwrap();
+    disk.grow("ro");
+    fails("file system is read-only").await;
 }

@@ -1,5 +1,7 @@
 //! Hooks of real nodes: who runs them, what they get, and that nothing is missed.
 
+mod work;
+
 use std::{collections::BTreeMap, fs, path::Path};
 
 use serde_json::{Value, json};
@@ -253,21 +255,21 @@ async fn what_fails_is_shown_called_again_and_forgotten() {
     let report = reported(&up, |it| it["dead_letters"] == 3).await;
     let why = &report["last_failure"]["why"];
     assert_eq!(*why, "exit code 1; stderr: no such bell");
-    let list = &up.json("mail-hook list").await[0]["hooks"][0];
+    let list = &up.json("hook list").await[0]["hooks"][0];
     let dead = list["dead_letters"].as_array().unwrap();
     assert_eq!((&list["hook"], &dead[0]["why"]), (&json!("fails"), why));
     fs::write(dir.path().join("bell"), "").unwrap();
     let id = |index: usize| dead[index]["id"].as_str().unwrap().to_owned();
-    let first = up.json(&format!("mail-hook retry {}", &id(0)[..8])).await;
+    let first = up.json(&format!("hook retry {}", &id(0)[..8])).await;
     assert_eq!(first[0]["ids"], json!([id(0)]));
     reported(&up, |it| it["made"] == 1 && it["dead_letters"] == 2).await;
-    assert_eq!(up.json(&format!("mail-hook drop {}", id(1))).await[0]["ids"], json!([id(1)]));
+    assert_eq!(up.json(&format!("hook drop {}", id(1))).await[0]["ids"], json!([id(1)]));
     // What is left is taken up by the next start.
     assert_eq!(up.stop().await.code(), Some(0), "{}", up.log());
-    assert_eq!(up.json("mail-hook retry --all").await[0]["ids"], json!([id(2)]));
+    assert_eq!(up.json("hook retry --all").await[0]["ids"], json!([id(2)]));
     up.start().await;
     reported(&up, |it| it["made"] == 1 && it["dead_letters"] == 0).await;
-    let unknown = up.run("mail-hook drop 00000000").await;
+    let unknown = up.run("hook drop 00000000").await;
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
     assert!(up.log().contains("exit code 1"), "{}", up.log());
     for words in ["words $(id)", "no such bell"] {
@@ -323,7 +325,6 @@ async fn a_configuration_that_lies_about_is_no_command_to_run_something() {
     assert!(said.contains("`hooks` is not taken from a file that happens to be"), "{said}");
     // Whoever calls no hook goes on.
     let mut command = tasuki(&data);
-    let output =
-        soon(command.args(["mail-hook", "list", "--data"]).arg(&data).output()).await.unwrap();
+    let output = soon(command.args(["hook", "list", "--data"]).arg(&data).output()).await.unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }

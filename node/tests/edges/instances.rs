@@ -18,6 +18,60 @@ async fn hand_over(agent: &mut Agent) -> Value {
     told["structuredContent"].clone()
 }
 
+/// How `tasuki status` shows a role, once it is in this state.
+async fn shown(up: &Process, role: &str, state: &str) -> Value {
+    let look = async {
+        loop {
+            let status = up.json("status").await.remove(0);
+            let roles = status["roles"].as_array().unwrap().iter();
+            let mut found = roles.filter(|it| it["role"] == role && it["state"] == state);
+            if let Some(it) = found.next() {
+                return it.clone();
+            }
+        }
+    };
+    soon(look).await
+}
+
+#[tokio::test]
+async fn status_says_who_plays_a_role_and_that_it_left_also_after_a_restart() {
+    let place = tempfile::tempdir().unwrap();
+    let mut up = Process::up(&place.path().join("data"), "--role A --role B").await;
+    let never = shown(&up, "A", "never").await;
+    assert_eq!(never["last_seen_ms"], 0);
+    let mut x = Agent::instance("x", "A", up.mcp, up.data.clone()).await;
+    assert_eq!(wait(&mut x).await["turn"], 1);
+    let plays = shown(&up, "A", "working").await;
+    assert_eq!((&plays["instance"], &plays["client"]), (&json!("x"), &json!("edges 9.9 as x")));
+    let mut y = Agent::instance("y", "B", up.mcp, up.data.clone()).await;
+    let waiting = async { wait(&mut y).await };
+    let looking = async { shown(&up, "B", "waiting").await };
+    let waits = tokio::select! {
+        told = waiting => panic!("{told}"),
+        waits = looking => waits,
+    };
+    assert_eq!(waits["waits"], json!(["turn of main"]));
+    assert_ne!(waits["waits_since_ms"][0], 0);
+
+    drop(x);
+    let left = shown(&up, "A", "gone").await;
+    assert_eq!((&left["is_present"], &left["has_left"]), (&json!(false), &json!(true)));
+    let status = up.json("status --role A").await.remove(0);
+    assert_eq!(status["roles"].as_array().unwrap().len(), 1);
+    let problem = status["problems"][0]["what"].as_str().unwrap();
+    assert!(problem.starts_with("A has turn 1 of main and its agent left"), "{problem}");
+
+    up.stop().await;
+    up.start().await;
+    let again = shown(&up, "A", "gone").await;
+    assert_eq!(again["client"], left["client"]);
+    // Each heartbeat says how long ago it was, and is on its way for a moment.
+    let ms = |it: &Value| it["last_seen_ms"].as_u64().unwrap();
+    assert!((ms(&left)..ms(&left) + 5_000).contains(&ms(&again)), "{left} {again}");
+    let unknown = up.run("status --role typo").await;
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
 #[tokio::test]
 async fn a_person_gives_a_role_to_another_agent() {
     let place = tempfile::tempdir().unwrap();

@@ -132,7 +132,7 @@ async fn what_is_taken_already_is_said() {
         ("up", &other, &taken, Some(&free), taken.as_str()),
         ("up", &other, &free, Some(&taken), taken.as_str()),
         (node.as_str(), &other, &taken, None, taken.as_str()),
-        ("up", &up.data, &free, Some(&free), "in use"),
+        ("up", &up.data, &free, Some(&free), "Tasuki already runs on this data directory (pid "),
         (node.as_str(), &up.data, &free, None, "another node runs on"),
     ] {
         let mut command = tasuki(data);
@@ -312,7 +312,7 @@ async fn receipts_claim_no_more_than_is_known() {
             let answer = http.answer().await;
             assert_eq!(answer["result"]["structuredContent"]["turn"], turn + 1);
             assert!(http.next_event().await.is_none());
-            until(&a, |status| is_set(&status["latest"]["receipts"]["handed_ms"])).await;
+            until(&a, |status| status["latest"]["receipts"]["handed"].is_string()).await;
         } else {
             // A later receipt of the same node arrives, so an earlier one would have, too.
             up.json(&format!("loop start fence{turn} --participants A,B")).await;
@@ -322,14 +322,14 @@ async fn receipts_claim_no_more_than_is_known() {
             ask(&b, "await_my_turn", json!({ "loop": fence["loop"] })).await;
             let fenced = async {
                 let asked = json!({ "loop": fence["loop"] });
-                while !is_set(
-                    &ask(&a, "loop_status", asked.clone()).await["latest"]["receipts"]["handed_ms"],
-                ) {}
+                while !ask(&a, "loop_status", asked.clone()).await["latest"]["receipts"]["handed"]
+                    .is_string()
+                {}
             };
             soon(fenced).await;
             let receipts = &status(&a).await["latest"]["receipts"];
-            assert!(is_set(&receipts["stored_ms"]), "{receipts}");
-            assert!(receipts.get("handed_ms").is_none(), "{receipts}");
+            assert!(receipts["stored"].is_string(), "{receipts}");
+            assert!(receipts.get("handed").is_none(), "{receipts}");
         }
         ask(&b, "handover_work", words("mine")).await;
     }

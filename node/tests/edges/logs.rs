@@ -118,3 +118,106 @@ async fn nothing_that_is_said_is_logged_at_any_level() {
         assert_eq!(found, None, "{who}");
     }
 }
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+
+/// The line of this log that says that a tool call ended, within this trace.
+fn ended(log: &str, trace: &str) -> bool {
+    let within = format!("trace_id={trace}");
+    log.lines().any(|line| line.contains("a tool call ended") && line.contains(&within))
+}
+
+/// The traces of the calls that this broker refused.
+fn refused(log: &str) -> Vec<&str> {
+    let lines = log.lines().filter(|line| line.contains("a call was refused"));
+    let traces = lines.filter_map(|line| line.split("trace_id=").nth(1));
+    let mut traces: Vec<&str> = traces.filter_map(|rest| rest.split([' ', '}']).next()).collect();
+    // A tool may ask more than once.
+    traces.dedup();
+    traces
+}
+
+#[tokio::test]
+async fn a_tool_call_has_one_trace_from_its_client_to_the_broker() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut broker = Process::broker(&dir.path().join("broker"), "").await;
+    broker.stop().await;
+    broker.rust_log = Some("tasuki_broker=debug");
+    broker.start().await;
+    let address = broker.broker.unwrap();
+    let mut node = Process::node(&dir.path().join("node"), address, "--role A --role B").await;
+    node.stop().await;
+    node.rust_log = Some("tasuki_node=debug");
+    node.start().await;
+    let parent = |trace: &str| format!("00-{trace}-b7ad6b7169203331-01");
+    let (by_meta, by_header) = (TRACE.to_owned(), TRACE.replace('0', "1"));
+    // The broker refuses the question, of whatever trace.
+    let mut call = call(1, "filebox_read_message", json!({ "filename": "0123456789ab" }));
+    let client = Client::new(node.mcp, "/mcp/A").await;
+    let ask = async |client: &Client, call: &Value| {
+        let answer = client.post(call).await.answer_or_body().await;
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+    };
+    call["params"]["_meta"]["traceparent"] = parent(&by_meta).into();
+    ask(&client, &call).await;
+    let mut header = client.clone();
+    header.headers.push(("traceparent".to_owned(), parent(&by_header)));
+    call["params"]["_meta"]["traceparent"] = "nonsense".into();
+    ask(&header, &call).await;
+    call["params"]["_meta"]["traceparent"] = parent(&"0".repeat(32)).into();
+    ask(&client, &call).await;
+    let logged = async {
+        while refused(&broker.log()).len() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(logged).await;
+    let log = broker.log();
+    let traces = refused(&log);
+    assert_eq!(traces[..2], [by_meta.as_str(), by_header.as_str()], "{log}");
+    // Where the client names none that is one, the node begins one.
+    let made = traces[2];
+    assert!(made.len() == 32 && made.bytes().all(|it| it.is_ascii_hexdigit()), "{log}");
+    assert!(![TRACE, &by_header, &"0".repeat(32)].contains(&made), "{log}");
+    for trace in traces {
+        assert!(ended(&node.log(), trace), "{trace}: {}", node.log());
+    }
+}
+
+#[tokio::test]
+async fn clients_that_go_away_are_no_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Process::broker(&dir.path().join("broker"), "").await;
+    let address = broker.broker.unwrap();
+    let node = Process::node(&dir.path().join("node"), address, "--role A --role B").await;
+    drop(Stream::open(node.mcp, "B").await.unwrap());
+    let client = Client::new(node.mcp, "/mcp/B").await;
+    let wait = call(1, "await_my_turn", json!({ "timeout_sec": 600 })).to_string();
+    let head = format!(
+        "POST /mcp/B HTTP/1.1\r\nHost: localhost\r\nAccept: {}\r\nContent-Type: {}\r\n\
+         Mcp-Session-Id: {}\r\nContent-Length: {}\r\n\r\n",
+        BOTH.1,
+        JSON.1,
+        client.session,
+        wait.len()
+    );
+    let whole = format!("{head}{wait}");
+    // The wait, one of which half the body comes, and one of which half the head does.
+    for said in [&whole[..], &whole[..head.len() + 1], &head[..30]] {
+        let mut http = Http::connect(node.mcp).await;
+        http.stream.get_mut().write_all(said.as_bytes()).await.unwrap();
+    }
+    let mut bridge = Agent::new(Transport::Stdio, "A", node.mcp, node.data.clone()).await;
+    bridge.call("loop_status", json!({})).await.ok();
+    drop(bridge);
+    // One that stays is answered, and the node goes as it should.
+    let mut agent = Agent::new(Transport::Session, "A", node.mcp, node.data.clone()).await;
+    soon(agent.call("await_my_turn", json!({}))).await.unwrap();
+    let (mut node, mut broker) = (node, broker);
+    node.stop().await;
+    broker.stop().await;
+    for (who, log) in [("node", node.log()), ("broker", broker.log())] {
+        let line = log.lines().find(|line| line.contains("ERROR") || line.contains("WARN"));
+        assert_eq!(line, None, "{who}: {log}");
+    }
+}

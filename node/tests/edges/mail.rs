@@ -202,7 +202,7 @@ async fn what_is_written_cannot_lead_astray() {
         assert_eq!(code, "unknown_message");
         assert_eq!(words, format!("Original message {path} not found"));
     }
-    for kind in ["bug/../x", "TODO", ""] {
+    for kind in ["bug/../x", "Question"] {
         let mut message = letter("B", "x");
         message["msg_type"] = kind.into();
         let (code, words) = refusal(&a, SEND, message).await;

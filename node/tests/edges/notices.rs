@@ -139,7 +139,11 @@ async fn a_prompt_is_that_of_the_tools_and_the_place_that_the_node_gives() {
 async fn a_loop_says_which_participants_nobody_knows() {
     let dir = tempfile::tempdir().unwrap();
     let it = Process::up(&dir.path().join("data"), "").await;
-    let opened = it.run("loop start one --participants A,typo2").await;
+    let refused = it.run("loop start one --participants A,typo2").await;
+    let said = String::from_utf8(refused.stdout).unwrap();
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("unknown participants: typo2") && said.contains("--new-role"), "{said}");
+    let opened = it.run("loop start one --participants A,typo2 --new-role").await;
     let (told, said) = (opened.stdout, String::from_utf8(opened.stderr).unwrap());
     let told: Value = serde_json::from_slice(&told).unwrap();
     assert_eq!(told["unknown_participants"], json!(["typo2"]));

@@ -142,11 +142,11 @@ impl Process {
         (self.child, self.lines) = (Some(child), Some(lines));
     }
 
-    /// What it prints next, blank lines aside.
+    /// What it prints next, blank lines and where its dashboard is aside.
     pub(crate) async fn printed(&mut self) -> String {
         loop {
             let line = soon(self.lines.as_mut().unwrap().next_line()).await.unwrap().unwrap();
-            if !line.trim().is_empty() {
+            if !line.trim().is_empty() && !line.ends_with(" (dashboard)") {
                 return line;
             }
         }

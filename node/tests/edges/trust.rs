@@ -275,7 +275,7 @@ async fn hooks_of_a_repository_count_once_it_is_trusted() {
     let up = "up --listen 127.0.0.1:0 --broker-listen 127.0.0.1:0";
     clone.refuses(up, "`hooks` is not taken from a file that happens to be in").await;
     assert!(!clone.home().join(".local").exists(), "nothing was begun");
-    let (code, out, err) = clone.run("mail-hook list").await;
+    let (code, out, err) = clone.run("hook list").await;
     assert!(code == 0 && out.starts_with("Hooks are refused: "), "{out} {err}");
     assert!(out.contains("`hooks` is not taken from") && out.contains("`tasuki trust`"), "{out}");
     let (code, out, _) = clone.run("trust").await;

@@ -8,6 +8,7 @@
 mod authorities;
 mod crashes;
 mod disks;
+mod doctor;
 mod refusals;
 mod relay;
 mod secrets;

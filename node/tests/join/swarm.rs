@@ -160,7 +160,7 @@ async fn who_joined_to_work_works_and_does_not_lead() {
         "doc_path": "issue-1-test-steps.md", "doc_commands": ["make"] });
     let delivery = json!({ "summary": "done", "timeout_sec": 0,
         "artifacts": { "test_result": "passed", "test_cases": ["all"], "reviewed_refs": ["main"],
-            "changed_files": ["src/a.rs"] },
+            "changed_files": ["src/a.rs", "issue-1-test-steps.md"] },
         "test_evidence": with(evidence, &seen) });
     let delivered = lead.does("submitDelivery", with(delivery, &issue)).await;
     let delivery = json!({ "delivery_id": delivered["delivery_id"] });

@@ -64,6 +64,7 @@ fn settings(fake: &Fake, data: &Path) -> Settings {
     let role = |name: &str| RoleSpec {
         role: name.parse().expect("an id"),
         toolsets: vec!["loop".parse().expect("an id")],
+        is_standby: false,
     };
     Settings {
         broker: fake.url(),
@@ -333,8 +334,8 @@ async fn heartbeats_tell_who_is_there() {
     bench.role("A").called("codex 1", None);
     bench.fake.until("A called", heard("A", "codex 1")).await;
     let zed = Instance::new(Some("zed".parse().unwrap()), None);
-    bench.role("B").called("zed 2", Some(&zed));
     let open = bench.role("B").connected(&zed);
+    bench.role("B").called("zed 2", Some(&zed));
     let world = bench.fake.until("B connected", heard("B", "zed 2")).await;
     let quiet = |world: &fake::World, role: &str| {
         let last = world.heartbeats.back().expect("one");

@@ -47,6 +47,7 @@ impl Machine {
         let spec = |role: &&str| RoleSpec {
             role: role.parse().expect("an id"),
             toolsets: vec!["mail".parse().expect("an id")],
+            is_standby: false,
         };
         let settings = Settings {
             broker: format!("http://{}", broker.address()),

@@ -77,6 +77,21 @@ async fn an_agent_on_stdio_plays_its_turn() {
     world.shared.until("gone", |state| state.connected == 0).await;
 }
 
+/// Holds B2.
+#[tokio::test]
+async fn a_call_that_is_said_again_is_held_for_what_its_client_has_left() {
+    let world = World::new().await;
+    let mut a = Agent::new(&world, Some("A"), Some(600));
+    a.begin().await;
+    for (id, age_ms) in [(1, 590_000), (2, 700_000)] {
+        let mut ask = call(id, "await_my_turn", json!({}));
+        ask["params"]["_meta"]["tasuki/age_ms"] = json!(age_ms);
+        a.say(&ask.to_string()).await;
+        assert_eq!(a.hear().await["result"]["structuredContent"]["can_start"], true);
+    }
+    assert_eq!(world.shared.0.borrow().holds, [10.0, 0.0]);
+}
+
 /// Holds B1.
 #[tokio::test]
 async fn garbage_and_huge_lines_are_answered_and_the_conversation_goes_on() {

@@ -71,10 +71,7 @@ async fn an_address_of_one_role_does_not_ask_for_it() {
     assert_eq!(of_all[0]["inputSchema"]["required"], json!(["agent_id"]));
     let of_a = tools(&world, "/mcp/A").await;
     assert_eq!(of_a[0]["inputSchema"]["required"], json!([]));
-    assert_eq!(
-        of_a[1]["inputSchema"]["required"],
-        json!(["work_summary", "next_instruction", "is_task_complete"])
-    );
+    assert_eq!(of_a[1]["inputSchema"]["required"], json!(["work_summary", "next_instruction"]));
     assert_eq!(tools(&world, "/mcp").await, of_all);
 }
 
@@ -102,6 +99,7 @@ async fn the_words_of_the_turn_loop() {
   "can_start": false,
   "previous_context": "",
   "is_finished": false,
+  "status": "still_waiting",
   "still_waiting": true,
   "loop": "main",
   "round": 1,

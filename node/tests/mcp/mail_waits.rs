@@ -28,6 +28,7 @@ async fn the_oldest_unseen_mail_is_shown_until_it_is_dealt_with() {
         text(&none),
         r#"{
   "has_mail": false,
+  "status": "still_waiting",
   "still_waiting": true,
   "hint": "No mail yet. Call filebox_wait_for_message again immediately."
 }"#

@@ -42,7 +42,11 @@ impl Running {
         let settings = node::Settings {
             broker: "http://127.0.0.1:1".to_owned(),
             workspace: "w".parse().unwrap(),
-            roles: vec![RoleSpec { role: "A".parse().unwrap(), toolsets: Vec::new() }],
+            roles: vec![RoleSpec {
+                role: "A".parse().unwrap(),
+                toolsets: Vec::new(),
+                is_standby: false,
+            }],
             data: data.path().join("node"),
             take_over: false,
             is_moved: false,

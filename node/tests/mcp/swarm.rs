@@ -28,7 +28,38 @@ const ADDED: [&str; 9] = [
 ];
 
 /// Required there, and optional here.
-const OPTIONAL: [&str; 1] = ["reviewIssueTask.next_step_token"];
+const OPTIONAL: [&str; 30] = [
+    "createIssueTask.difficulty",
+    "createIssueTask.spec",
+    "createIssueTask.spec.acceptance",
+    "createIssueTask.spec.constraints",
+    "createIssueTask.spec.conventions",
+    "createIssueTask.spec.goal",
+    "createIssueTask.spec.impact_scope",
+    "createIssueTask.spec.name",
+    "createIssueTask.spec.rules",
+    "createIssueTask.spec.split_from",
+    "createIssueTask.spec.split_reason",
+    "reviewDelivery.verification.doc_results.output",
+    "reviewIssueTask.artifacts",
+    "reviewIssueTask.artifacts.review_summary",
+    "reviewIssueTask.artifacts.reviewed_refs",
+    "reviewIssueTask.completion_score",
+    "reviewIssueTask.feedback_details",
+    "reviewIssueTask.next_step_token",
+    "submitDelivery.artifacts.reviewed_refs",
+    "submitDelivery.artifacts.test_cases",
+    "submitDelivery.test_evidence",
+    "submitDelivery.test_evidence.doc_commands",
+    "submitDelivery.test_evidence.doc_passed",
+    "submitDelivery.test_evidence.doc_path",
+    "submitDelivery.test_evidence.doc_results",
+    "submitDelivery.test_evidence.doc_results.output",
+    "submitDelivery.test_evidence.script_cmd",
+    "submitDelivery.test_evidence.script_passed",
+    "submitDelivery.test_evidence.script_path",
+    "submitDelivery.test_evidence.script_result",
+];
 
 /// Whose tools no role of theirs had.
 const ROLELESS: [&str; 2] = ["getWorker", "writeSharedDoc"];

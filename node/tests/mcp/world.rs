@@ -475,7 +475,7 @@ impl Actions for Fake {
 
     async fn marks_settled(&self) {}
 
-    fn decline(&self) {}
+    fn left(&self, _who: &Instance) {}
 
     fn called(&self, client: &str, _by: Option<&Instance>) {
         self.shared.0.send_modify(|state| state.clients.push(client.to_owned()));

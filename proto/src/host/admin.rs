@@ -43,6 +43,15 @@ pub struct AdminFile {
     #[serde(default)]
     pub is_vouched_for: bool,
     pub token: String,
+    /// The broker's process; `None`: an earlier release wrote this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Where it listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listen: Option<SocketAddr>,
+    /// It runs beside a node in one process, of which another node's process may take its place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_node: bool,
     /// The token with the secret of a rotation that may not have come about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_token: Option<String>,
@@ -91,6 +100,8 @@ pub struct Serving {
     pub fingerprint: Option<Fingerprint>,
     /// Authorities vouch for its certificate.
     pub is_vouched_for: bool,
+    /// It runs beside a node in one process.
+    pub has_node: bool,
 }
 
 /// Why `admin.json` cannot be written.
@@ -137,6 +148,9 @@ pub async fn prepare<E>(
         fingerprint: serving.fingerprint.map(|it| it.to_string()),
         is_vouched_for: serving.is_vouched_for,
         token: token.expose(),
+        pid: Some(std::process::id()),
+        listen: Some(serving.address),
+        has_node: serving.has_node,
         next_token: None,
     };
     file.write(data)?;
@@ -174,6 +188,7 @@ mod tests {
             advertise: "host:7420".to_owned(),
             fingerprint: Some(Fingerprint([7; 32])),
             is_vouched_for: false,
+            has_node: false,
         }
     }
 
@@ -249,6 +264,9 @@ mod tests {
             fingerprint: None,
             is_vouched_for: false,
             token: token.expose(),
+            pid: None,
+            listen: None,
+            has_node: false,
             next_token: None,
         };
         assert!(!format!("{file:?}").contains("AAAA"));

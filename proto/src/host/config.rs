@@ -16,6 +16,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use crate::{
     echo::{bounded, echo},
     host::{
+        dashboard::Dashboard,
         files::directory_of,
         trust::{Distrust, TrustStore},
     },
@@ -37,6 +38,7 @@ pub const FOLDER: &str = "broker";
 pub struct File {
     pub data: Option<PathBuf>,
     pub broker_listen: Option<SocketAddr>,
+    pub dashboard: Option<Dashboard>,
     #[serde(deserialize_with = "lease")]
     pub lease: Option<Duration>,
     pub secure: Option<bool>,
@@ -319,6 +321,7 @@ impl File {
         let made = [
             ("data", self.data.is_some()),
             ("broker_listen", self.broker_listen.is_some()),
+            ("dashboard", self.dashboard.is_some()),
             ("secure", self.secure.is_some()),
             ("advertise", self.advertise.is_some()),
             ("tls_cert", self.tls_cert.is_some()),

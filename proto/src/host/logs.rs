@@ -1,19 +1,27 @@
-//! Logs: to standard error, and never with what agents say to each other.
+//! Logs: to standard error or a file, and never with what agents say to each other.
 //!
 //! **Invariant:** whatever `RUST_LOG` asks for, no body of a request or an answer is logged. The
 //! libraries that carry them log them whole when they say much, so they may not.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    io::{self, IsTerminal as _},
+    sync::Mutex,
+};
 
 use tracing::level_filters::LevelFilter;
+#[cfg(not(feature = "otlp"))]
+use tracing_subscriber::layer::Identity;
 use tracing_subscriber::{
     EnvFilter, Layer as _,
-    filter::Targets,
-    fmt,
+    filter::{FilterExt as _, Targets},
+    fmt::{self, MakeWriter},
     layer::SubscriberExt as _,
     registry,
     util::{SubscriberInitExt as _, TryInitError},
 };
+
+#[cfg(feature = "otlp")]
+use crate::trace::otlp;
 
 /// How much this project's own code may say: it logs no bodies.
 const OWN: (&str, LevelFilter) = ("tasuki", LevelFilter::TRACE);
@@ -24,6 +32,9 @@ const FRAMES: (&str, LevelFilter) = ("h2", LevelFilter::DEBUG);
 /// It warns of each error that a caller is answered with, and says each notification.
 const MESSAGES: (&str, LevelFilter) = ("rmcp", LevelFilter::ERROR);
 
+/// Where spans are exported to, as the standard calls it.
+pub const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
 /// How much all other code may say.
 const OTHERS: LevelFilter = LevelFilter::INFO;
 
@@ -32,18 +43,60 @@ const OTHERS: LevelFilter = LevelFilter::INFO;
 /// # Errors
 /// When something logs already.
 pub fn start(default: &str, is_json: bool) -> Result<(), TryInitError> {
+    start_with(default, is_json, io::stderr().is_terminal(), io::stderr)
+}
+
+/// The same with another place for the lines; each is one write.
+///
+/// # Errors
+/// As above.
+pub fn start_in(
+    default: &str,
+    is_json: bool,
+    place: impl io::Write + Send + 'static,
+) -> Result<(), TryInitError> {
+    start_with(default, is_json, false, Mutex::new(place))
+}
+
+fn start_with(
+    default: &str,
+    is_json: bool,
+    has_colours: bool,
+    writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> Result<(), TryInitError> {
     let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let logs = fmt::layer()
-        .with_writer(io::stderr)
-        // When standard error takes nothing any more, these would be written there too, by a
+        .with_writer(writer)
+        // When the place takes nothing any more, these would be written to standard error, by a
         // macro that panics.
         .log_internal_errors(false);
-    let logs = if is_json {
-        logs.json().boxed()
-    } else {
-        logs.with_ansi(io::stderr().is_terminal()).boxed()
+    let logs = if is_json { logs.json().boxed() } else { logs.with_ansi(has_colours).boxed() };
+    let logs = logs.with_filter(asked.and(quiet()));
+    #[cfg(feature = "otlp")]
+    let (spans, lacking) = match is_exporting().then(otlp::layer).transpose() {
+        Ok(layer) => (layer, None),
+        Err(why) => (None, Some(why.to_string())),
     };
-    registry().with(asked).with(quiet()).with(logs).try_init()
+    #[cfg(not(feature = "otlp"))]
+    let (spans, lacking) = {
+        let lacking = "this build lacks OTLP; build one with `--features otlp`";
+        (None::<Identity>, is_exporting().then(|| lacking.to_owned()))
+    };
+    registry().with(spans).with(logs).try_init()?;
+    if let Some(why) = lacking {
+        tracing::warn!("{OTLP_ENDPOINT} is set, but no traces are exported: {why}");
+    }
+    Ok(())
+}
+
+/// The program ends: spans that were not exported yet are.
+pub fn end() {
+    #[cfg(feature = "otlp")]
+    otlp::end();
+}
+
+fn is_exporting() -> bool {
+    std::env::var_os(OTLP_ENDPOINT).is_some_and(|it| !it.is_empty())
 }
 
 fn quiet() -> Targets {

@@ -5,7 +5,11 @@
 pub mod admin;
 pub mod checked;
 pub mod config;
+pub mod dashboard;
 pub mod files;
 pub mod location;
 pub mod logs;
+pub mod port_owner;
+pub mod progress;
 pub mod trust;
+pub mod unwritable;

@@ -36,7 +36,7 @@ const FOLDER: &str = "trusted";
 
 /// The names of what the programs keep in a data directory. One that has none of them holds no data
 /// yet, whatever else is in it.
-const OF_DATA: [&str; 29] = [
+const OF_DATA: [&str; 32] = [
     "accept",
     "agent-tokens.json",
     "agent-tokens.lock",
@@ -60,12 +60,15 @@ const OF_DATA: [&str; 29] = [
     "node-identity.json",
     "node.json",
     "node.lock",
+    "nodes",
     "outbox",
     "private-mail.lock",
     "runs",
     "sessions",
     "task-key",
     "tls",
+    "workspace.json",
+    "workspace.lock",
 ];
 
 /// In the name of what [`files::replace`] has not put in place yet.

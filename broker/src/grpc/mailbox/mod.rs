@@ -463,6 +463,6 @@ pub(super) fn event(event: &Event, grant: &Grant) -> Option<Kind> {
         }),
         Event::Opened(role) => Kind::MailboxOpened(wire::MailboxOpened { role: role.to_string() }),
         Event::Closed(role) => Kind::MailboxClosed(wire::MailboxClosed { role: role.to_string() }),
-        Event::Kept(_) => return None,
+        Event::Kept(_) | Event::Compacted(_) => return None,
     })
 }

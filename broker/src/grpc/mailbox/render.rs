@@ -138,7 +138,8 @@ impl WorkspaceSession {
             latest_type: latest.kind,
             latest_sender: latest.sender.to_string(),
             latest_receivers: latest.to.iter().map(ToString::to_string).collect(),
-            latest_ms: latest.at.as_millis(),
+            // A letter taken over from elsewhere keeps the time it was written at.
+            latest_ms: latest.written.unwrap_or(latest.at).as_millis(),
             is_urgent: it.is_urgent,
             is_dead: it.is_dead,
             participants: it.participants.iter().map(ToString::to_string).collect(),

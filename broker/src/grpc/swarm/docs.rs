@@ -45,10 +45,18 @@ impl Endpoint for wire::ReadDocRequest {
         let place = parse::place(self.place)?;
         let name: DocName = parse::named("name", &self.name)?;
         let wanted = name.clone();
-        let newest = session.query(None, move |view| newest(view, place, &wanted)).await?;
+        let found = session.query(None, move |view| {
+            let oldest = view.workspace.swarm.docs(place)?.get(&wanted)?.oldest();
+            Ok((newest(view, place, &wanted)?, oldest))
+        });
+        let (newest, oldest) = found.await?;
         let version = if self.version == 0 { newest.version } else { self.version };
         if newest.version < version || DOC_VERSIONS_MAX < version {
             let why = format!("{version} is not there; the newest is {}", newest.version);
+            return Err(invalid("version", &why));
+        }
+        if version < oldest {
+            let why = format!("{version} was removed by a compaction; the oldest is {oldest}");
             return Err(invalid("version", &why));
         }
         let (content, at, by) = session.doc_words(place, name, version)?;

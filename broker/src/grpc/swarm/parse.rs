@@ -11,7 +11,7 @@ use tasuki_proto::{
         SWARM_PAGE_MAX, SWARM_WORDS_BYTES_MAX, TEXT_BYTES_MAX, WHY_BYTES_MAX,
     },
     reason::Reason,
-    swarm::{CommitHash, DocName, NextStepId, TaskNumber},
+    swarm::{CommitHash, DocName, NextStepId, SCORE_REJECTED, TaskNumber},
     visible::{is_line, shown},
     wire,
 };
@@ -26,7 +26,7 @@ use super::{
     states::Named,
 };
 use crate::rules::swarm::{
-    Blocker, Difficulty, DocPlace, NewTask, Override, Score,
+    Blocker, Difficulty, DocPlace, NewTask, Override, Score, Verdict,
     lock::LockKey,
     words::{
         Artifacts, CommandResult, DeliveryWords, Dimension, DocPaths, EvidenceWords,
@@ -123,6 +123,14 @@ pub(super) fn place(place: Option<wire::DocPlace>) -> Result<DocPlace, Status> {
         (Some(issue), None) => Ok(DocPlace::Issue(issue)),
         (Some(issue), Some(task)) => Ok(DocPlace::Task(issue, task)),
         (None, Some(_)) => Err(invalid("issue_id", &"is missing: a task is one of an issue")),
+    }
+}
+
+/// The score that a verdict is given with; a rejection may leave it out, as it adds no points.
+pub(super) fn score_of(score: u32, verdict: Verdict) -> Result<Score, Status> {
+    match (score, verdict) {
+        (0, Verdict::Rejected) => self::score(SCORE_REJECTED),
+        (score, Verdict::Approved | Verdict::Rejected) => self::score(score),
     }
 }
 
@@ -294,13 +302,19 @@ pub(super) fn why(field: &str, why: String) -> Result<String, Status> {
     Ok(why)
 }
 
-pub(super) fn delivery(it: wire::SubmitDeliveryRequest) -> Result<DeliveryWords, Status> {
-    if it.artifacts.is_none() {
+pub(super) fn delivery(mut it: wire::SubmitDeliveryRequest) -> Result<DeliveryWords, Status> {
+    let Some(artifacts) = &it.artifacts else {
         return Err(invalid("artifacts", &"are required"));
-    }
-    let evidence = it.test_evidence.as_ref();
-    let evidence = evidence.ok_or_else(|| invalid("test_evidence", &"is required"))?;
-    if !is_test_steps(&evidence.doc_path) {
+    };
+    // Whoever says nothing of a script and a document says nothing against them.
+    let passed = artifacts.has_passed;
+    it.test_evidence.get_or_insert_with(|| wire::TestEvidence {
+        script_passed: passed,
+        doc_passed: passed,
+        ..Default::default()
+    });
+    let steps = it.test_evidence.as_ref().map_or("", |it| &it.doc_path);
+    if !steps.is_empty() && !is_test_steps(steps) {
         let why = "must match format 'issue-xxx-test-steps.md': letters, digits and '-' for xxx";
         return Err(invalid("test_evidence.doc_path", &why));
     }
@@ -413,8 +427,21 @@ pub(super) fn overridden(it: Option<wire::Override>) -> Result<Option<Override>,
 
 /// Files of one repository that are to be locked, or looked at.
 pub(super) fn lock_keys(files: &wire::FileSet) -> Result<Vec<LockKey>, Status> {
-    let count = files.patterns.len();
-    check_count("files", count, 1..=LOCK_FILES_MAX)?;
+    check_count("files", files.patterns.len(), 1..=LOCK_FILES_MAX)?;
+    keys(files)
+}
+
+/// Files of a submission, where they have names for locks.
+pub(super) fn submitted_keys(files: Option<wire::FileSet>) -> Result<Vec<LockKey>, Status> {
+    let files = files.unwrap_or_default();
+    if files.patterns.is_empty() {
+        return Ok(Vec::new());
+    }
+    check_count("files", files.patterns.len(), 1..=CHANGED_FILES_MAX)?;
+    keys(&files)
+}
+
+fn keys(files: &wire::FileSet) -> Result<Vec<LockKey>, Status> {
     if files.repository.is_empty() {
         return Err(invalid("files.repository", &"is missing: which repository are they in?"));
     }

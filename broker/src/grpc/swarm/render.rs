@@ -264,6 +264,7 @@ fn result(it: CommandResult) -> wire::CommandResult {
 
 /// Adds what the lead said.
 pub(super) fn delivered(to: &mut wire::Delivery, it: DeliveryWords) {
+    let has_evidence = it.has_evidence();
     let evidence = it.evidence;
     to.summary = it.summary;
     to.refs = it.refs;
@@ -275,7 +276,7 @@ pub(super) fn delivered(to: &mut wire::Delivery, it: DeliveryWords) {
         test_output: it.test_output,
         known_risks: it.known_risks,
     });
-    to.test_evidence = Some(wire::TestEvidence {
+    to.test_evidence = has_evidence.then(|| wire::TestEvidence {
         script_path: evidence.script_path,
         script_cmd: evidence.script_cmd,
         script_passed: evidence.is_script_passed,
@@ -367,6 +368,7 @@ pub(in crate::grpc) fn event(event: &Event) -> Option<Kind> {
                 delivery_id: text(entry.delivery.as_ref()),
             })
         }
+        Event::Compacted(_) | Event::DocCompacted { .. } => return None,
         Event::ItemsHanded { issue, items } => Kind::ItemsHanded(wire::ItemsHanded {
             issue_id: issue.to_string(),
             numbers: items.clone(),

@@ -15,7 +15,8 @@ impl Endpoint for wire::SubmitTaskRequest {
         let role = session.role()?;
         let (issue, task) = tasks::of(&self.issue_id, &self.task_id)?;
         let words = parse::artifacts(self.words)?;
-        let submit = SubmitTask { issue, task, token: self.claim_token.into(), words };
+        let files = parse::submitted_keys(self.files)?;
+        let submit = SubmitTask { issue, task, token: self.claim_token.into(), words, files };
         let render = move |view: &View<'_>, reply: Option<Reply>| {
             let Some(Reply::Submitted(submission)) = reply else {
                 unreachable!("a task is submitted or refused")
@@ -64,7 +65,7 @@ impl Endpoint for wire::ReviewTaskRequest {
             task,
             submission: parse::maybe("submission_id", &self.submission_id)?,
             verdict,
-            score: parse::score(self.completion_score)?,
+            score: parse::score_of(self.completion_score, verdict)?,
             next_step: parse::next_step(&self.next_step_token)?,
             words: parse::review(review)?,
         };

@@ -10,7 +10,7 @@ use tasuki_proto::{id::LoopId, mail::MessageId};
 
 use super::{super::BodyKey, CodecError, decode, encode};
 use crate::rules::{
-    Body, mailbox,
+    Body, TextOwner, mailbox,
     mailbox::ContentHash,
     run,
     swarm::{DocPlace, Words},
@@ -97,6 +97,24 @@ pub fn run_key(words: &run::Words) -> BodyKey {
         run::Words::Message { run, number, .. } => format!("run/{run}/message/{number}"),
         run::Words::Reply { run, number, .. } => format!("run/{run}/reply/{number}"),
         run::Words::File { run, number, .. } => format!("run/{run}/message/{number}/file"),
+    })
+}
+
+/// What a body belongs to; `None` for one that no release so far writes.
+pub fn text_owner(key: &BodyKey) -> Option<TextOwner> {
+    let (kind, rest) = key.0.split_once('/')?;
+    let (first, others) = rest.split_once('/').unwrap_or((rest, ""));
+    Some(match kind {
+        "loop" => TextOwner::Entry(first.parse().ok()?, others.parse().ok()?),
+        "mail" => TextOwner::Thread(first.parse().ok()?),
+        "file" => TextOwner::File(*blake3::Hash::from_hex(first).ok()?.as_bytes()),
+        "swarm" if first == "shared" => {
+            let (name, version) = others.split_once('/')?;
+            TextOwner::Doc(name.parse().ok()?, version.parse().ok()?)
+        }
+        "swarm" => TextOwner::Issue(first.parse().ok()?),
+        "run" => TextOwner::Run(first.parse().ok()?),
+        _ => return None,
     })
 }
 

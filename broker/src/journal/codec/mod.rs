@@ -13,7 +13,7 @@ use minicbor::{Decode, Decoder, Encode, encode::Write};
 pub use self::{
     bodies::{
         MailText, decode_entry, decode_mail, decode_run_words, decode_words, encode_body,
-        entry_key, file_key, mail_key, mail_text_key, run_key, swarm_key,
+        entry_key, file_key, mail_key, mail_text_key, run_key, swarm_key, text_owner,
     },
     record::{decode_record, encode_record},
     snapshot::{decode_snapshot, encode_snapshot},

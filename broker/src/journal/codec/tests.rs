@@ -3,6 +3,7 @@
 //! A golden is made anew by running the tests with `GOLDENS=write`.
 
 mod access;
+mod compact;
 mod damage;
 mod mail;
 mod privacy;
@@ -78,6 +79,7 @@ fn record() -> Record {
                 roles: vec![RoleSpec {
                     role: "A".parse().unwrap(),
                     toolsets: vec!["loop".parse().unwrap()],
+                    is_standby: None,
                 }],
                 software: "tasuki".to_owned(),
                 token: None,
@@ -224,16 +226,36 @@ fn clients(
     all
 }
 
+/// Earlier releases wrote two fields.
+#[test]
+fn a_role_that_is_not_on_standby_is_written_as_it_was() {
+    let spec = |is_standby| RoleSpec {
+        role: "A".parse().unwrap(),
+        toolsets: vec!["loop".parse().unwrap()],
+        is_standby,
+    };
+    let earlier = b"\x82\x61A\x81\x64loop";
+    assert_eq!(minicbor::to_vec(spec(None)).unwrap(), earlier);
+    assert_eq!(minicbor::decode::<RoleSpec>(earlier).unwrap(), spec(None));
+    let bytes = minicbor::to_vec(spec(Some(true))).unwrap();
+    assert_eq!(minicbor::decode::<RoleSpec>(&bytes).unwrap(), spec(Some(true)));
+}
+
 /// A state with every field of a snapshot set.
 fn state() -> Workspace {
     let at = Timestamp::from_millis;
     let mut state = Workspace { sequence: 9.into(), time: at(800), ..Workspace::default() };
     let answer =
         Answer { request: Hash([1; 16]), sequence: 8.into(), reply: Reply::Done, is_repeat: true };
-    let client = Client { highest: 3, last: at(700), answers: [(3, answer)].into() };
+    let client =
+        Client { highest: 3, last: at(700), answers: [(3, answer)].into(), retired_at: None };
     let retired = Retired { highest: 7, last: at(600) };
     state.clients = clients([(None, "c", client)], [(None, "old", retired)]);
-    let spec = RoleSpec { role: "A".parse().unwrap(), toolsets: vec!["loop".parse().unwrap()] };
+    let spec = RoleSpec {
+        role: "A".parse().unwrap(),
+        toolsets: vec!["loop".parse().unwrap()],
+        is_standby: None,
+    };
     let node = Node {
         epoch: 2.into(),
         roles: vec![spec],

@@ -50,7 +50,7 @@ struct Scan {
 pub(super) fn check(
     db: &Db,
     mark: Option<&HighWater>,
-    mut visit: impl FnMut(&WorkspaceId, u64, &[u8]),
+    visit: impl FnMut(&WorkspaceId, u64, &[u8]) -> Result<(), JournalError>,
 ) -> Result<Checked, JournalError> {
     let meta = meta(db)?;
     let incarnation = hash("the meta record", &meta.incarnation)?.0;
@@ -68,24 +68,9 @@ pub(super) fn check(
     let mut index = Index::default();
     index.first_commit = meta.first_commit;
     index.first_previous = hash("the meta record", &meta.first_previous)?;
-    let mut last = (meta.first_commit.saturating_sub(1), index.first_previous);
-    let mut commits = Commits::all(db);
-    check_mark(mark, last)?;
-    while let Some(stored) = commits.next()? {
-        let commit = open_commit(&stored, last, &incarnation)?;
-        last = (stored.number, stored.hash);
-        check_mark(mark, last)?;
-        pass(&mut passing, &stored, &commit, &mut visit)?;
-    }
-    if let Some(mark) = mark
-        && last.0 < mark.commit
-    {
-        let what = format!(
-            "expected commit {} as the mark says, found {} as the last",
-            mark.commit, last.0
-        );
-        return Err(damaged("the end of the commits", what));
-    }
+    index.fence = meta.fence.into();
+    let first = (meta.first_commit.saturating_sub(1), index.first_previous);
+    let last = check_commits(db, &mut passing, first, &incarnation, mark, u64::MAX, visit)?;
     (index.last_commit, index.last_hash) = last;
     let next_snapshot = find_leftovers(db, &passing, &mut index)?;
     for (workspace, passed) in passing {
@@ -96,6 +81,66 @@ pub(super) fn check(
         index.update(&workspace, |was| *was = standing);
     }
     Ok(Checked { index, incarnation, next_snapshot })
+}
+
+/// Verifies again what an index says, while others write: all its commits, records and snapshots.
+pub(super) fn check_again(
+    db: &Db,
+    index: &Index,
+    incarnation: [u8; 16],
+    visit: impl FnMut(&WorkspaceId, u64, &[u8]) -> Result<(), JournalError>,
+) -> Result<(), JournalError> {
+    let scan = |it: &WorkspaceIndex| Scan {
+        snapshot: it.snapshot,
+        oldest: it.oldest,
+        oldest_commit: it.oldest_commit().unwrap_or(0),
+        seen: None,
+        runs: VecDeque::new(),
+    };
+    let mut passing = index.workspaces().map(|(id, it)| (id.clone(), scan(it))).collect();
+    let newest = HighWater { incarnation, commit: index.last_commit, hash: index.last_hash };
+    let first = (index.first_commit.saturating_sub(1), index.first_previous);
+    let through = index.last_commit;
+    check_commits(db, &mut passing, first, &incarnation, Some(&newest), through, visit)?;
+    for (workspace, passed) in passing {
+        if let Some(at) = &passed.snapshot {
+            check_snapshot(db, &workspace, at)?;
+        }
+        settle(&workspace, passed)?;
+    }
+    Ok(())
+}
+
+/// Goes over the commits up to this one. Returns the last.
+fn check_commits(
+    db: &Db,
+    passing: &mut BTreeMap<WorkspaceId, Scan>,
+    mut last: (u64, Hash),
+    incarnation: &[u8; 16],
+    mark: Option<&HighWater>,
+    through: u64,
+    mut visit: impl FnMut(&WorkspaceId, u64, &[u8]) -> Result<(), JournalError>,
+) -> Result<(u64, Hash), JournalError> {
+    let mut commits = Commits::all(db);
+    check_mark(mark, last)?;
+    while last.0 < through
+        && let Some(stored) = commits.next()?
+    {
+        let commit = open_commit(&stored, last, incarnation)?;
+        last = (stored.number, stored.hash);
+        check_mark(mark, last)?;
+        pass(passing, &stored, &commit, &mut visit)?;
+    }
+    if let Some(mark) = mark
+        && last.0 < mark.commit
+    {
+        let what = format!(
+            "expected commit {} as the mark says, found {} as the last",
+            mark.commit, last.0
+        );
+        return Err(damaged("the end of the commits", what));
+    }
+    Ok(last)
 }
 
 fn meta(db: &Db) -> Result<Meta, JournalError> {
@@ -191,7 +236,7 @@ fn pass(
     passing: &mut BTreeMap<WorkspaceId, Scan>,
     stored: &StoredCommit,
     commit: &Commit,
-    visit: &mut impl FnMut(&WorkspaceId, u64, &[u8]),
+    visit: &mut impl FnMut(&WorkspaceId, u64, &[u8]) -> Result<(), JournalError>,
 ) -> Result<(), JournalError> {
     let all: usize = commit.entries.iter().map(encoded_len).sum();
     let mut offset = stored.bytes.len() - all;
@@ -211,7 +256,7 @@ fn pass(
         for entry in entries {
             pass_entry(passed, &workspace, entry, stored.number)?;
             if passed.oldest <= entry.sequence {
-                visit(&workspace, entry.sequence, &entry.record);
+                visit(&workspace, entry.sequence, &entry.record)?;
             }
         }
         let small = |bytes: usize| u32::try_from(bytes).expect("its length was checked");

@@ -1,6 +1,9 @@
 //! One commit in the making: what arrived meanwhile, as one batch for sled.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use prost::Message;
 use sled::{Batch, Db};
@@ -11,13 +14,17 @@ use tasuki_proto::{
 
 use super::{
     check::FORMAT,
+    cut::Marks,
     engine::from_sled,
     index::{Index, RecordSpan, SnapshotAt},
     layout::{self, CommitHeader},
     read,
     snapshot::{Row, Written},
 };
-use crate::journal::{Append, BodyKey, Hash, JournalError};
+use crate::{
+    journal::{Append, BodyKey, Hash, JournalError},
+    rules::Fence,
+};
 
 /// Parts of old commits dropped in one commit. Dropping one takes about 10 µs, and appends wait.
 const DROP_PARTS_MAX: usize = 512;
@@ -30,6 +37,8 @@ pub(super) struct CommitBuilder<'a> {
     db: &'a Db,
     index: &'a Index,
     incarnation: [u8; 16],
+    /// What somebody reads of one moment: nothing is dropped meanwhile.
+    cuts: &'a [Arc<Marks>],
     batch: Batch,
     workspaces: BTreeMap<WorkspaceId, Staged>,
     /// How many parts each body written here has.
@@ -71,10 +80,15 @@ pub(super) struct Change {
 }
 
 impl<'a> CommitBuilder<'a> {
-    pub(super) fn new(db: &'a Db, index: &'a Index, incarnation: [u8; 16]) -> Self {
+    pub(super) fn new(
+        db: &'a Db,
+        index: &'a Index,
+        incarnation: [u8; 16],
+        cuts: &'a [Arc<Marks>],
+    ) -> Self {
         let (workspaces, bodies) = (BTreeMap::new(), BTreeMap::new());
         let batch = Batch::default();
-        Self { db, index, incarnation, batch, workspaces, bodies, has_rows: false }
+        Self { db, index, incarnation, cuts, batch, workspaces, bodies, has_rows: false }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -133,6 +147,9 @@ impl<'a> CommitBuilder<'a> {
         is_new: bool,
     ) -> Result<(), JournalError> {
         let name = (workspace.clone(), key);
+        if !self.cuts.is_empty() {
+            self.mark_body(&name, body)?;
+        }
         let had = match self.bodies.get(&name) {
             Some(parts) => *parts,
             // Looking for it takes as long as writing it.
@@ -148,6 +165,38 @@ impl<'a> CommitBuilder<'a> {
             self.batch.remove(layout::body_key(workspace, &name.1, part));
         }
         self.bodies.insert(name, parts);
+        Ok(())
+    }
+
+    /// Bodies that are to go.
+    pub(super) fn remove(
+        &mut self,
+        workspace: &WorkspaceId,
+        bodies: Vec<BodyKey>,
+    ) -> Result<(), JournalError> {
+        self.has_rows = true;
+        for key in bodies {
+            for part in 0..self.parts_of_body(workspace, &key)? {
+                self.batch.remove(layout::body_key(workspace, &key, part));
+            }
+            self.bodies.insert((workspace.clone(), key), 0);
+        }
+        Ok(())
+    }
+
+    /// Tells the cuts that a body was not there before.
+    fn mark_body(&self, name: &(WorkspaceId, BodyKey), body: &[u8]) -> Result<(), JournalError> {
+        let (workspace, key) = name;
+        let place = format!("{workspace}, body {:?}", key.0);
+        let first = read::get(self.db, &layout::body_key(workspace, key, 0), &place)?;
+        let before = first.as_deref().and_then(layout::split_body).map(|(_, header, _)| header);
+        for cut in self.cuts {
+            match &before {
+                None => cut.written(name),
+                Some(header) if header.hash[..] == Hash::of(body).0 => {}
+                Some(_) => cut.replaced(name),
+            }
+        }
         Ok(())
     }
 
@@ -234,7 +283,7 @@ impl<'a> CommitBuilder<'a> {
         let gone = self.drop_leftovers()?;
         let has_snapshot = changes.iter().any(|it| it.snapshot.is_some());
         if first != had || has_snapshot {
-            let meta = encode_meta(self.incarnation, first.0, first.1);
+            let meta = encode_meta(self.incarnation, first.0, first.1, self.index.fence);
             self.batch.insert(layout::META, meta);
         }
         let commit = (!changes.is_empty() || first != had).then(|| {
@@ -275,6 +324,9 @@ impl<'a> CommitBuilder<'a> {
     /// Drops old snapshots, a bounded number of parts at a time. Returns those that are gone.
     fn drop_leftovers(&mut self) -> Result<Vec<Vec<u8>>, JournalError> {
         let (mut gone, mut left) = (Vec::new(), DROP_LEFTOVERS_MAX);
+        if !self.cuts.is_empty() {
+            return Ok(gone);
+        }
         for prefix in &self.index.leftovers {
             let mut keys = self.db.scan_prefix(prefix).keys();
             while 0 < left {
@@ -295,7 +347,8 @@ impl<'a> CommitBuilder<'a> {
     fn drop_unneeded(&mut self) -> Result<(u64, Hash), JournalError> {
         let mut first = (self.index.first_commit, self.index.first_previous);
         let mut dropped = 0;
-        while first.0 < self.index.needed_from() && dropped < DROP_PARTS_MAX {
+        let needed_from = if self.cuts.is_empty() { self.index.needed_from() } else { 0 };
+        while first.0 < needed_from && dropped < DROP_PARTS_MAX {
             let place = format!("commit {}", first.0);
             let value = read::get(self.db, &layout::commit_key(first.0, 0), &place)?;
             let header = value.as_deref().and_then(CommitHeader::split).map(|(header, _)| header);
@@ -314,12 +367,14 @@ pub(super) fn encode_meta(
     incarnation: [u8; 16],
     first_commit: u64,
     first_previous: Hash,
+    fence: Fence,
 ) -> Vec<u8> {
     Meta {
         format: FORMAT,
         incarnation: incarnation.to_vec().into(),
         first_commit,
         first_previous: first_previous.to_bytes(),
+        fence: fence.get(),
     }
     .encode_to_vec()
 }

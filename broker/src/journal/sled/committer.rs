@@ -22,18 +22,22 @@ use std::{
 
 use sled::Batch;
 use tasuki_proto::id::WorkspaceId;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     Shared,
     commit_builder::CommitBuilder,
+    cut::Cut,
     engine::{panic_text, storage},
     index::SnapshotAt,
     layout,
     mark::{HighWater, MarkFile},
     snapshot::{Row, Told, Written},
 };
-use crate::journal::{Append, JournalError, Listener, Outcome};
+use crate::{
+    journal::{Append, BodyKey, JournalError, Listener, Outcome},
+    metrics::micros,
+};
 
 /// Records and bodies of one commit, in bytes, except that one append always fits. More would
 /// make early callers wait for late ones.
@@ -69,6 +73,11 @@ pub(super) enum What {
         written: Written,
         told: Told,
     },
+    /// `done` is told once they are gone.
+    Remove {
+        bodies: Vec<BodyKey>,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// What is done alone, in its turn.
@@ -83,6 +92,7 @@ pub(super) enum Control {
         leftover: Vec<u8>,
     },
     Probe(Reply<()>),
+    Cut(Reply<Cut>),
     Close(Reply<()>),
 }
 
@@ -130,6 +140,7 @@ impl Write {
             }
             What::Rows { rows, .. } => rows.iter().map(|(_, it)| REQUEST_BYTES + it.len()).sum(),
             What::Snapshot { .. } => 0,
+            What::Remove { bodies, .. } => bodies.iter().map(|it| REQUEST_BYTES + it.0.len()).sum(),
         };
         REQUEST_BYTES + own
     }
@@ -163,6 +174,9 @@ impl Committer {
                 }
                 Turn::Alone(Control::Probe(reply)) => {
                     let _ = reply.send(self.probe());
+                }
+                Turn::Alone(Control::Cut(reply)) => {
+                    let _ = reply.send(Cut::new(&self.shared));
                 }
                 Turn::Alone(Control::Close(reply)) => {
                     let _ = reply.send(self.shared.close());
@@ -214,6 +228,7 @@ impl Committer {
         self.shared.failure().is_none()
             && (index.first_commit + DROP_COMMITS_MIN <= index.needed_from()
                 || !index.leftovers.is_empty())
+            && self.shared.cuts().is_empty()
     }
 
     fn open(&mut self, workspace: WorkspaceId, listener: Listener) -> Result<Begun, JournalError> {
@@ -235,7 +250,7 @@ impl Committer {
     fn probe(&mut self) -> Result<(), JournalError> {
         let mut batch = Batch::default();
         batch.insert(layout::PROBE, &[]);
-        let written = self.shared.engine().and_then(|engine| engine.commit(batch));
+        let written = self.shared.engine().and_then(|engine| engine.commit(batch).map(drop));
         if let Err(error) = &written
             && self.shared.failure().is_none()
         {
@@ -245,6 +260,7 @@ impl Committer {
     }
 
     fn commit(&mut self, group: Vec<Write>) {
+        self.shared.metrics.queue.leave(group.len() as u64);
         if self.shared.failure().is_some() {
             return;
         }
@@ -258,20 +274,26 @@ impl Committer {
     }
 
     fn try_commit(&mut self, group: Vec<Write>) -> Result<(), JournalError> {
-        let engine = self.shared.engine()?;
+        let (engine, metrics) = (self.shared.engine()?, Arc::clone(&self.shared.metrics));
+        let (began, mut records, mut bytes) = (Instant::now(), 0, 0);
         let mut writers: BTreeMap<WorkspaceId, Arc<Owner>> = BTreeMap::new();
-        let mut told_of_pieces = Vec::new();
+        let (mut told_of_pieces, mut removed) = (Vec::new(), Vec::new());
         let was_asked = !group.is_empty();
         let index = self.shared.index();
-        let mut stage = CommitBuilder::new(engine.db(), &index, self.shared.incarnation);
-        for Write { owner, what } in group {
+        let cuts = self.shared.cuts();
+        let mut stage = CommitBuilder::new(engine.db(), &index, self.shared.incarnation, &cuts);
+        for write in group {
+            let size = write.bytes();
+            let Write { owner, what } = write;
             let current = self.owners.get(&owner.workspace);
             if current.is_none_or(|current| current.as_ptr() != Arc::as_ptr(&owner)) {
                 owner.fence();
                 continue;
             }
+            bytes += size;
             match what {
                 What::Append(append) => {
+                    records += 1;
                     stage.append(&owner.workspace, append)?;
                     writers.insert(owner.workspace.clone(), owner);
                 }
@@ -283,6 +305,12 @@ impl Committer {
                     stage.snapshot(&owner.workspace, &written)?;
                     told_of_pieces.push(told);
                 }
+                // A cut has them.
+                What::Remove { .. } if !cuts.is_empty() => {}
+                What::Remove { bodies, done } => {
+                    stage.remove(&owner.workspace, bodies)?;
+                    removed.push(done);
+                }
             }
         }
         if was_asked && stage.is_empty() {
@@ -291,15 +319,22 @@ impl Committer {
         }
         let ready = stage.finish()?;
         drop(index);
-        engine.commit(ready.batch)?;
+        let synced = engine.commit(ready.batch)?;
         if let Some((commit, hash)) = ready.outcome.commit {
             let mark = HighWater { incarnation: self.shared.incarnation, commit, hash };
             self.mark.write(&mark).map_err(|error| storage("writing the mark", &error))?;
         }
         ready.outcome.apply(&mut self.shared.index_mut());
+        metrics.bytes.add(bytes as u64);
+        metrics.records.observe(records);
+        metrics.seconds.observe(micros(began.elapsed()));
+        metrics.sync_seconds.observe(micros(synced));
         for told in told_of_pieces {
             // There is room for one word; whoever waits for it may be gone.
             let _ = told.try_send(());
+        }
+        for done in removed {
+            let _ = done.send(());
         }
         for change in &ready.outcome.changes {
             if let Some(owner) = writers.get(&change.workspace) {

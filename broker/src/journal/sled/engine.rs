@@ -14,6 +14,7 @@ use std::{
 };
 
 use sled::{Batch, Config, Db, Mode};
+use tokio::time::Instant;
 
 use super::Durability;
 use crate::journal::JournalError;
@@ -58,18 +59,21 @@ impl Engine {
         &self.db
     }
 
-    /// Writes a batch, all or nothing. When this returns it survives a power cut.
-    pub(super) fn commit(&self, batch: Batch) -> Result<(), JournalError> {
+    /// Writes a batch, all or nothing. When this returns it survives a power cut. Says how long the
+    /// sync took.
+    pub(super) fn commit(&self, batch: Batch) -> Result<Duration, JournalError> {
         guarded(Path::new("the newest commit"), || {
             let failed = |error| JournalError::Storage(format!("writing: {error}"));
             self.db.apply_batch(batch).map_err(failed)?;
             self.db.flush().map_err(failed)?;
             Ok(())
         })?;
+        let began = Instant::now();
         match self.durability {
-            Durability::Synced => self.sync(),
-            Durability::Unsynced => Ok(()),
+            Durability::Synced => self.sync()?,
+            Durability::Unsynced => {}
         }
+        Ok(began.elapsed())
     }
 
     /// What sled's flush leaves out.

@@ -9,7 +9,10 @@ use super::{
     layout::{self, CommitHeader, Key},
     mark::{HighWater, encode},
 };
-use crate::journal::{BodyKey, Hash};
+use crate::{
+    journal::{BodyKey, Hash},
+    rules::Fence,
+};
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -75,7 +78,7 @@ fn a_head() {
 #[test]
 fn meta() {
     assert_eq!(
-        hex(&encode_meta([2; 16], 6, Hash([1; 16]))),
+        hex(&encode_meta([2; 16], 6, Hash([1; 16]), Fence::default())),
         concat!(
             "0803121002020202020202020202020202020202",
             "1806221001010101010101010101010101010101",

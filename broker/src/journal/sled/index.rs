@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tasuki_proto::id::WorkspaceId;
 
 use super::layout;
-use crate::journal::Hash;
+use crate::{
+    journal::{Hash, JournalError},
+    rules::Fence,
+};
 
 /// Records of one workspace inside one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +89,7 @@ impl WorkspaceIndex {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Index {
     workspaces: BTreeMap<WorkspaceId, WorkspaceIndex>,
     /// Each workspace that needs commits, by the oldest it needs.
@@ -99,6 +102,8 @@ pub(super) struct Index {
     /// The newest durable commit.
     pub(super) last_commit: u64,
     pub(super) last_hash: Hash,
+    /// Of the database.
+    pub(super) fence: Fence,
 }
 
 impl Index {
@@ -125,6 +130,24 @@ impl Index {
             }
         }
         self.workspaces.insert(workspace.clone(), standing);
+    }
+
+    /// In which commits `records_max` records of a workspace lie, from `from` on.
+    ///
+    /// # Errors
+    /// [`JournalError::Compacted`] when `from` is older than what is kept.
+    pub(super) fn spans(
+        &self,
+        workspace: &WorkspaceId,
+        from: u64,
+        records_max: usize,
+    ) -> Result<Vec<RecordSpan>, JournalError> {
+        let Some(standing) = self.get(workspace) else { return Ok(Vec::new()) };
+        if from < standing.oldest {
+            return Err(JournalError::Compacted { oldest: standing.oldest.into() });
+        }
+        let end = from.saturating_add(records_max as u64);
+        Ok(standing.runs_from(from).take_while(|run| run.first < end).copied().collect())
     }
 
     pub(super) fn workspaces(&self) -> impl Iterator<Item = (&WorkspaceId, &WorkspaceIndex)> {

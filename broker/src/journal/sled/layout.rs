@@ -70,6 +70,11 @@ pub(super) fn body_key(workspace: &WorkspaceId, key: &BodyKey, part: u32) -> Vec
     [&[BODIES], workspace, &[0], key.0.as_bytes(), &[0], &part.to_be_bytes()].concat()
 }
 
+/// What the keys of all bodies of a workspace begin with.
+pub(super) fn bodies_prefix(workspace: &WorkspaceId) -> Vec<u8> {
+    [&[BODIES], workspace.as_str().as_bytes(), &[0]].concat()
+}
+
 /// A key of the database, taken apart; `None` for one that no part of this program writes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Key {

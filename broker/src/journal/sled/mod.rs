@@ -7,6 +7,8 @@
 //! - `commit_builder`, `committer`: one commit, and the thread that writes them.
 //! - `snapshot`: snapshots written and read piece by piece.
 //! - `read`, `check`, `verify`: reading back, what start-up verifies, and the deep check.
+//! - `cut`: reading all of one moment while others write; `restore`: writing a database from it;
+//!   `swap`: putting that in the place of the one it was made of.
 //!
 //! **Invariants**
 //! - **DB1** One thread writes, one batch per commit; what it acknowledged is on disk.
@@ -17,6 +19,7 @@
 mod check;
 mod commit_builder;
 mod committer;
+mod cut;
 mod engine;
 #[cfg(test)]
 mod goldens;
@@ -26,14 +29,16 @@ mod lock;
 mod mark;
 mod open;
 mod read;
+mod restore;
 mod snapshot;
+mod swap;
 mod verify;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
@@ -47,19 +52,24 @@ use tokio::sync::{oneshot, watch};
 
 use self::{
     committer::{Begun, Committer, Control, Owner, Request, What, Write},
+    cut::Marks,
     engine::{Engine, guarded, storage},
-    index::{Index, RecordSpan},
+    index::Index,
     lock::Lock,
     snapshot::PieceWriter,
 };
 pub use self::{
+    cut::{Cut, CutWorkspace},
     layout::PART_BYTES_MAX,
-    verify::{Report, WorkspaceReport, is_used, repair_mark, verify},
+    restore::{Restoring, RestoringWorkspace},
+    swap::{Rewriting, staging},
+    verify::{check_mark, is_used, repair_mark, verify, verify_with_progress},
 };
 use super::{
     Append, BodyKey, Hash, Journal, JournalError, Listener, Opened, Snapshot, SnapshotWriter,
     StoredRecord, Writer,
 };
+use crate::{metrics::CommitMetrics, rules::Fence};
 
 /// A workspace is named by [`Journal::compaction_blockers`] once its oldest record keeps more
 /// commits than this from being dropped: about a minute of a busy broker, some 20 MB at start-up.
@@ -97,6 +107,9 @@ struct Shared {
     failure: watch::Sender<Option<JournalError>>,
     /// The number of the next snapshot.
     snapshots: AtomicU64,
+    /// What is read of one moment.
+    cuts: Mutex<Vec<Weak<Marks>>>,
+    metrics: Arc<CommitMetrics>,
 }
 
 impl fmt::Debug for Shared {
@@ -114,6 +127,13 @@ impl Shared {
 
     fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
         self.index.write()
+    }
+
+    /// Cuts that somebody still reads.
+    fn cuts(&self) -> Vec<Arc<Marks>> {
+        let mut cuts = self.cuts.lock();
+        cuts.retain(|it| 0 < it.strong_count());
+        cuts.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn failure(&self) -> Option<JournalError> {
@@ -168,6 +188,8 @@ impl SledJournal {
             lock: Mutex::new(Some(lock)),
             failure: watch::Sender::new(None),
             snapshots: AtomicU64::new(checked.next_snapshot),
+            cuts: Mutex::default(),
+            metrics: Arc::default(),
         });
         // Bounded by whoever appends: each writer limits what it has in flight.
         let (requests, queue) = mpsc::channel();
@@ -193,9 +215,42 @@ impl SledJournal {
         .boxed()
     }
 
+    /// What the committer counts.
+    pub fn metrics(&self) -> Arc<CommitMetrics> {
+        Arc::clone(&self.shared.metrics)
+    }
+
+    /// Everything that is durable, to be read while others write.
+    ///
+    /// # Errors
+    /// When the storage is closed or failed.
+    pub async fn cut(&self) -> Result<Cut, JournalError> {
+        self.ask(Control::Cut).await
+    }
+
+    /// The directory that it is in.
+    pub fn dir(&self) -> &Path {
+        &self.shared.dir
+    }
+
     /// How many commits were written since the database was made.
     pub fn commits(&self) -> u64 {
         self.shared.index().last_commit
+    }
+
+    /// The bodies whose keys come after this one, or the first, in order, each with its length; none
+    /// at the end.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn body_names(
+        &self,
+        workspace: &WorkspaceId,
+        after: Option<&BodyKey>,
+    ) -> Result<Vec<(BodyKey, u64)>, JournalError> {
+        let engine = self.shared.engine()?;
+        let names = || read::body_names(engine.db(), workspace, after, |_| true);
+        guarded(&self.shared.dir, names)
     }
 
     fn ask<T: Send + 'static>(
@@ -208,27 +263,6 @@ impl SledJournal {
             sent.map_err(|_| JournalError::Closed)?;
             answer.await.unwrap_or(Err(JournalError::Closed))
         }
-    }
-
-    fn runs(
-        &self,
-        workspace: &WorkspaceId,
-        from: u64,
-        records_max: usize,
-    ) -> Result<Vec<RecordSpan>, JournalError> {
-        let index = self.shared.index();
-        let Some(standing) = index.get(workspace) else { return Ok(Vec::new()) };
-        if from < standing.oldest {
-            return Err(JournalError::Compacted { oldest: standing.oldest.into() });
-        }
-        let mut runs = Vec::new();
-        for run in standing.runs_from(from) {
-            if from.saturating_add(records_max as u64) <= run.first {
-                break;
-            }
-            runs.push(*run);
-        }
-        Ok(runs)
     }
 }
 
@@ -266,13 +300,13 @@ impl Journal for SledJournal {
         let from = from.get().max(1);
         let engine = self.shared.engine()?;
         loop {
-            let runs = self.runs(workspace, from, records_max)?;
+            let runs = self.shared.index().spans(workspace, from, records_max)?;
             let read = || read::records(engine.db(), workspace, from, records_max, &runs);
             if let Some(records) = guarded(&self.shared.dir, read)? {
                 return Ok(records);
             }
             // A commit is gone. Dropped meanwhile, then the index says so too.
-            if self.runs(workspace, from, records_max)? == runs {
+            if self.shared.index().spans(workspace, from, records_max)? == runs {
                 let place = format!("{workspace}, record {from}");
                 return Err(read::damaged(place, "a commit that holds it is missing"));
             }
@@ -307,6 +341,10 @@ impl Journal for SledJournal {
         self.shared.incarnation
     }
 
+    fn fence(&self) -> Fence {
+        self.shared.index().fence
+    }
+
     fn failure(&self) -> Option<JournalError> {
         self.shared.failure()
     }
@@ -338,6 +376,7 @@ impl fmt::Debug for SledWriter {
 impl SledWriter {
     fn write(&self, what: What) {
         let write = Write { owner: Arc::clone(&self.owner), what };
+        self.shared.metrics.queue.enter();
         // Closed: there will be no outcome, as with a process that ended.
         let _ = self.requests.send(Request::Write(write));
     }
@@ -364,5 +403,9 @@ impl Writer for SledWriter {
             hash: Hash::default(),
             is_over: false,
         })
+    }
+
+    fn remove(&mut self, bodies: Vec<BodyKey>, done: oneshot::Sender<()>) {
+        self.write(What::Remove { bodies, done });
     }
 }

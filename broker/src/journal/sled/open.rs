@@ -21,8 +21,12 @@ use super::{
     lock::Lock,
     mark::{self, HighWater, MarkFile},
     read::damaged,
+    swap,
 };
-use crate::journal::{Hash, JournalError};
+use crate::{
+    journal::{Hash, JournalError},
+    rules::Fence,
+};
 
 pub(super) struct Open {
     pub(super) lock: Lock,
@@ -38,8 +42,9 @@ pub(super) fn open(dir: &Path, durability: Durability) -> Result<Open, JournalEr
     // The database's files are as open as the umask leaves them.
     files::keep_others_out(dir);
     let lock = Lock::take(dir)?;
+    swap::finish(dir)?;
     if is_fresh(dir)? {
-        let engine = create(dir, durability)?;
+        let engine = create(dir, durability, Fence::default(), None)?;
         return finish(dir, lock, engine);
     }
     if !folder(dir).join("db").exists() {
@@ -62,7 +67,7 @@ fn check_with_mark(dir: &Path, engine: &Engine) -> Result<Checked, JournalError>
         let place = mark::path(dir).display().to_string();
         return Err(damaged(place, "expected the mark that belongs to the database, found none"));
     };
-    guarded(&folder(dir), || check(engine.db(), Some(&mark), |_, _, _| {}))
+    guarded(&folder(dir), || check(engine.db(), Some(&mark), |_, _, _| Ok(())))
 }
 
 /// Sets the mark to the newest commit found.
@@ -93,7 +98,13 @@ fn is_fresh(dir: &Path) -> Result<bool, JournalError> {
     Ok(!folder(dir).exists() && !mark::path(dir).exists())
 }
 
-fn create(dir: &Path, durability: Durability) -> Result<Engine, JournalError> {
+/// Makes a database; of this incarnation, or a new one.
+pub(super) fn create(
+    dir: &Path,
+    durability: Durability,
+    fence: Fence,
+    incarnation: Option<[u8; 16]>,
+) -> Result<Engine, JournalError> {
     let failed = |error| storage(&format!("making the database in {}", dir.display()), &error);
     File::create(creating(dir)).and_then(|file| file.sync_all()).map_err(failed)?;
     sync_dir(dir).map_err(failed)?;
@@ -103,12 +114,13 @@ fn create(dir: &Path, durability: Durability) -> Result<Engine, JournalError> {
     remove(|| std::fs::remove_dir_all(folder(dir))).map_err(failed)?;
     remove(|| std::fs::remove_file(mark::path(dir))).map_err(failed)?;
 
-    let mut incarnation = [0; 16];
-    getrandom::fill(&mut incarnation)
-        .map_err(|error| JournalError::Storage(format!("no randomness: {error}")))?;
+    let incarnation = match incarnation {
+        Some(incarnation) => incarnation,
+        None => new_incarnation()?,
+    };
     let engine = Engine::open(dir, durability)?;
     let mut batch = Batch::default();
-    batch.insert(layout::META, encode_meta(incarnation, 1, Hash::default()));
+    batch.insert(layout::META, encode_meta(incarnation, 1, Hash::default(), fence));
     engine.commit(batch)?;
     engine.sync()?;
     let mark = HighWater { incarnation, commit: 0, hash: Hash::default() };
@@ -117,6 +129,13 @@ fn create(dir: &Path, durability: Durability) -> Result<Engine, JournalError> {
     std::fs::remove_file(creating(dir)).map_err(failed)?;
     sync_dir(dir).map_err(failed)?;
     Ok(engine)
+}
+
+fn new_incarnation() -> Result<[u8; 16], JournalError> {
+    let mut incarnation = [0; 16];
+    getrandom::fill(&mut incarnation)
+        .map_err(|error| JournalError::Storage(format!("no randomness: {error}")))?;
+    Ok(incarnation)
 }
 
 fn remove(remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {

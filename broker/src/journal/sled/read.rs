@@ -2,7 +2,7 @@
 //!
 //! **Invariant:** nothing is returned that was not checked against its checksum or hash.
 
-use std::path::Path;
+use std::{ops::Bound, path::Path};
 
 use bytes::Bytes;
 use prost::Message;
@@ -36,6 +36,45 @@ fn row(
     place: &str,
 ) -> Result<Option<(IVec, IVec)>, JournalError> {
     row.transpose().map_err(|error| from_sled(Path::new(place), error))
+}
+
+/// Names of bodies that are read at once.
+const NAMES_MAX: usize = 1000;
+
+/// The bodies whose keys come after this one, or the first, in order, each with its length.
+pub(super) fn body_names(
+    db: &Db,
+    workspace: &WorkspaceId,
+    after: Option<&BodyKey>,
+    is_wanted: impl Fn(&BodyKey) -> bool,
+) -> Result<Vec<(BodyKey, u64)>, JournalError> {
+    let after = match after {
+        Some(key) => layout::body_key(workspace, key, layout::BODY_PARTS_MAX),
+        None => layout::bodies_prefix(workspace),
+    };
+    let mut names = Vec::new();
+    for row in db.range((Bound::Excluded(after), Bound::Unbounded)) {
+        let (key, value) = row.map_err(|error| from_sled("the bodies".as_ref(), error))?;
+        let Some(layout::Key::Body { workspace: found, key, part }) = layout::Key::parse(&key)
+        else {
+            break;
+        };
+        if found != *workspace {
+            break;
+        }
+        if part != 0 || !is_wanted(&key) {
+            continue;
+        }
+        let Some((_, header, _)) = layout::split_body(&value) else {
+            let place = format!("{workspace}, body {:?}", key.0);
+            return Err(damaged(place, "its header does not decode"));
+        };
+        names.push((key, header.length));
+        if names.len() == NAMES_MAX {
+            break;
+        }
+    }
+    Ok(names)
 }
 
 /// All commits, oldest first, each whole and hashing right.

@@ -86,6 +86,7 @@ impl PieceWriter {
     fn write(&self, what: impl FnOnce(Told) -> What) -> Result<(), SnapshotLost> {
         let (tell, told) = mpsc::sync_channel(1);
         let write = Write { owner: Arc::clone(&self.owner), what: what(tell) };
+        self.shared.metrics.queue.enter();
         self.requests.send(Request::Write(write)).map_err(|_| SnapshotLost::Gone)?;
         told.recv().map_err(|_| SnapshotLost::Gone)
     }

@@ -1,13 +1,15 @@
 //! The deep check that a person asks for: all that start-up verifies, every body, and nothing
 //! in the database that does not belong there.
 
-use std::{collections::BTreeMap, fs, io::ErrorKind, path::Path};
+use std::{collections::BTreeMap, fs, io::ErrorKind, ops::ControlFlow, path::Path};
 
+use sled::Db;
 use tasuki_proto::id::WorkspaceId;
 
 use super::{
     Durability,
-    check::{Checked, check},
+    check::{Checked, check, check_again},
+    cut::Marks,
     engine::{Engine, folder, from_sled, guarded, storage, sync_dir},
     index::Index,
     layout::{self, Key},
@@ -15,42 +17,9 @@ use super::{
     mark::{self, HighWater},
     open::write_mark,
     read::{self, damaged},
+    swap,
 };
-use crate::journal::{BodyKey, JournalError};
-
-/// What a journal holds that was found whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    pub incarnation: [u8; 16],
-    /// The oldest commit kept and the newest.
-    pub first_commit: u64,
-    pub last_commit: u64,
-    pub workspaces: BTreeMap<WorkspaceId, WorkspaceReport>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct WorkspaceReport {
-    /// The newest record's sequence, and how many are kept.
-    pub last: u64,
-    pub records: u64,
-    /// The record that the snapshot includes last; 0 without one.
-    pub snapshot: u64,
-    pub bodies: u64,
-    /// Bytes of records and bodies.
-    pub bytes: u64,
-    /// BLAKE3 over the snapshot, each record and each body, to compare two checks.
-    pub digest: [u8; 32],
-}
-
-impl Report {
-    pub fn records(&self) -> u64 {
-        self.workspaces.values().map(|workspace| workspace.records).sum()
-    }
-
-    pub fn bodies(&self) -> u64 {
-        self.workspaces.values().map(|workspace| workspace.bodies).sum()
-    }
-}
+use crate::journal::{BodyKey, JournalError, Report, WorkspaceReport};
 
 /// Whether a broker ever kept anything in `dir`. What cannot be looked at is said by whoever opens it.
 pub fn is_used(dir: &Path) -> bool {
@@ -60,16 +29,38 @@ pub fn is_used(dir: &Path) -> bool {
     })
 }
 
+/// Looks at the mark alone, also while a broker serves `dir`, which is [used](is_used).
+///
+/// # Errors
+/// As a start of the broker says it.
+pub fn check_mark(dir: &Path) -> Result<(), JournalError> {
+    whole_mark(dir).map(drop)
+}
+
 /// Checks everything in `dir`, which no broker may be using.
 ///
 /// # Errors
 /// The first thing that is wrong, and where.
 pub fn verify(dir: &Path) -> Result<Report, JournalError> {
+    verify_with_progress(dir, |_| {})
+}
+
+/// The same; `progress` gets how many bytes were read more.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_with_progress(
+    dir: &Path,
+    mut progress: impl FnMut(u64),
+) -> Result<Report, JournalError> {
+    let mut progress = |bytes| {
+        progress(bytes);
+        ControlFlow::Continue(())
+    };
     let (lock, engine) = open(dir)?;
-    let mark = mark::read(dir).and_then(|mark| {
-        mark.ok_or_else(|| damaged(mark::path(dir).display().to_string(), "it is missing"))
-    });
-    let checked = mark.and_then(|it| guarded(&folder(dir), || check_all(&engine, Some(&it))));
+    let mark = whole_mark(dir);
+    let check = |it| guarded(&folder(dir), || check_all(&engine, Some(&it), &mut progress));
+    let checked = mark.and_then(check);
     let (engine, (_, report)) = engine.keep_if(checked)?;
     close(lock, engine)?;
     Ok(report)
@@ -83,7 +74,8 @@ pub fn verify(dir: &Path) -> Result<Report, JournalError> {
 /// As [`verify`], except for the mark.
 pub fn repair_mark(dir: &Path) -> Result<Report, JournalError> {
     let (lock, engine) = open(dir)?;
-    let checked = guarded(&folder(dir), || check_all(&engine, None));
+    let mut progress = |_| ControlFlow::Continue(());
+    let checked = guarded(&folder(dir), || check_all(&engine, None, &mut progress));
     let (engine, (checked, report)) = engine.keep_if(checked)?;
     write_mark(dir, &checked)?;
     sync_dir(dir).map_err(|error| storage("writing the mark", &error))?;
@@ -91,14 +83,20 @@ pub fn repair_mark(dir: &Path) -> Result<Report, JournalError> {
     Ok(report)
 }
 
+fn whole_mark(dir: &Path) -> Result<HighWater, JournalError> {
+    let mark = mark::read(dir)?;
+    mark.ok_or_else(|| damaged(mark::path(dir).display().to_string(), "it is missing"))
+}
+
 fn open(dir: &Path) -> Result<(Lock, Engine), JournalError> {
     let database = folder(dir).join("db");
     let is_there = database.try_exists();
     let unreadable = |why| storage(&format!("reading {}", database.display()), &why);
-    if !is_there.map_err(unreadable)? {
+    if !is_there.map_err(unreadable)? && !swap::is_begun(dir) {
         return Err(damaged(folder(dir).display().to_string(), "there is no database"));
     }
     let lock = Lock::take(dir)?;
+    swap::finish(dir)?;
     Ok((lock, Engine::open(dir, Durability::Synced)?))
 }
 
@@ -108,66 +106,119 @@ fn close(lock: Lock, engine: Engine) -> Result<(), JournalError> {
     Ok(())
 }
 
-fn check_all(engine: &Engine, mark: Option<&HighWater>) -> Result<(Checked, Report), JournalError> {
-    let mut digests = Digests::default();
+fn check_all(
+    engine: &Engine,
+    mark: Option<&HighWater>,
+    progress: Progress<'_>,
+) -> Result<(Checked, Report), JournalError> {
+    let mut digests = Digests { of: BTreeMap::new(), progress };
     let checked = check(engine.db(), mark, |workspace, sequence, record| {
-        let report = digests.add(workspace, b'R', &sequence.to_be_bytes(), record);
-        report.records += 1;
+        digests.record(workspace, sequence, record)
     })?;
-    check_keys(engine, &checked.index, &mut digests)?;
+    let report = report(engine.db(), &checked.index, checked.incarnation, None, digests)?;
+    Ok((checked, report))
+}
+
+/// The same of a cut, while others write.
+pub(super) fn check_cut(
+    db: &Db,
+    index: &Index,
+    incarnation: [u8; 16],
+    marks: &Marks,
+    progress: Progress<'_>,
+) -> Result<Report, JournalError> {
+    let mut digests = Digests { of: BTreeMap::new(), progress };
+    check_again(db, index, incarnation, |workspace, sequence, record| {
+        digests.record(workspace, sequence, record)
+    })?;
+    report(db, index, incarnation, Some(marks), digests)
+}
+
+/// Goes over all keys once the commits are found whole.
+fn report(
+    db: &Db,
+    index: &Index,
+    incarnation: [u8; 16],
+    marks: Option<&Marks>,
+    mut digests: Digests<'_>,
+) -> Result<Report, JournalError> {
+    check_keys(db, index, marks, &mut digests)?;
     let mut workspaces = BTreeMap::new();
-    for (workspace, standing) in checked.index.workspaces() {
-        let (hasher, mut report) = digests.0.remove(workspace).unwrap_or_default();
+    for (workspace, standing) in index.workspaces() {
+        let (hasher, mut report) = digests.of.remove(workspace).unwrap_or_default();
         report.last = standing.last;
         report.snapshot = standing.snapshot.map_or(0, |at| at.sequence);
         report.digest = *hasher.finalize().as_bytes();
         workspaces.insert(workspace.clone(), report);
     }
-    if let Some((workspace, _)) = digests.0.pop_first() {
+    if let Some((workspace, _)) = digests.of.pop_first() {
         return Err(damaged(
             workspace.to_string(),
             "it has bodies but neither record nor snapshot",
         ));
     }
-    let report = Report {
-        incarnation: checked.incarnation,
-        first_commit: checked.index.first_commit,
-        last_commit: checked.index.last_commit,
-        workspaces,
-    };
-    Ok((checked, report))
+    let (first_commit, last_commit) = (index.first_commit, index.last_commit);
+    Ok(Report { incarnation, first_commit, last_commit, workspaces })
 }
 
-#[derive(Default)]
-struct Digests(BTreeMap<WorkspaceId, (blake3::Hasher, WorkspaceReport)>);
+/// Gets how many bytes were read more, and may give up.
+pub(super) type Progress<'a> = &'a mut dyn FnMut(u64) -> ControlFlow<()>;
 
-impl Digests {
+struct Digests<'a> {
+    of: BTreeMap<WorkspaceId, (blake3::Hasher, WorkspaceReport)>,
+    progress: Progress<'a>,
+}
+
+impl Digests<'_> {
+    fn record(
+        &mut self,
+        workspace: &WorkspaceId,
+        sequence: u64,
+        record: &[u8],
+    ) -> Result<(), JournalError> {
+        let report = self.add(workspace, b'R', &sequence.to_be_bytes(), record)?;
+        report.records += 1;
+        report.bytes.records += record.len() as u64;
+        Ok(())
+    }
+
     fn add(
         &mut self,
         workspace: &WorkspaceId,
         kind: u8,
         name: &[u8],
         bytes: &[u8],
-    ) -> &mut WorkspaceReport {
-        // Looked up first: an entry would clone the name for each record.
-        if !self.0.contains_key(workspace) {
-            self.0.insert(workspace.clone(), <_>::default());
+    ) -> Result<&mut WorkspaceReport, JournalError> {
+        if (self.progress)(bytes.len() as u64).is_break() {
+            return Err(JournalError::Closed);
         }
-        let (hasher, report) = self.0.get_mut(workspace).expect("it was just inserted");
+        // Looked up first: an entry would clone the name for each record.
+        if !self.of.contains_key(workspace) {
+            self.of.insert(workspace.clone(), <_>::default());
+        }
+        let (hasher, report) = self.of.get_mut(workspace).expect("it was just inserted");
         for part in [&[kind][..], name, bytes] {
             hasher.update(&(part.len() as u64).to_be_bytes()).update(part);
         }
-        report.bytes += bytes.len() as u64;
-        report
+        Ok(report)
     }
 }
 
-/// Goes over all keys: each is one of ours, and each body is whole.
-fn check_keys(engine: &Engine, index: &Index, digests: &mut Digests) -> Result<(), JournalError> {
+/// Goes over all keys: each is one of ours, and each body is whole. What came after the cut is
+/// passed over.
+fn check_keys(
+    db: &Db,
+    index: &Index,
+    marks: Option<&Marks>,
+    digests: &mut Digests<'_>,
+) -> Result<(), JournalError> {
     // The body whose parts are passing by, and how many it must have; and the piece of a snapshot.
     let mut passing: Option<(WorkspaceId, BodyKey, u32)> = None;
     let mut piece_parts = (0, 0);
-    for row in engine.db().iter() {
+    let is_later = |workspace: &WorkspaceId, key: &BodyKey| {
+        marks.is_some_and(|marks| marks.has(workspace, key))
+    };
+    for row in db.iter() {
         let (key, value) = row.map_err(|error| from_sled("the database".as_ref(), error))?;
         let unknown = || damaged("the database", format!("unknown key {:?}", key.escape_ascii()));
         match Key::parse(&key).ok_or_else(unknown)? {
@@ -186,15 +237,19 @@ fn check_keys(engine: &Engine, index: &Index, digests: &mut Digests) -> Result<(
                     let place = format!("{workspace}, snapshot {sequence}, piece {piece}");
                     return Err(damaged(place, format!("part {part} belongs to nothing")));
                 }
-                digests.add(&workspace, b'S', &sequence.to_be_bytes(), &value);
+                let report = digests.add(&workspace, b'S', &sequence.to_be_bytes(), &value)?;
+                report.bytes.snapshot += value.len() as u64;
             }
+            Key::Body { workspace, key, .. } if is_later(&workspace, &key) => {}
             Key::Body { workspace, key, part: 0 } => {
                 let place = format!("{workspace}, body {:?}", key.0);
                 let (parts, ..) = layout::split_body(&value)
                     .ok_or_else(|| damaged(&place, "its header does not decode"))?;
-                let body = read::body(engine.db(), &workspace, &key)?;
+                let body = read::body(db, &workspace, &key)?;
                 let body = body.ok_or_else(|| damaged(place, "it is gone"))?;
-                digests.add(&workspace, b'B', key.0.as_bytes(), &body).bodies += 1;
+                let report = digests.add(&workspace, b'B', key.0.as_bytes(), &body)?;
+                report.bodies += 1;
+                report.bytes.bodies += body.len() as u64;
                 passing = Some((workspace, key, parts));
             }
             Key::Body { workspace, key, part } => {

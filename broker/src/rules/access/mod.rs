@@ -155,6 +155,15 @@ pub struct Token {
     pub revoked: Option<Timestamp>,
 }
 
+impl Access {
+    /// How many tokens are good, and how many invitations are open.
+    pub fn count_open(&self, now: Timestamp) -> (u64, u64) {
+        let tokens = self.tokens.values().filter(|it| it.is_good(now)).count();
+        let is_open = |it: &&Invitation| it.used.is_none() && !it.is_over(now);
+        (tokens as u64, self.invitations.values().filter(is_open).count() as u64)
+    }
+}
+
 impl Token {
     /// Whether its bearer may still act (R2).
     pub fn is_good(&self, now: Timestamp) -> bool {

@@ -109,3 +109,20 @@ fn when_all_room_is_used_the_quietest_of_all_is_retired() {
     assert_eq!(ask(&mut clients, "t0", &key("c1", 1), 5000), "again");
     assert_eq!((clients.active, clients.retired), (CLIENTS_MAX, 1));
 }
+
+/// A window that is begun anew must not take what was answered in the one before for new.
+#[test]
+fn what_a_client_was_answered_before_it_was_retired_is_not_carried_out_again() {
+    let mut clients = Clients::default();
+    for counter in [1, 3] {
+        assert_eq!(ask(&mut clients, "t", &key("a", counter), 1), "new");
+    }
+    clients.fence();
+    check(&clients);
+    for (counter, said) in [(3, "key_expired"), (4, "new"), (4, "again")] {
+        assert_eq!(ask(&mut clients, "t", &key("a", counter), 2), said, "{counter}");
+    }
+    for counter in 1..4 {
+        assert_eq!(ask(&mut clients, "t", &key("a", counter), 2), "key_expired", "{counter}");
+    }
+}

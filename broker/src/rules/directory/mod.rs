@@ -12,7 +12,8 @@ use minicbor::{Decode, Encode};
 use tasuki_proto::id::{Epoch, NodeId, PersonId, RoleId, Timestamp, TokenId, Toolset};
 
 use super::{
-    Acting, Asked, Caller, Context, Decision, Kept, Needs, Principal, Rejection, privacy::Privacy,
+    Acting, Asked, Caller, Context, Decision, Fence, Kept, Needs, Principal, Rejection,
+    privacy::Privacy,
 };
 
 /// Nodes of one workspace. Past it the oldest that is away and hosts no role is forgotten.
@@ -51,6 +52,10 @@ pub struct RoleSpec {
     pub role: RoleId,
     #[n(1)]
     pub toolsets: Vec<Toolset>,
+    /// It takes part in the loop `main` only where fewer than two other roles do; `None`: it does
+    /// anyway.
+    #[n(2)]
+    pub is_standby: Option<bool>,
 }
 
 /// What a snapshot holds.
@@ -169,6 +174,11 @@ impl Directory {
             .map(|(id, _)| id)
     }
 
+    /// A role as whoever hosts it registered it.
+    pub fn spec(&self, role: &RoleId) -> Option<&RoleSpec> {
+        self.nodes.values().flat_map(|node| &node.roles).find(|spec| spec.role == *role)
+    }
+
     /// Whether this connection may act, and as this role (D1, D3).
     pub fn check(&self, caller: &Caller, role: Option<&RoleId>) -> Result<(), Rejection> {
         let Some((id, epoch)) = &caller.node else { return Ok(()) };
@@ -264,6 +274,15 @@ impl Directory {
             return oldest_away(&|_| true).map(Some).ok_or(Rejection::TooManyNodes);
         }
         Ok(None)
+    }
+
+    /// Every node has to register again (D1).
+    pub(super) fn fence(&mut self, fence: Fence) {
+        let above = |epoch: Epoch| Epoch::from(fence.above(epoch.get()));
+        self.forgotten = above(self.forgotten);
+        for node in self.nodes.values_mut() {
+            node.epoch = above(node.epoch);
+        }
     }
 
     pub(super) fn apply(&mut self, now: Timestamp, _: &Principal, event: &Event) {

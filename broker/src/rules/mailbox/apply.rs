@@ -86,6 +86,7 @@ impl Mailboxes {
                 self.mailboxes[usize::from(number.0)].is_closed = true;
             }
             Event::Kept(it) => self.kept(it),
+            Event::Compacted(threads) => self.compacted(threads),
         }
     }
 
@@ -220,7 +221,7 @@ impl Mailboxes {
         self.index(number, copy);
     }
 
-    fn unindex(&mut self, number: ThreadNumber, copy: usize) {
+    pub(super) fn unindex(&mut self, number: ThreadNumber, copy: usize) {
         let it = self.threads.get(number).copies[copy];
         let order = Order::new(number, it.state, it.arrival);
         let mailbox = &mut self.mailboxes[usize::from(it.role.0)];

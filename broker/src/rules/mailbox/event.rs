@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    ContentHash, Moved,
+    ContentHash, Moved, ThreadNumber,
     command::{Attachment, Earlier},
 };
 use crate::hash::Hash;
@@ -36,6 +36,9 @@ pub enum Event {
     Closed(#[n(0)] RoleId),
     #[n(9)]
     Kept(#[n(0)] AttachmentKept),
+    /// Threads that were over were removed, with what is attached to them alone.
+    #[n(10)]
+    Compacted(#[n(0)] Vec<ThreadNumber>),
 }
 
 /// What a command about mail answers.
@@ -277,7 +280,7 @@ impl Event {
                     it.entries.iter().flat_map(|it| [&it.sender].into_iter().chain(&it.to));
                 written.chain(it.copies.iter().map(|(role, _)| role)).collect()
             }
-            Self::Opened(_) | Self::Closed(_) | Self::Kept(_) => Vec::new(),
+            Self::Opened(_) | Self::Closed(_) | Self::Kept(_) | Self::Compacted(_) => Vec::new(),
         }
     }
 
@@ -291,7 +294,7 @@ impl Event {
                 addressed.chain(it.copies.iter().map(|(role, _)| role)).collect()
             }
             Self::Moved(_) | Self::Handed(_) | Self::Seen(_) | Self::Lapsed(_) => Vec::new(),
-            Self::Opened(_) | Self::Closed(_) | Self::Kept(_) => Vec::new(),
+            Self::Opened(_) | Self::Closed(_) | Self::Kept(_) | Self::Compacted(_) => Vec::new(),
         }
     }
 }

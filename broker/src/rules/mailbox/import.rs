@@ -7,8 +7,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    EntryBody, EntryHead, Event, Import, Mailboxes, Reply, ThreadImported, event::Title, kind_code,
-    thread::Thread,
+    ARRIVALS_MAX, EntryBody, EntryHead, Event, Import, Mailboxes, Reply, ThreadImported,
+    event::Title, kind_code, thread::Thread,
 };
 use crate::rules::{Body, Caller, Decision, Rejection};
 
@@ -34,7 +34,7 @@ impl Mailboxes {
         if THREAD_ENTRIES_MAX < known as usize + it.entries.len() {
             return Err(Rejection::ThreadFull { thread: it.thread });
         }
-        if u32::MAX / 4 <= self.arrivals {
+        if ARRIVALS_MAX <= self.arrivals {
             return Err(Rejection::TooMuchMail);
         }
         let mut copies: Vec<(RoleId, BoxKind)> = Vec::new();

@@ -15,6 +15,7 @@
 
 mod apply;
 mod command;
+mod compact;
 mod event;
 mod facts;
 mod import;
@@ -56,15 +57,18 @@ pub use self::{
     receipts::{EntryReceipts, Receipts},
     recent::{Letter, Recent},
     thread::{Copy, CopyState, Head, Receipt, ReceiptStatus, Thread, ThreadNumber},
-    thread_table::ThreadTable,
+    thread_table::{Slot, ThreadTable},
 };
 use super::{
-    Asked, Decision, Kept, Rejection, directory::Directory, rejection::listed, turn::Loops,
+    Asked, Decision, Kept, Rejection, directory::Directory, rejection::listed_for, turn::Loops,
 };
 use crate::hash::Hash;
 
 /// Mailboxes of one workspace. A copy names its role by a 16-bit number.
 pub const MAILBOXES_MAX: usize = 4096;
+
+/// What can come into boxes of one workspace: they are ordered by 31 bits.
+const ARRIVALS_MAX: u32 = u32::MAX / 4;
 
 /// A file by its content: BLAKE3, 32 bytes.
 pub type ContentHash = [u8; 32];
@@ -173,14 +177,14 @@ pub struct RoleContext<'a> {
     pub loops: &'a Loops,
 }
 
-impl RoleContext<'_> {
+impl<'a> RoleContext<'a> {
     /// Whether there is such a role, mailbox or not.
     fn knows(&self, role: &RoleId) -> bool {
         let takes_part = || self.loops.by_id.values().any(|it| it.participants.contains(role));
         takes_part() || self.directory.host(role).is_some()
     }
 
-    fn roles(&self) -> BTreeSet<&RoleId> {
+    fn roles(&self) -> BTreeSet<&'a RoleId> {
         let hosted =
             self.directory.nodes.values().flat_map(|it| it.roles.iter().map(|it| &it.role));
         let seated = self.loops.by_id.values().flat_map(|it| &it.participants);
@@ -202,6 +206,9 @@ pub enum SnapshotItem<'a> {
     Expiry(#[n(0)] Timestamp, #[n(1)] ThreadNumber, #[n(2)] u32),
     #[n(4)]
     File(#[cbor(n(0), with = "minicbor::bytes")] ContentHash, #[n(1)] Cow<'a, File>),
+    /// So many threads were removed between the one before and the one after.
+    #[n(5)]
+    Removed(#[n(0)] u32),
 }
 
 impl Kept for Mailboxes {
@@ -209,7 +216,10 @@ impl Kept for Mailboxes {
 
     fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
         let mailboxes = self.mailboxes.iter().map(|it| SnapshotItem::Mailbox(Cow::Borrowed(it)));
-        let threads = self.threads.iter().map(|it| SnapshotItem::Thread(Cow::Borrowed(it)));
+        let threads = self.threads.slots().map(|it| match it {
+            Slot::Thread(it) => SnapshotItem::Thread(Cow::Borrowed(it)),
+            Slot::Removed(count) => SnapshotItem::Removed(count),
+        });
         let expiries = self.expiries.iter();
         let expiries =
             expiries.map(|(at, thread, entry)| SnapshotItem::Expiry(*at, *thread, *entry));
@@ -239,6 +249,11 @@ impl Kept for Mailboxes {
                 }
             }
             SnapshotItem::Thread(_) => return Err("a thread's parts"),
+            SnapshotItem::Removed(count) => {
+                let next = self.threads.next().0.checked_add(count);
+                next.filter(|next| *next <= ARRIVALS_MAX).ok_or("the number of threads")?;
+                self.threads.push_removed(count);
+            }
             SnapshotItem::Expiry(at, thread, entry) if self.threads.has(thread) => {
                 self.expiries.insert((at, thread, entry));
             }
@@ -339,13 +354,19 @@ impl Mailboxes {
         self.find_prefix(role, &format!("{short:08x}"), usize::MAX)
     }
 
-    /// Every role that mail can be sent to and that is not closed, for a sentence.
-    fn known(&self, around: RoleContext<'_>) -> String {
+    /// Every role that mail can be sent to and that is not closed.
+    fn open_roles<'a>(&'a self, around: RoleContext<'a>) -> Vec<&'a str> {
         let mut roles = around.roles();
         roles.extend(self.mailboxes.iter().map(|it| &it.role));
         let open =
             roles.into_iter().filter(|role| self.mailbox(role).is_none_or(|it| !it.is_closed));
-        listed(open.map(RoleId::as_str))
+        open.map(RoleId::as_str).collect()
+    }
+
+    /// The refusal of a role that there is not.
+    fn unknown_receiver(&self, around: RoleContext<'_>, role: &RoleId) -> Rejection {
+        let known = listed_for(role.as_str(), self.open_roles(around).into_iter());
+        Rejection::UnknownReceiver { role: role.clone(), known }
     }
 }
 

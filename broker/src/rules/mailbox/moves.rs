@@ -104,8 +104,7 @@ impl Mailboxes {
             Some(_) => {}
             None if around.knows(role) && self.mailboxes.len() < MAILBOXES_MAX => {}
             None => {
-                let known = self.known(around);
-                return Err(Rejection::UnknownReceiver { role: role.clone(), known });
+                return Err(self.unknown_receiver(around, role));
             }
         }
         Ok(Decision::new([Event::Closed(role.clone())], Reply::Done))

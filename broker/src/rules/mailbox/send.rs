@@ -7,12 +7,12 @@ use tasuki_proto::{
 };
 
 use super::{
-    EntryBody, EntrySent, Event, MAILBOXES_MAX, Mailboxes, Reply, RoleContext, Send, ThreadTarget,
-    event::Title, kind_code, thread::Thread,
+    ARRIVALS_MAX, EntryBody, EntrySent, Event, MAILBOXES_MAX, Mailboxes, Reply, RoleContext, Send,
+    ThreadTarget, event::Title, kind_code, thread::Thread,
 };
 use crate::{
     hash::Hash,
-    rules::{Body, Caller, Decision, Rejection},
+    rules::{Body, Caller, Decision, Rejection, rejection::listed},
 };
 
 impl Mailboxes {
@@ -83,7 +83,7 @@ impl Mailboxes {
                 return Err(Rejection::UnknownAttachment { name: file.name.clone() });
             }
         }
-        if u32::MAX / 4 <= self.arrivals {
+        if ARRIVALS_MAX <= self.arrivals {
             return Err(Rejection::TooMuchMail);
         }
         let body = EntryBody {
@@ -151,13 +151,12 @@ impl Mailboxes {
     fn may_receive(&self, around: RoleContext<'_>, role: &RoleId) -> Result<(), Rejection> {
         match self.mailbox(role) {
             Some(mailbox) if mailbox.is_closed => {
-                Err(Rejection::MailboxClosed { role: role.clone(), known: self.known(around) })
+                let known = listed(self.open_roles(around).into_iter());
+                Err(Rejection::MailboxClosed { role: role.clone(), known })
             }
             Some(_) => Ok(()),
             None if around.knows(role) => Ok(()),
-            None => {
-                Err(Rejection::UnknownReceiver { role: role.clone(), known: self.known(around) })
-            }
+            None => Err(self.unknown_receiver(around, role)),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Stories about mail: who does what at which moment, and what comes of it.
 
+mod compact;
+
 use std::fmt::Write as _;
 
 use tasuki_proto::{
@@ -10,8 +12,8 @@ use tasuki_proto::{
 
 use super::*;
 use crate::rules::{
-    Caller, Command as AnyCommand, Context, Decision, Principal, ReceiptKind, Record, Request,
-    Workspace, presence::Presence,
+    Caller, Command as AnyCommand, Context, Decision, Principal, ReceiptKind, Request, Workspace,
+    presence::Presence,
 };
 
 struct Story {
@@ -151,15 +153,9 @@ impl Story {
         };
         let said = say(&decision);
         if !decision.events.is_empty() {
-            self.workspace.apply(&Record {
-                sequence: self.workspace.sequence.next(),
-                time: now,
-                principal: Principal::default(),
-                key: None,
-                events: decision.events,
-                reply: decision.reply,
-                is_repeat: decision.is_repeat,
-            });
+            let sequence = self.workspace.sequence.next();
+            let (record, _) = decision.into_record(sequence, now, Principal::default(), None);
+            self.workspace.apply(&record);
         }
         said + &self.boxes()
     }

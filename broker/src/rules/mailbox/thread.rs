@@ -174,6 +174,11 @@ impl Thread {
         Self::new(id, SmallVec::new(), SmallVec::new(), Vec::new())
     }
 
+    /// What stands where a thread was removed.
+    pub(super) fn removed() -> Self {
+        Self::empty(MessageId::from_bits(0))
+    }
+
     /// How many entries it has.
     pub fn len(&self) -> u32 {
         u32::try_from(self.heads.len()).expect("at most THREAD_ENTRIES_MAX")

@@ -55,14 +55,43 @@ impl Runs {
         context: &Context,
         node: &NodeId,
     ) -> Vec<Event> {
+        self.decide_lost(now, context, |claim| claim.node == *node)
+    }
+
+    /// What ran under such claims, none of which hold any more.
+    pub(in crate::rules) fn decide_lost(
+        &self,
+        now: Timestamp,
+        context: &Context,
+        is_lost: impl Fn(&Claim) -> bool,
+    ) -> Vec<Event> {
         let mut draft = Draft::new(now);
         for (_, step) in &self.deadlines {
-            if self.claim(*step).is_some_and(|claim| claim.node == *node) {
+            if self.claim(*step).is_some_and(&is_lost) {
                 draft.load(self, step.run);
                 draft.lose(*step, &context.reports);
             }
         }
         draft.events
+    }
+
+    /// The first runs of trees that had ended by then.
+    pub(in crate::rules) fn over(&self, before: Timestamp) -> impl Iterator<Item = RunId> {
+        let over = self.over.iter().take_while(move |(ended, _)| *ended <= before);
+        over.map(|(_, root)| *root)
+    }
+
+    /// Forgets those of these trees that had ended by then.
+    pub(in crate::rules) fn decide_compact(
+        &self,
+        before: Timestamp,
+        roots: &[RunId],
+    ) -> Option<Event> {
+        let is_over = |root: &RunId| {
+            let ended = self.ended(*root);
+            ended <= before && self.over.contains(&(ended, *root))
+        };
+        self.forget(roots.iter().copied().filter(is_over))
     }
 
     /// Forgets whole trees.

@@ -55,7 +55,7 @@ pub use self::{
     waiting::{Answer, Offer, Question, Waiter},
     words::{File, FileFacts, OutputWords, StepWords, Text, Words},
 };
-use super::Kept;
+use super::{Fence, Kept};
 
 /// What a node said last of a step that it runs. Soft state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,7 +111,8 @@ impl Kept for Runs {
 
     fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
         // There is nothing to say where there never was a run.
-        let base = (self.next_tail != 0).then_some(SnapshotItem::Base(self.token, self.next_tail));
+        let base = (self.next_tail != 0 || self.token != FencingToken::NONE)
+            .then_some(SnapshotItem::Base(self.token, self.next_tail));
         let runs = self.by_id.values().map(|it| SnapshotItem::Run(Box::new(Cow::Borrowed(it))));
         base.into_iter().chain(runs)
     }
@@ -235,9 +236,19 @@ impl Runs {
         self.line(step.run).any(is_over).then_some(StopReason::Budget)
     }
 
+    /// The next claim has a token above all that any had before a restore.
+    pub(super) fn fence(&mut self, fence: Fence) {
+        self.token = fence.above(self.token.get()).into();
+    }
+
     /// Whether a node holds a step.
     pub fn is_held(&self) -> bool {
         !self.deadlines.is_empty()
+    }
+
+    /// How many steps nodes hold.
+    pub fn held(&self) -> usize {
+        self.deadlines.len()
     }
 
     /// Adds what is derived of a run.

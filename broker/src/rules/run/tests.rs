@@ -129,6 +129,7 @@ impl Story {
                 let spec = |role: &str| directory::RoleSpec {
                     role: role.parse().unwrap(),
                     toolsets: Vec::new(),
+                    is_standby: None,
                 };
                 let hosts: &[&str] = if node == "n1" { &["A", "B"] } else { &[] };
                 let register = directory::Register {
@@ -265,15 +266,8 @@ impl Story {
             Ok(decision) => decision,
             Err(why) => return format!("no: {}", why.reason()),
         };
-        let record = Record {
-            sequence: self.workspace.sequence.next(),
-            time: self.now,
-            principal: Principal::default(),
-            key: None,
-            events: decision.events,
-            reply: decision.reply,
-            is_repeat: decision.is_repeat,
-        };
+        let sequence = self.workspace.sequence.next();
+        let (record, _) = decision.into_record(sequence, self.now, Principal::default(), None);
         self.workspace.apply(&record);
         let mut said = match &record.reply {
             rules::Reply::Run(Reply::Started { run }) => {

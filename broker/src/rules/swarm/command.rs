@@ -248,6 +248,8 @@ pub struct SubmitTask {
     pub task: TaskNumber,
     pub token: FencingToken,
     pub words: Artifacts,
+    /// The changed files that have a name for locks.
+    pub files: Vec<LockKey>,
 }
 
 /// Choose what the worker of the open submission does next.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tasuki_proto::{
     id::{FencingToken, RoleId},
     limits::{DELIVERIES_MAX, EVIDENCE_MAX},
-    swarm::{DeliveryId, IssueId, TaskNumber},
+    swarm::{DeliveryId, DocName, IssueId, TaskNumber},
 };
 
 use super::{
@@ -60,6 +60,7 @@ impl Swarm {
         }
         issue.check_files(&words.changed_files)?;
         words.evidence.check_aligned()?;
+        self.check_steps(issue, words)?;
         if DELIVERIES_MAX <= self.deliveries.len() {
             return Err(Rejection::TooManyDeliveries);
         }
@@ -76,6 +77,25 @@ impl Swarm {
         draft.keep(Words::Delivery { issue: id, delivery, words: Box::new(words.clone()) });
         draft.happened(id, IssueEventKind::Delivered(delivered));
         Ok(Reply::Delivered(delivery))
+    }
+
+    /// Whether the document of test steps is one that an acceptor can find: a document here, or a
+    /// file of what is delivered.
+    fn check_steps(&self, issue: &Issue, words: &DeliveryWords) -> Result<(), Rejection> {
+        let path = &words.evidence.doc_path;
+        if path.is_empty() || words.changed_files.contains(path) {
+            return Ok(());
+        }
+        let name = path.rsplit(['/', '\\']).next().unwrap_or(path);
+        let name: DocName = name
+            .parse()
+            .map_err(|why| Rejection::Invalid(format!("test_evidence.doc_path {why}")))?;
+        let of_tasks = issue.tasks.iter().map(|it| &it.docs);
+        let mut docs = [&self.shared_docs, &issue.docs].into_iter().chain(of_tasks);
+        match docs.any(|it| it.has(&name)) {
+            true => Ok(()),
+            false => Err(Rejection::MissingSteps { issue: issue.id, name, path: path.clone() }),
+        }
     }
 
     pub(super) fn decide_claim_delivery(
@@ -354,6 +374,20 @@ impl DeliveryWords {
         let evidence = &self.evidence;
         let results = evidence.doc_results.iter().all(CommandResult::has_ended_well);
         self.is_test_passed && evidence.is_script_passed && evidence.is_doc_passed && results
+    }
+}
+
+impl DeliveryWords {
+    /// Whether anything is said of a script or a document beside how the tests ended.
+    pub fn has_evidence(&self) -> bool {
+        let (own, passed) = (&self.evidence, self.is_test_passed);
+        let texts =
+            [&own.script_path, &own.script_cmd, &own.script_result, &own.doc_path, &self.commit];
+        texts.iter().any(|it| !it.is_empty())
+            || !own.doc_commands.is_empty()
+            || !self.commands.is_empty()
+            || own.is_script_passed != passed
+            || own.is_doc_passed != passed
     }
 }
 

@@ -42,6 +42,16 @@ pub struct Doc {
     /// Who wrote it; `None` where a person did.
     #[n(4)]
     pub by: Option<RoleId>,
+    /// Versions before this one were removed.
+    #[n(5)]
+    pub oldest: Option<u32>,
+}
+
+impl Doc {
+    /// The oldest version that is kept.
+    pub fn oldest(&self) -> u32 {
+        self.oldest.unwrap_or(1)
+    }
 }
 
 impl Docs {
@@ -83,6 +93,7 @@ impl Docs {
             bytes: it.bytes,
             at: now,
             by: by.cloned(),
+            oldest: self.by_name.get(&it.name).and_then(|doc| doc.oldest),
         };
         self.by_name.insert(it.name.clone(), doc);
     }

@@ -40,6 +40,17 @@ pub enum Event {
         #[n(1)]
         items: Vec<u64>,
     },
+    /// Issues that were over were removed, with their tasks and deliveries.
+    #[n(8)]
+    Compacted(#[n(0)] Vec<IssueId>),
+    /// Versions of a shared document before this one were removed.
+    #[n(9)]
+    DocCompacted {
+        #[n(0)]
+        name: DocName,
+        #[n(1)]
+        oldest: u32,
+    },
 }
 
 /// What happened to one issue.
@@ -502,7 +513,9 @@ impl Event {
             Self::WorkerRegistered(_)
             | Self::SettingsSet(_)
             | Self::SharedDocWritten(_)
-            | Self::Unlocked(_) => None,
+            | Self::Unlocked(_)
+            | Self::Compacted(_)
+            | Self::DocCompacted { .. } => None,
         }
     }
 }

@@ -9,7 +9,9 @@ use super::{
     Event, IssueEvent, IssueEventKind, Lease, LeaseRenewed, LeaseTarget, Swarm, Unlocked,
     WhyUnlocked, Words,
 };
-use crate::rules::{Caller, lease::SIGNS_IN_A_LEASE, presence::Presence};
+use crate::rules::{
+    Caller, Fence, lease::SIGNS_IN_A_LEASE, presence::Presence, restored::Renumber,
+};
 
 /// Leases that are looked at for one record. More follow in the next.
 const LAPSES_MAX: usize = 1000;
@@ -41,6 +43,47 @@ impl Swarm {
         events.extend(heard.take(LAPSES_MAX));
         let words = self.number(now, &Caller::default(), None, &mut events);
         (events, words)
+    }
+
+    /// What a restore takes away from those who were granted it: tasks that are kept for the bearer
+    /// of a next step. What is held by name stays, under a new token.
+    pub(in crate::rules) fn decide_restore(&self, now: Timestamp) -> (Vec<Event>, Vec<Words>) {
+        let mut events: Vec<Event> = Vec::new();
+        for (_, held) in &self.deadlines {
+            match held {
+                LeaseTarget::Reservation(..) => self.lapsed(*held, &mut events),
+                LeaseTarget::Issue(_)
+                | LeaseTarget::Claim(..)
+                | LeaseTarget::Delivery(_)
+                | LeaseTarget::Lock(_) => {}
+            }
+        }
+        let words = self.number(now, &Caller::default(), None, &mut events);
+        (events, words)
+    }
+
+    /// Every grant has a token above all that any had before a restore (I3).
+    pub(in crate::rules) fn fence(&mut self, fence: Fence) {
+        let mut tokens = Renumber::above(fence, self.token);
+        for task in self.issues.values_mut().flat_map(|issue| &mut issue.tasks) {
+            if task.live_claim().is_some()
+                && let Some(claim) = &mut task.claim
+            {
+                claim.token = tokens.next();
+            }
+            if let Some(reservation) = &mut task.reservation {
+                reservation.token = tokens.next();
+            }
+        }
+        for delivery in self.deliveries.values_mut() {
+            if delivery.live_claim().is_some()
+                && let Some(claim) = &mut delivery.claim
+            {
+                claim.token = tokens.next();
+            }
+        }
+        self.locks.renumber(|| tokens.next());
+        self.token = tokens.latest();
     }
 
     /// The renewal of what runs on a grace, once its holder was heard of again.

@@ -25,6 +25,7 @@ mod audit;
 mod check;
 mod claims;
 mod command;
+mod compact;
 mod content;
 mod decide;
 mod deliveries;
@@ -272,6 +273,11 @@ impl Swarm {
         self.locks.iter().next().is_some()
             || !self.deliveries_by_state[DeliveryState::InReview as usize].is_empty()
             || open.iter().any(|id| self.issues[id].is_worked_on())
+    }
+
+    /// What hangs on a lease that runs.
+    pub fn leases(&self) -> impl Iterator<Item = LeaseTarget> {
+        self.deadlines.iter().map(|(_, target)| *target)
     }
 
     /// When the next lease runs out.

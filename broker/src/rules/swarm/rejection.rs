@@ -57,6 +57,12 @@ pub enum Rejection {
     BlockedInACircle { circle: String },
     #[error("missing required {place} doc: {name}; write it first, then call again")]
     MissingDoc { place: &'static str, name: DocName },
+    #[error(
+        "missing the document of test steps: issue {issue} has no document {name}, nor have its \
+         tasks, and artifacts.changed_files does not list {path}. Write it as a document of the \
+         issue, or list the file if the delivered commit has it. Nothing was delivered"
+    )]
+    MissingSteps { issue: IssueId, name: DocName, path: String },
     #[error("task '{task}' is not open (status: {state}){holder}; take another one")]
     TaskAlreadyClaimed { task: TaskNumber, state: &'static str, holder: String },
     #[error(
@@ -96,10 +102,17 @@ pub enum Rejection {
     #[error("lease '{lock}' not found")]
     LeaseNotFound { lock: LockId },
     #[error(
-        "file '{file}' locked by '{holder}' (task: {task}, for {left} more); nothing was locked",
+        "file '{file}' locked by '{holder}' (task: {task}, for {left} more); nothing was {not_done}",
         left = seconds(*left_ms)
     )]
-    FileIsLocked { file: String, holder: RoleId, task: String, left_ms: u64 },
+    FileIsLocked {
+        file: String,
+        holder: RoleId,
+        task: String,
+        left_ms: u64,
+        /// What was asked for, in one word.
+        not_done: &'static str,
+    },
     #[error("no open submission for task '{task}': nothing waits for a verdict")]
     NoOpenSubmission { task: TaskNumber },
     #[error(
@@ -206,7 +219,7 @@ impl Rejection {
             Self::NotAccepted { .. } => Reason::NotAccepted,
             Self::PathsSetMeanwhile { .. } => Reason::StaleToken,
             Self::BlockedInACircle { .. } => Reason::BlockedInACircle,
-            Self::MissingDoc { .. } => Reason::MissingDoc,
+            Self::MissingDoc { .. } | Self::MissingSteps { .. } => Reason::MissingDoc,
             Self::TaskAlreadyClaimed { .. } | Self::TaskDone { .. } | Self::TaskCanceled { .. } => {
                 Reason::TaskAlreadyClaimed
             }

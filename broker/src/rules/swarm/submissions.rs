@@ -35,6 +35,7 @@ impl Swarm {
         if SUBMISSIONS_MAX <= task.submissions.len() {
             return Err(Rejection::TooManySubmissions);
         }
+        self.check_submitted(draft, role, &it.files)?;
         let missing = task.required_docs.iter().find(|name| !task.docs.has(name));
         if let Some(name) = missing {
             return Err(Rejection::MissingDoc { place: "task", name: name.clone() });

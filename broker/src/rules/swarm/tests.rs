@@ -1,6 +1,7 @@
 //! Stories about an issue: who does what at which moment, and what comes of it.
 
 mod again;
+mod compact;
 mod delivered;
 mod flows;
 mod freed;
@@ -29,7 +30,7 @@ use super::{
 use crate::{
     journal::codec::{CodecError, decode_snapshot, encode_snapshot},
     rules::{
-        Caller, Command as AnyCommand, Context, Principal, Record, Rejection as AnyRejection,
+        Caller, Command as AnyCommand, Context, Principal, Rejection as AnyRejection,
         Reply as AnyReply, Request, Workspace, presence::Presence, turn::Actor,
     },
 };
@@ -86,9 +87,9 @@ impl Story {
     }
 
     /// `L opens s`, `L plans easy 3; focus 5 <1 <#0`, `W registers`, `W claims 1`,
-    /// `W claims 1 +step`, `W renews 1 +token=1`, `W submits 1: words`, `L mints 1 for W 5`,
+    /// `W claims 1 +step`, `W renews 1 +token=1`, `W submits 1 +on=a: words`, `L mints 1 for W 5`,
     /// `L approves 1 5`, `L rejects 1 5`, `L resets 1: why`, `L cancels 1: why`, `W asks 1: what`, `W tells 1: what`,
-    /// `L replies 1: so`, `L is handed`, `L delivers f1 f2 +of=c`, `A takes`, `A runs again +failed +of=c`,
+    /// `L replies 1: so`, `L is handed`, `L delivers f1 f2 +of=c +steps=p`, `A takes`, `A runs again +failed +of=c`,
     /// `A accepts +failed +by=ann`, `A refuses +wordless`, `L closes: why`, `L reopens`, `W writes 1 name`,
     /// `W locks a b* +for=1 +ttl=9`, `W keeps`, `W unlocks`, `L forces`, `time`, `W is there`, `restart`.
     fn command(&self, line: &str) -> Option<Command> {
@@ -108,6 +109,10 @@ impl Story {
         let score = |at: usize| Score::new(words[at].parse().unwrap()).unwrap();
         let issue = || self.issue_id();
         let said = || MessageWords { content: text.to_owned(), refs: String::new() };
+        let key = |path: &str| {
+            let (repository, path) = path.split_once(':').unwrap_or(("repo", path));
+            lock::LockKey::new(repository, path, has("folded")).unwrap()
+        };
         let review = |verdict| {
             CommandKind::ReviewTask(ReviewTask {
                 issue: issue(),
@@ -167,6 +172,7 @@ impl Story {
                     changed_files: vec![format!("f{}", words[2])],
                     ..Artifacts::default()
                 },
+                files: option("on=").map(key).into_iter().collect(),
             }),
             "mints" => CommandKind::MintNextStep(MintNextStep {
                 issue: issue(),
@@ -201,7 +207,8 @@ impl Story {
             }),
             "delivers" => {
                 let commit = option("of=").unwrap_or_default().to_owned();
-                let words = delivered(&words[2..], text, !has("failed"));
+                let mut words = delivered(&words[2..], text, !has("failed"));
+                words.evidence.doc_path = option("steps=").unwrap_or_default().to_owned();
                 let words = Box::new(DeliveryWords { commit, ..words });
                 CommandKind::SubmitDelivery { issue: issue(), words }
             }
@@ -227,10 +234,7 @@ impl Story {
                 CommandKind::WriteDoc { place, name, content, as_claimant }
             }
             "locks" => {
-                let keys = words[2..].iter().map(|path| {
-                    let (repository, path) = path.split_once(':').unwrap_or(("repo", path));
-                    lock::LockKey::new(repository, path, has("folded")).unwrap()
-                });
+                let keys = words[2..].iter().map(|path| key(path));
                 let task = option("for=").map(|it| (issue(), TaskNumber(it.parse().unwrap())));
                 let ttl_ms = option("ttl=").map(|it| it.parse().unwrap());
                 CommandKind::LockFiles(LockFiles {
@@ -278,7 +282,7 @@ impl Story {
                 "so".to_owned()
             }
             line if line.ends_with(" is there") => {
-                self.presence.role_seen(&role(line.split(' ').next().unwrap()), now, None);
+                self.presence.role_seen(&role(line.split(' ').next().unwrap()), now);
                 "so".to_owned()
             }
             line => match self.command(line) {
@@ -305,15 +309,9 @@ impl Story {
         if !decision.events.is_empty() {
             let principal =
                 Principal { role: request.command.role().cloned(), ..Principal::default() };
-            self.workspace.apply(&Record {
-                sequence: self.workspace.sequence.next(),
-                time: now,
-                principal,
-                key: None,
-                events: decision.events,
-                reply: decision.reply,
-                is_repeat: decision.is_repeat,
-            });
+            let sequence = self.workspace.sequence.next();
+            let (record, _) = decision.into_record(sequence, now, principal, None);
+            self.workspace.apply(&record);
         }
         said
     }
@@ -426,6 +424,23 @@ fn check(steps: &[(u64, &str)], expected: &str) {
     for (ms, line) in steps {
         story.step(*ms, line);
     }
-    let trim = |text: &str| text.trim().lines().map(str::trim).collect::<Vec<_>>().join("\n");
-    assert_eq!(trim(&story.told), trim(expected), "\n{}", story.told);
+    assert_eq!(trimmed(&story.told), trimmed(expected), "\n{}", story.told);
+}
+
+/// The same of what comes after `before`, and without the tasks.
+fn check_after(before: &[&str], steps: &[(u64, &str)], expected: &str) {
+    let mut story = Story::new();
+    for line in before {
+        story.step(1, line);
+    }
+    story.told.clear();
+    for (ms, line) in steps {
+        story.step(*ms, line);
+    }
+    let told: Vec<&str> = story.told.lines().filter_map(|it| it.split(" |").next()).collect();
+    assert_eq!(trimmed(&told.join("\n")), trimmed(expected), "\n{}", story.told);
+}
+
+fn trimmed(text: &str) -> String {
+    text.trim().lines().map(str::trim).collect::<Vec<_>>().join("\n")
 }

@@ -252,12 +252,19 @@ impl Swarm {
         let it = match event {
             Event::Issue(it) => it,
             Event::Unlocked(_) => return vec![Reach::Locks],
+            Event::Compacted(issues) => {
+                return issues
+                    .iter()
+                    .flat_map(|id| [Reach::Tasks(*id), Reach::Events(*id)])
+                    .collect();
+            }
             Event::WorkerRegistered(_)
             | Event::SettingsSet(_)
             | Event::SharedDocWritten(_)
             | Event::Locked(_)
             | Event::LeaseRenewed(_)
-            | Event::ItemsHanded { .. } => return Vec::new(),
+            | Event::ItemsHanded { .. }
+            | Event::DocCompacted { .. } => return Vec::new(),
         };
         let id = it.issue;
         match &it.what {

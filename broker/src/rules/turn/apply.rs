@@ -3,8 +3,8 @@
 use tasuki_proto::id::{LoopId, RoleId, Timestamp, Turn};
 
 use super::{
-    Ended, EntryKind, EntryMeta, Event, HandedOver, Lease, LeaseRenewed, Loop, Loops, NextTurn,
-    ParticipantsSet, RECENT_MAX, Receipts, RoundStarted, TurnReclaimed,
+    Ended, EntryKind, EntryMeta, Event, HISTORY_KEPT, HandedOver, Lease, LeaseRenewed, Loop, Loops,
+    NextTurn, ParticipantsSet, RECENT_MAX, Receipts, RoundStarted, TurnReclaimed,
 };
 use crate::rules::Principal;
 
@@ -12,7 +12,7 @@ impl Loops {
     pub(in crate::rules) fn apply(&mut self, now: Timestamp, by: &Principal, event: &Event) {
         let id = event.loop_id();
         if let Event::LoopOpened(it) = event {
-            let opened = Loop::opened(it.participants.clone(), now, false);
+            let opened = Loop::opened(it.participants.clone(), now, self.before_first, false);
             let earlier = self.by_id.insert(it.loop_id.clone(), opened);
             assert!(earlier.is_none(), "T2: loop {id} was opened twice");
             return;
@@ -38,6 +38,14 @@ impl Loops {
                 state.lease.as_mut().expect("a lease lapses").is_lapsed = true;
             }
             Event::LeaseRenewed(it) => state.renewed(now, it),
+            Event::HistoryCompacted(it) => {
+                assert!(
+                    it.through + HISTORY_KEPT <= state.entries,
+                    "T3: {it:?} of {}",
+                    state.entries
+                );
+                state.compacted = Some(it.through);
+            }
         }
         if let Some(holder) = &state.holder {
             assert!(state.participants.contains(holder), "T1: {holder} takes no part in {id}");

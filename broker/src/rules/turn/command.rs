@@ -73,6 +73,8 @@ pub struct CreateLoop {
     pub loop_id: LoopId,
     /// At least one, each once.
     pub participants: Vec<RoleId>,
+    /// They may be roles that nobody knows yet.
+    pub allow_new_roles: bool,
 }
 
 /// Open a new round of a completed loop.

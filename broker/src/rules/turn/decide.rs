@@ -14,19 +14,19 @@ use super::{
     TurnReclaimed, default_participants,
 };
 use crate::rules::{
-    Asked, Body, Context, Decision, Rejection,
+    Asked, Body, Context, Decision, Rejection, Workspace,
     directory::{Directory, Register},
-    rejection::listed,
+    rejection::{listed, listed_for},
 };
 
 impl Loops {
     pub(in crate::rules) fn decide(
         &self,
-        Asked { now, context, .. }: Asked<'_>,
+        Asked { now, context, workspace, .. }: Asked<'_>,
         command: &Command,
     ) -> Result<Decision, Rejection> {
         match command {
-            Command::CreateLoop(it) => self.decide_create(it),
+            Command::CreateLoop(it) => self.decide_create(workspace, it),
             Command::StartRound(it) => self.decide_start(now, context, it),
             Command::HandOver(it) => self.decide_hand_over(now, context, it),
             Command::Reclaim(it) => self.decide_reclaim(now, context, it),
@@ -34,12 +34,13 @@ impl Loops {
         }
     }
 
-    fn decide_create(&self, it: &CreateLoop) -> Result<Decision, Rejection> {
+    fn decide_create(&self, workspace: &Workspace, it: &CreateLoop) -> Result<Decision, Rejection> {
         let reply = Reply::Opened { loop_id: it.loop_id.clone() };
         let Some(existing) = self.by_id.get(&it.loop_id) else {
             if LOOPS_MAX <= self.by_id.len() {
                 return Err(Rejection::TooManyLoops);
             }
+            it.check_known(workspace)?;
             let opened =
                 LoopOpened { loop_id: it.loop_id.clone(), participants: it.participants.clone() };
             return Ok(Decision::new([Event::LoopOpened(opened)], reply));
@@ -48,6 +49,7 @@ impl Loops {
             return Ok(Decision::repeat(reply));
         }
         if existing.is_untouched() || existing.participants == it.participants {
+            it.check_known(workspace)?;
             let set = ParticipantsSet {
                 loop_id: it.loop_id.clone(),
                 participants: it.participants.clone(),
@@ -63,7 +65,7 @@ impl Loops {
 
     /// Seats the roles of a node in the loop every workspace starts with, as long as nobody
     /// handed over in it: `A` and `B`, unless other roles are given, then those, in order, as many
-    /// as a loop may have.
+    /// as a loop may have. Roles on standby give way where there are two others.
     pub(in crate::rules) fn decide_seats(
         &self,
         directory: &Directory,
@@ -85,6 +87,12 @@ impl Loops {
             let has_begun = main.lease.is_some() && main.holder.as_ref() == Some(role);
             !has_left(role) && (!is_default(role) || directory.host(role).is_some() || has_begun)
         };
+        let is_standby = |role: &RoleId| {
+            let own = it.roles.iter().find(|spec| spec.role == *role);
+            let known = own.or_else(|| directory.spec(role));
+            let has_begun = main.lease.is_some() && main.holder.as_ref() == Some(role);
+            !has_begun && known.is_some_and(|spec| spec.is_standby == Some(true))
+        };
         let mut participants: Vec<RoleId> =
             main.participants.iter().filter(stays).cloned().collect();
         let mut has_joined = false;
@@ -96,6 +104,9 @@ impl Loops {
         }
         if !has_joined {
             return None;
+        }
+        if 1 < participants.iter().filter(|role| !is_standby(role)).count() {
+            participants.retain(|role| !is_standby(role));
         }
         if participants.iter().all(is_default) {
             participants = default_participants();
@@ -278,6 +289,26 @@ impl Loops {
             before: state.latest_failed(now),
         }));
         Ok(decision)
+    }
+}
+
+impl CreateLoop {
+    fn check_known(&self, workspace: &Workspace) -> Result<(), Rejection> {
+        if self.allow_new_roles {
+            return Ok(());
+        }
+        let known = workspace.known_roles();
+        let unknown: Vec<&str> = self
+            .participants
+            .iter()
+            .filter(|role| !known.contains(role))
+            .map(RoleId::as_str)
+            .collect();
+        let Some(first) = unknown.first() else { return Ok(()) };
+        Err(Rejection::UnknownParticipants {
+            unknown: unknown.join(", "),
+            known: listed_for(first, known.iter().map(|it| it.as_str())),
+        })
     }
 }
 

@@ -26,6 +26,8 @@ pub enum Event {
     TurnLapsed(#[n(0)] TurnMoment),
     #[n(8)]
     LeaseRenewed(#[n(0)] LeaseRenewed),
+    #[n(9)]
+    HistoryCompacted(#[n(0)] HistoryCompacted),
 }
 
 impl Event {
@@ -39,6 +41,7 @@ impl Event {
             Self::RoundStarted(it) => &it.loop_id,
             Self::TurnHanded(it) | Self::TurnSeen(it) | Self::TurnLapsed(it) => &it.loop_id,
             Self::LeaseRenewed(it) => &it.loop_id,
+            Self::HistoryCompacted(it) => &it.loop_id,
         }
     }
 }
@@ -137,6 +140,15 @@ pub struct LeaseRenewed {
     pub lapses: Timestamp,
     #[n(3)]
     pub is_grace: bool,
+}
+
+/// Entries of the history up to this one were removed.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct HistoryCompacted {
+    #[n(0)]
+    pub loop_id: LoopId,
+    #[n(1)]
+    pub through: u64,
 }
 
 /// Something happened to this turn at the record's time.

@@ -4,12 +4,14 @@
 //! that asks is told ([`Loops::answer`]).
 //!
 //! - **T1** A loop has at most one holder, and it is a participant.
-//! - **T2** Turn numbers of a loop increase by one, across handovers, rounds and restarts.
-//! - **T3** History entries of a loop are numbered without gaps.
+//! - **T2** Turn numbers of a loop increase by one, across handovers, rounds and restarts; at a
+//!   restore they go on above all that any loop had.
+//! - **T3** History entries of a loop are numbered without gaps; the oldest may be removed.
 //! - **T4** A turn ends once: by its holder, or by a reclaim.
 
 mod apply;
 mod command;
+mod compact;
 mod decide;
 mod event;
 mod lease;
@@ -28,20 +30,30 @@ use tasuki_proto::{
 pub use self::{
     command::{Actor, Command, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound},
     event::{
-        Event, HandedOver, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet, Reply,
-        RoundStarted, TurnMoment, TurnReclaimed,
+        Event, HandedOver, HistoryCompacted, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet,
+        Reply, RoundStarted, TurnMoment, TurnReclaimed,
     },
 };
-use super::{Kept, Rejection, rejection::listed};
+use super::{
+    Fence, Kept, Rejection,
+    rejection::{listed, listed_for},
+};
 use crate::hash::Hash;
 
 /// Ended turns kept per loop to recognise a repeated intent: four for each of 16 participants.
 pub const RECENT_MAX: usize = 64;
 
+/// Entries of each history that stay, however old: a role that takes over reads some, and looks
+/// behind as many reclaims as there are in a row.
+pub const HISTORY_KEPT: u64 = 100;
+
 /// All loops of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loops {
     pub by_id: BTreeMap<LoopId, Loop>,
+    /// Loops that are opened begin with the turn after it: 0, or above all that a loop of the same
+    /// name had before a restore (T2).
+    before_first: Turn,
     /// Derived: leases that run, by when they lapse.
     leases: BTreeSet<(Timestamp, LoopId)>,
     /// Derived: loops whose lease lapsed.
@@ -81,6 +93,9 @@ pub struct Loop {
     /// Roles that register may still be seated in it.
     #[n(9)]
     pub is_open_to_join: bool,
+    /// History entries up to this one were removed.
+    #[n(10)]
+    pub compacted: Option<u64>,
 }
 
 /// What a snapshot holds.
@@ -88,7 +103,10 @@ pub struct Loop {
 #[cbor(flat)]
 pub enum SnapshotItem<'a> {
     #[n(0)]
-    Loop(#[n(0)] Cow<'a, LoopId>, #[n(1)] Cow<'a, Loop>),
+    Loop(#[n(0)] Cow<'a, LoopId>, #[n(1)] Box<Cow<'a, Loop>>),
+    /// The turn before the first of a loop that is opened; where it is not 0.
+    #[n(1)]
+    BeforeFirst(#[n(0)] Turn),
 }
 
 /// The time limit on a held turn.
@@ -221,7 +239,7 @@ pub enum TurnStatus {
 impl Default for Loops {
     /// A workspace starts with one loop; turn 1 is with the first of its participants.
     fn default() -> Self {
-        let main = Loop::opened(default_participants(), Timestamp::default(), true);
+        let main = Loop::opened(default_participants(), Timestamp::default(), Turn::NONE, true);
         let id = LOOP_DEFAULT.parse::<LoopId>().expect("a valid id");
         Self::of(BTreeMap::from([(id, main)]))
     }
@@ -235,22 +253,29 @@ impl Kept for Loops {
     type Item<'a> = SnapshotItem<'a>;
 
     fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
-        self.by_id.iter().map(|(id, it)| SnapshotItem::Loop(Cow::Borrowed(id), Cow::Borrowed(it)))
+        let before = (self.before_first != Turn::NONE).then_some(self.before_first);
+        let loops = self.by_id.iter();
+        let loops = loops
+            .map(|(id, it)| SnapshotItem::Loop(Cow::Borrowed(id), Box::new(Cow::Borrowed(it))));
+        before.map(SnapshotItem::BeforeFirst).into_iter().chain(loops)
     }
 
-    fn restore(
-        &mut self,
-        SnapshotItem::Loop(id, it): SnapshotItem<'_>,
-    ) -> Result<(), &'static str> {
-        if it.participants.is_empty() {
-            return Err("the participants of a loop");
+    fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
+        match item {
+            SnapshotItem::Loop(_, it) if it.participants.is_empty() => {
+                return Err("the participants of a loop");
+            }
+            SnapshotItem::Loop(id, it) => {
+                _ = self.by_id.insert(id.into_owned(), (*it).into_owned())
+            }
+            SnapshotItem::BeforeFirst(turn) => self.before_first = turn,
         }
-        self.by_id.insert(id.into_owned(), it.into_owned());
         Ok(())
     }
 
     fn settle(&mut self) -> Result<(), &'static str> {
-        *self = Self::of(std::mem::take(&mut self.by_id));
+        let before_first = self.before_first;
+        *self = Self { before_first, ..Self::of(std::mem::take(&mut self.by_id)) };
         Ok(())
     }
 }
@@ -268,7 +293,23 @@ impl Loops {
         }
         let graced = by_id.iter().filter(|(_, it)| it.is_graced()).map(|(id, _)| id.clone());
         let graced = graced.collect();
-        Self { by_id, leases, lapsed, graced }
+        Self { by_id, before_first: Turn::NONE, leases, lapsed, graced }
+    }
+
+    /// Each turn is its holder's under a new number, and so is the first of every loop to come (T2).
+    pub(super) fn fence(&mut self, fence: Fence) {
+        let above = |turn: Turn| Turn::from(fence.above(turn.get()));
+        self.before_first = above(self.before_first);
+        for it in self.by_id.values_mut() {
+            let before = it.turn;
+            it.turn = above(before);
+            if let Some(latest) = &mut it.latest
+                && let Some((began, _)) = &mut latest.next
+                && *began == before
+            {
+                *began = it.turn;
+            }
+        }
     }
 
     /// The loop of this name.
@@ -307,12 +348,17 @@ impl Loops {
 }
 
 impl Loop {
-    fn opened(participants: Vec<RoleId>, now: Timestamp, is_open_to_join: bool) -> Self {
+    fn opened(
+        participants: Vec<RoleId>,
+        now: Timestamp,
+        before_first: Turn,
+        is_open_to_join: bool,
+    ) -> Self {
         let holder = participants.first().cloned();
         Self {
             participants,
             round: 1,
-            turn: Turn::NONE.next(),
+            turn: before_first.next(),
             holder,
             began: now,
             lease: None,
@@ -320,6 +366,7 @@ impl Loop {
             latest: None,
             recent: VecDeque::new(),
             is_open_to_join,
+            compacted: None,
         }
     }
 
@@ -330,7 +377,7 @@ impl Loop {
         Err(Rejection::UnknownRole {
             role: role.clone(),
             loop_id: id.clone(),
-            known: listed(self.participants.iter().map(RoleId::as_str)),
+            known: listed_for(role.as_str(), self.participants.iter().map(RoleId::as_str)),
         })
     }
 

@@ -3,8 +3,12 @@
 //! - [`replay`]: the state that a journal's records make.
 //! - [`waiting`]: parked waits and what ends them.
 //! - [`swarm`]: the same for issues, tasks, locks and deliveries. [`run`]: for runs.
+//! - [`observe`]: what is counted for metrics.
+//! - [`compact`]: bodies that nothing names any more.
 //! - [`time`]: signs of life, leases, holds, and falling asleep.
 
+pub(super) mod compact;
+pub(super) mod observe;
 pub(super) mod replay;
 pub(super) mod run;
 mod swarm;
@@ -22,9 +26,13 @@ use tasuki_proto::{
     run::{RunId, StepId},
     swarm::{IssueId, TaskNumber},
 };
-use tokio::{sync::watch, task::AbortHandle};
+use tokio::{
+    sync::{oneshot, watch},
+    task::AbortHandle,
+};
 use tracing::{debug, error, warn};
 
+use self::observe::UnhandedLetters;
 use super::{
     actor::{Arguments, Executed, Msg, OnDurable, View},
     offers::Offers,
@@ -75,6 +83,9 @@ pub(super) struct State {
     /// Tasks that came back to workers of whom nobody waited; told to whoever waits next.
     returned_tasks: BTreeMap<RoleId, (IssueId, TaskNumber)>,
     snapshot: SnapshotState,
+    /// Closed once no snapshot is being made.
+    snapshot_waits: Vec<oneshot::Sender<()>>,
+    unhanded: UnhandedLetters,
     last_active: Timestamp,
     /// When time was looked at last.
     ticked: Timestamp,
@@ -154,7 +165,7 @@ impl State {
             self.context.presence.node_seen(node, now);
         }
         if let Some(role) = role {
-            self.context.presence.role_seen(role, now, None);
+            self.context.presence.role_seen(role, now);
         }
         true
     }
@@ -169,27 +180,24 @@ impl State {
         if !decision.is_recorded(request) {
             return Ok(self.unrecorded(decision));
         }
-        let record = Arc::new(Record {
-            sequence: self.workspace.sequence.next(),
-            time: now,
-            principal: Principal {
-                node: request.caller.node.as_ref().map(|(node, _)| node.clone()),
-                role: request.command.role().cloned(),
-                person: request.command.person().cloned(),
-                token: request.caller.token.clone(),
-            },
-            key: request.key.clone(),
-            events: decision.events,
-            reply: decision.reply,
-            is_repeat: decision.is_repeat,
-        });
+        let principal = Principal {
+            node: request.caller.node.as_ref().map(|(node, _)| node.clone()),
+            role: request.command.role().cloned(),
+            person: request.command.person().cloned(),
+            token: request.caller.token.clone(),
+        };
+        let (sequence, key) = (self.workspace.sequence.next(), request.key.clone());
+        let (record, bodies) = decision.into_record(sequence, now, principal, key);
+        let record = Arc::new(record);
         self.workspace.apply(&record);
+        let metrics = &self.arguments.metrics;
+        self.unhanded.note(now, &record.events, &self.workspace, metrics);
         let bytes = codec::encode_record(&record, &self.incarnation);
         self.snapshot.grown += bytes.len() as u64;
         self.writer.append(Append {
             sequence: record.sequence,
             record: bytes,
-            bodies: decision.bodies.iter().flat_map(codec::encode_body).collect(),
+            bodies: bodies.iter().flat_map(codec::encode_body).collect(),
             // Each names an entry of a history, which is written once.
             are_bodies_new: true,
         });
@@ -276,6 +284,12 @@ impl State {
 
     /// Has a snapshot made beside this actor, unless one is being made or there is nothing new.
     pub(super) fn take_snapshot(&mut self) {
+        // Feeds can go back to the snapshot before.
+        self.begin_snapshot(self.snapshot.at.next());
+    }
+
+    /// The same; records before `keep_from` may be dropped then.
+    fn begin_snapshot(&mut self, keep_from: Sequence) {
         let bytes = self.snapshot.bytes + self.snapshot.grown;
         let is_small = bytes <= COPIED_BYTES_MAX;
         // The journal gives what is durable.
@@ -294,8 +308,7 @@ impl State {
             journal: self.arguments.journal.clone(),
             source,
             bytes,
-            // Feeds can go back to the snapshot before.
-            writer: self.writer.snapshot(through, self.snapshot.at.next()),
+            writer: self.writer.snapshot(through, keep_from),
             done: Box::new(move |made| {
                 // An actor that is gone has no use for it.
                 let _ = myself.send_message(Msg::Snapshotted(made));
@@ -305,13 +318,17 @@ impl State {
 
     pub(super) fn snapshotted(&mut self, made: Result<u64, Failure>) {
         let Some((through, grown)) = self.snapshot.under_way.take() else { return };
+        self.snapshot_waits.clear();
         match made {
             Ok(bytes) => {
+                self.arguments.metrics.snapshots.add(1);
+                self.arguments.metrics.snapshot_bytes.add(bytes);
                 let grown = self.snapshot.grown - grown;
                 self.snapshot =
                     SnapshotState { at: through, bytes, grown, under_way: None, failed: None };
             }
             Err(error) => {
+                self.arguments.metrics.snapshots_failed.add(1);
                 // Tried again and again, and said once.
                 match self.snapshot.failed {
                     None => warn!(workspace = %self.arguments.id, %error, "{NO_SNAPSHOT}"),

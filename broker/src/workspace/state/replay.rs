@@ -13,13 +13,15 @@ use super::{
         waits::Waits,
     },
     SnapshotState, State,
+    observe::UnhandedLetters,
 };
 use crate::{
     journal::{
-        Journal, JournalError, Opened, Snapshot,
+        Journal, JournalError, Opened, Snapshot, StoredRecord,
         codec::{self, CodecError},
+        sled::{Cut, CutWorkspace},
     },
-    rules::{Context, Workspace, presence::Presence},
+    rules::{Context, Fence, Workspace, presence::Presence},
 };
 
 /// Records read at once when a workspace wakes, at most, and their bytes, roughly: as many as the
@@ -45,12 +47,33 @@ pub(in crate::workspace) fn read(
     snapshot: Option<Snapshot>,
     through: Sequence,
 ) -> Result<Replayed, JournalError> {
+    let read = |from, records_max| journal.read(id, from, records_max);
+    replay(read, journal.fence(), id, snapshot, through)
+}
+
+/// The state of a workspace at a cut.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn replay_cut(cut: &Cut, it: &CutWorkspace) -> Result<Workspace, JournalError> {
+    let read = |from, records_max| cut.read(&it.id, from, records_max);
+    let replayed = replay(read, cut.fence(), &it.id, cut.snapshot(&it.id), it.last);
+    replayed.map(|it| it.workspace)
+}
+
+fn replay(
+    read_records: impl Fn(Sequence, usize) -> Result<Vec<StoredRecord>, JournalError>,
+    fence: Fence,
+    id: &WorkspaceId,
+    snapshot: Option<Snapshot>,
+    through: Sequence,
+) -> Result<Replayed, JournalError> {
     let damaged = |sequence: Sequence, what: String| JournalError::Damaged {
         place: format!("workspace {id}, sequence {sequence}"),
         what,
     };
     let (mut at, mut bytes, mut grown) = (Sequence::NONE, 0, 0);
-    let mut workspace = Workspace::default();
+    let mut workspace = Workspace::begun_above(fence);
     if let Some(snapshot) = snapshot {
         at = snapshot.sequence;
         let pieces = snapshot.pieces.map(|piece| -> Result<Bytes, Undecoded> {
@@ -70,7 +93,7 @@ pub(in crate::workspace) fn read(
     let mut at_once = 1;
     while workspace.sequence < through {
         let from = workspace.sequence.next();
-        let records = journal.read(id, from, at_once)?;
+        let records = read_records(from, at_once)?;
         if records.is_empty() {
             return Err(damaged(from, format!("missing; the newest is {through}")));
         }
@@ -114,7 +137,8 @@ impl State {
             read(&*arguments.journal, &arguments.id, snapshot, last)?;
         let snapshot = SnapshotState { at, bytes, grown, under_way: None, failed: None };
         let behind_ms = workspace.time.millis_since(arguments.clock.now());
-        let presence = Presence::new(arguments.pulse.since().max(workspace.time));
+        let mut presence = Presence::new(arguments.pulse.since().max(workspace.time));
+        presence.restore(arguments.last_seen.of(&arguments.id));
         let lease_ms = arguments.settings.lease_ms;
         let now = arguments.clock.now().plus_millis(behind_ms);
         Ok(Self {
@@ -133,6 +157,8 @@ impl State {
             watched: BTreeMap::new(),
             returned_tasks: BTreeMap::new(),
             snapshot,
+            snapshot_waits: Vec::new(),
+            unhanded: UnhandedLetters::default(),
             last_active: now,
             ticked: Timestamp::default(),
             alarm: None,

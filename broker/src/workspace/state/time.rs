@@ -13,7 +13,7 @@ use super::{
     super::{actor::Msg, handle::IN_FLIGHT_MAX},
     State,
 };
-use crate::rules::{Caller, Command, Request};
+use crate::rules::{Caller, Command, Request, presence::RoleReport};
 
 /// Between two looks at whether a workspace that something keeps awake has become idle, in
 /// milliseconds.
@@ -28,17 +28,17 @@ const GRACED_CHECK_MS: u64 = 1000;
 
 impl State {
     /// Takes a node's word for the roles it hosts: what else it names is not kept.
-    pub(in crate::workspace) fn seen(&mut self, node: &NodeId, roles: &[(RoleId, u64, String)]) {
+    pub(in crate::workspace) fn seen(&mut self, node: &NodeId, roles: &[(RoleId, RoleReport)]) {
         let now = self.now();
         self.last_active = now;
         let Some(registered) = self.workspace.directory.nodes.get(node) else { return };
         self.context.presence.node_seen(node, now);
-        for (role, quiet_ms, client) in roles {
+        for (role, told) in roles {
             if !registered.roles.iter().any(|spec| spec.role == *role) {
                 continue;
             }
-            let at = now.minus_millis(*quiet_ms);
-            self.context.presence.role_seen(role, at, Some(client));
+            let sign = self.context.presence.role_told(role, now, told);
+            self.arguments.last_seen.note(&self.arguments.id, role, sign);
         }
         if self.workspace.loops.has_lapsed() {
             self.tick();
@@ -56,7 +56,7 @@ impl State {
         let now = self.now();
         self.ticked = now;
         for role in self.waits.waiting() {
-            self.context.presence.role_seen(role, now, None);
+            self.context.presence.role_seen(role, now);
         }
         for (question, parked) in self.waits.take_due(now) {
             self.end_wait(&question, parked);

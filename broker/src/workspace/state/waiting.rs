@@ -23,7 +23,7 @@ impl State {
         self.last_active = now;
         let mut outcome = self.check_and_answer(&question, &caller);
         if let (Ok(_), Some(role)) = (&outcome, question.role()) {
-            self.context.presence.role_seen(role, now, None);
+            self.context.presence.role_seen(role, now);
         }
         // Who is refused ends nobody's wait.
         if let (Ok(_), Question::Run(run::Question::Steps(offer))) = (&outcome, &question)
@@ -49,7 +49,8 @@ impl State {
             return self.reply(reply, Err(Rejection::TooManyWaits));
         }
         let deadline = now.plus_millis(hold_ms);
-        let Some(older) = self.waits.park(question, id, deadline, caller, reply) else { return };
+        let older = self.waits.park(question, id, now, deadline, caller, reply);
+        let Some(older) = older else { return };
         self.reply(older.reply, outcome.map(WaitOutcome::superseded));
     }
 
@@ -144,7 +145,7 @@ impl State {
     ) {
         if let Some(role) = role {
             let now = self.now();
-            self.context.presence.role_seen(role, now, None);
+            self.context.presence.role_seen(role, now);
         }
         self.reply(parked.reply, outcome);
     }

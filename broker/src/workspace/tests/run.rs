@@ -26,7 +26,7 @@ fn caller(node: &str) -> Caller {
 
 impl Fixture {
     async fn registered(&self, node: &str) {
-        let spec = RoleSpec { role: "A".parse().unwrap(), toolsets: Vec::new() };
+        let spec = RoleSpec { role: "A".parse().unwrap(), toolsets: Vec::new(), is_standby: None };
         let register = Register {
             node: node.parse().unwrap(),
             roles: if node == "n1" { vec![spec] } else { Vec::new() },

@@ -8,6 +8,7 @@ use std::sync::{
 use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
 use tasuki_proto::id::Sequence;
+use tokio::sync::oneshot;
 
 use super::*;
 use crate::{
@@ -101,6 +102,10 @@ impl Journal for Gated {
         self.inner.incarnation()
     }
 
+    fn fence(&self) -> crate::rules::Fence {
+        self.inner.fence()
+    }
+
     fn failure(&self) -> Option<JournalError> {
         self.inner.failure()
     }
@@ -125,6 +130,10 @@ impl Writer for GatedWriter {
 
     fn snapshot(&mut self, sequence: Sequence, keep_from: Sequence) -> Box<dyn SnapshotWriter> {
         Box::new(GatedSnapshot(self.0.snapshot(sequence, keep_from), self.1.clone()))
+    }
+
+    fn remove(&mut self, bodies: Vec<BodyKey>, done: oneshot::Sender<()>) {
+        self.0.remove(bodies, done);
     }
 }
 
@@ -157,6 +166,7 @@ impl Fixture {
             let command = Command::Turn(turn::Command::CreateLoop(CreateLoop {
                 loop_id: format!("{number:a>64}").parse().unwrap(),
                 participants: vec!["A".parse().unwrap(), "B".parse().unwrap()],
+                allow_new_roles: true,
             }));
             let request = Request { caller: Caller::default(), key: None, command };
             self.execute(request).await;

@@ -67,7 +67,7 @@ impl Fixture {
     async fn submit(&self, issue: IssueId, summary: &str) -> SubmissionId {
         let words = words::Artifacts { summary: summary.to_owned(), ..Default::default() };
         let token = FencingToken::NONE;
-        let submitted = SubmitTask { issue, task: TASK, token, words };
+        let submitted = SubmitTask { issue, task: TASK, token, words, files: Vec::new() };
         let reply = self.ask("w1", CommandKind::SubmitTask(submitted)).await;
         let Reply::Swarm(Said::Submitted(submission)) = reply else { panic!("{reply:?}") };
         submission

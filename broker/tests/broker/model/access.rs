@@ -172,15 +172,8 @@ impl System {
         if let Ok(decision) = decided
             && decision.is_recorded(&request)
         {
-            let record = Record {
-                sequence: self.workspace.sequence.next(),
-                time: now,
-                principal: Principal::default(),
-                key: None,
-                events: decision.events,
-                reply: decision.reply,
-                is_repeat: decision.is_repeat,
-            };
+            let sequence = self.workspace.sequence.next();
+            let (record, _) = decision.into_record(sequence, now, Principal::default(), None);
             self.note(&record);
             self.workspace.apply(&record);
             let bytes = encode_record(&record, &[0; 16]);
@@ -232,6 +225,7 @@ impl System {
     }
 
     pub(super) fn restart(&mut self) {
-        self.workspace = super::replayed(&self.journal, self.snapshot.as_deref(), &self.workspace);
+        self.workspace =
+            super::replayed(None, &self.journal, self.snapshot.as_deref(), &self.workspace);
     }
 }

@@ -199,6 +199,8 @@ pub(super) fn command<'a>(
 pub(super) struct Ledger {
     /// Sender and receivers of each entry, in order.
     threads: BTreeMap<MessageId, Vec<(RoleId, Vec<RoleId>)>>,
+    /// In the order in which they began.
+    begun: Vec<MessageId>,
     /// The latest that was told of each entry at each receiver.
     receipts: BTreeMap<(MessageId, u32, RoleId), EntryReceipts>,
 }
@@ -209,12 +211,12 @@ impl Ledger {
         let Event::Mail(event) = event else { return };
         match event {
             mailbox::Event::Sent(it) => {
-                let thread = self.threads.entry(it.thread).or_default();
+                let thread = self.thread(it.thread);
                 thread.push((it.sender.clone(), it.to.clone()));
                 assert_eq!(thread.len(), it.entry as usize, "X1: entries in order");
             }
             mailbox::Event::Imported(it) => {
-                let thread = self.threads.entry(it.thread).or_default();
+                let thread = self.thread(it.thread);
                 assert_eq!(thread.len() + 1, it.first as usize, "X1: entries in order");
                 thread.extend(it.entries.iter().map(|it| (it.sender.clone(), it.to.clone())));
             }
@@ -226,6 +228,31 @@ impl Ledger {
             | mailbox::Event::Opened(_)
             | mailbox::Event::Closed(_)
             | mailbox::Event::Kept(_) => {}
+            mailbox::Event::Compacted(threads) => {
+                for number in threads {
+                    self.compacted(self.begun[number.0 as usize]);
+                }
+            }
+        }
+    }
+
+    fn thread(&mut self, id: MessageId) -> &mut Vec<(RoleId, Vec<RoleId>)> {
+        if !self.threads.contains_key(&id) {
+            self.begun.push(id);
+        }
+        self.threads.entry(id).or_default()
+    }
+
+    /// Nothing goes that somebody has not seen and that did not lapse.
+    fn compacted(&mut self, id: MessageId) {
+        let entries = self.threads.remove(&id).expect("it was not removed before");
+        for (number, (_, to)) in (1..).zip(&entries) {
+            for who in to {
+                let told = self.receipts.remove(&(id, number, who.clone()));
+                let told = told.expect("receipts were checked");
+                let is_done = told.seen.is_some() || told.lapsed.is_some();
+                assert!(is_done, "X4: {who} misses {number} of {id}: {told:?}");
+            }
         }
     }
 

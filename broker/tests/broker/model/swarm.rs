@@ -259,7 +259,15 @@ pub(super) fn command<'a>(
                 changed_files: vec![format!("f{}", n % 4)],
                 ..Artifacts::default()
             };
-            CommandKind::SubmitTask(SubmitTask { issue: id()?, task: number()?, token, words })
+            let path = PATTERNS[usize::from(n) % PATTERNS.len()];
+            let files = vec![LockKey::new("repo", path, false).expect("a path")];
+            CommandKind::SubmitTask(SubmitTask {
+                issue: id()?,
+                task: number()?,
+                token,
+                words,
+                files,
+            })
         }
         What::Mint => {
             let task = number()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tasuki_broker::rules::{
-    Event, ReceiptKind, Workspace,
+    Event, Fence, ReceiptKind, Workspace,
     turn::{self, Actor, Command, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound, TurnStatus},
 };
 use tasuki_proto::id::{LoopId, RoleId, Turn};
@@ -123,7 +123,8 @@ pub(super) fn command(step: &Step) -> (&Call, Command) {
         ),
         Step::Create { call, loop_id, participants } => {
             let (loop_id, participants) = (loop_of(*loop_id), super::roles(*participants));
-            (call, Command::CreateLoop(CreateLoop { loop_id, participants }))
+            let allow_new_roles = participants.len() != 1;
+            (call, Command::CreateLoop(CreateLoop { loop_id, participants, allow_new_roles }))
         }
         Step::Mark { call, loop_id, role, turn, handed } => {
             let mark = if *handed { ReceiptKind::Handed } else { ReceiptKind::Seen };
@@ -138,10 +139,23 @@ pub(super) fn command(step: &Step) -> (&Call, Command) {
 pub(super) struct Ledger {
     /// The newest turn begun in each.
     turns: BTreeMap<LoopId, Turn>,
+    /// Loops that are opened begin behind it.
+    before_first: Turn,
     entries: BTreeMap<LoopId, u64>,
 }
 
 impl Ledger {
+    /// Each turn goes on under a number above all that any loop had.
+    pub(super) fn restore(&mut self, before: &Workspace, after: &Workspace, fence: Fence) {
+        self.before_first = fence.above(self.before_first.get()).into();
+        for (id, state) in &after.loops.by_id {
+            let was = &before.loops.by_id[id];
+            assert!(was.turn < state.turn && fence.get() <= state.turn.get(), "T2: {id}");
+            assert_eq!(was.holder, state.holder, "T1: a restore ends no turn");
+            self.turns.insert(id.clone(), state.turn);
+        }
+    }
+
     /// Takes in what is about to be applied.
     pub(super) fn take(&mut self, event: &Event) {
         let Event::Turn(event) = event else { return };
@@ -156,13 +170,14 @@ impl Ledger {
             | turn::Event::TurnHanded(_)
             | turn::Event::TurnSeen(_)
             | turn::Event::TurnLapsed(_)
-            | turn::Event::LeaseRenewed(_) => return,
+            | turn::Event::LeaseRenewed(_)
+            | turn::Event::HistoryCompacted(_) => return,
         };
         let last = self.entries.insert(loop_id.clone(), entry).unwrap_or(0);
         assert_eq!(entry, last + 1, "T3");
         if let Some(began) = began {
             let newest = self.turns.insert(loop_id.clone(), began);
-            assert_eq!(began, newest.map_or_else(|| Turn::from(2), Turn::next), "T2");
+            assert_eq!(began, newest.unwrap_or_else(|| self.before_first.next()).next(), "T2");
         }
     }
 }

@@ -109,6 +109,10 @@ pub(super) static CALLS: &[Call] = &[
     stream(plain("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", |_, _| {
         Bytes::from_static(b"\x3a\x01*")
     })),
+    // These are about all workspaces, and the token is for one.
+    answers("right_forbidden", stream(admin("/tasuki.v1.Admin/Backup", |_, _| Bytes::new()))),
+    answers("right_forbidden", stream(admin("/tasuki.v1.Admin/Verify", |_, _| Bytes::new()))),
+    answers("right_forbidden", stream(admin("/tasuki.v1.Admin/Compact", |_, _| Bytes::new()))),
     admin("/tasuki.v1.Access/Invite", |workspace, role| {
         bytes(wire::InviteRequest {
             code: hash(),
@@ -172,7 +176,8 @@ pub(super) static CALLS: &[Call] = &[
         bytes(wire::ListRolesRequest { caller: caller(workspace), ..Default::default() })
     }),
     acting("/tasuki.v1.Directory/Register", Right::Host, |workspace, role| {
-        let spec = wire::RoleSpec { role: role.to_owned(), toolsets: Vec::new() };
+        let spec =
+            wire::RoleSpec { role: role.to_owned(), toolsets: Vec::new(), is_standby: false };
         bytes(wire::RegisterRequest {
             caller: caller(workspace),
             key: new_key(),
@@ -315,7 +320,13 @@ pub(super) static CALLS: &[Call] = &[
     inside("/tasuki.v1.TurnLoop/CreateLoop", Right::Steer, |workspace, role| {
         let participants = vec![role.to_owned()];
         let (caller, key) = (caller(workspace), new_key());
-        bytes(wire::CreateLoopRequest { caller, key, r#loop: "l".to_owned(), participants })
+        bytes(wire::CreateLoopRequest {
+            caller,
+            key,
+            r#loop: "l".to_owned(),
+            participants,
+            allow_new_roles: true,
+        })
     }),
     inside("/tasuki.v1.TurnLoop/GetLoop", Right::Read, |workspace, _| {
         bytes(wire::GetLoopRequest { caller: caller(workspace), r#loop: String::new() })

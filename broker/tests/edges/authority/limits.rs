@@ -66,6 +66,7 @@ async fn waits_of_a_token_are_bounded_over_all_its_streams() {
             key: key("c", i as u64 + 1),
             r#loop: format!("l{i}"),
             participants: (0..PARTICIPANTS_MAX).map(|role| format!("r{role}")).collect(),
+            allow_new_roles: true,
         };
         bearer
             .unary("/tasuki.v1.TurnLoop/CreateLoop", create.encode_to_vec().into())

@@ -191,21 +191,24 @@ async fn a_question_blocks_its_task_until_its_asker_is_answered() {
     assert_eq!((told.reply.as_str(), told.replied_by.as_str()), ("left", "lead"));
 }
 
+/// How it is tested, a file of what is delivered.
+const STEPS: &str = "docs/issue-1-test-steps.md";
+
 /// What is delivered.
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-fn delivery(issue: &str, files: &[&str]) -> wire::SubmitDeliveryRequest {
+pub(super) fn delivery(issue: &str, files: &[&str]) -> wire::SubmitDeliveryRequest {
     wire::SubmitDeliveryRequest {
         issue_id: issue.to_owned(),
         summary: "All is done.".to_owned(),
         artifacts: Some(wire::DeliveryArtifacts {
             has_passed: true,
-            changed_files: files.iter().map(|it| (*it).to_owned()).collect(),
+            changed_files: files.iter().chain([&STEPS]).map(|it| (*it).to_owned()).collect(),
             ..Default::default()
         }),
         test_evidence: Some(wire::TestEvidence {
             script_passed: true,
-            doc_path: "issue-1-test-steps.md".to_owned(),
+            doc_path: STEPS.to_owned(),
             doc_commands: vec!["make".to_owned()],
             doc_results: vec![ran("make", true)],
             doc_passed: true,
@@ -254,6 +257,10 @@ async fn a_delivery_is_accepted_on_evidence_and_its_issue_closed() {
 
     let incomplete = lead.submit_delivery(delivery(&id, &["src/other.rs"])).await.unwrap_err();
     assert!(incomplete.message().contains("src/task-1.rs"), "{incomplete}");
+    let mut without_steps = delivery(&id, &["src/task-1.rs"]);
+    without_steps.artifacts.as_mut().unwrap().changed_files.pop();
+    let refused = lead.submit_delivery(without_steps).await.unwrap_err();
+    assert!(reason(&refused) == "missing_doc" && refused.message().contains(STEPS), "{refused}");
     let waiting = {
         let mut acceptor = acceptor.clone();
         tokio::spawn(async move { acceptor.wait(Ask::Deliveries(true)).await })

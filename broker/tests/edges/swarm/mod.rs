@@ -7,6 +7,7 @@ mod import;
 mod large;
 mod refusals;
 mod restarts;
+mod restored;
 mod shown;
 
 use std::{net::SocketAddr, path::Path};
@@ -138,8 +139,12 @@ impl Desk {
 
     /// An issue with tasks of so many points each.
     async fn issue(&mut self, points: &[u32]) -> String {
+        self.issue_called("Build it", points).await
+    }
+
+    async fn issue_called(&mut self, subject: &str, points: &[u32]) -> String {
         let request =
-            wire::CreateIssueRequest { subject: "Build it".to_owned(), ..Default::default() };
+            wire::CreateIssueRequest { subject: subject.to_owned(), ..Default::default() };
         let issue_id = self.create_issue(request).await.unwrap().issue.unwrap().issue_id;
         let task = |points: &u32| wire::NewTask {
             subject: format!("worth {points}"),

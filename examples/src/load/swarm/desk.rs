@@ -143,6 +143,7 @@ impl Desk {
             task_id: task.to_owned(),
             claim_token: 0,
             words: Some(words),
+            files: None,
         };
         self.swarm.submit_task(request).await?;
         Ok(())

@@ -73,7 +73,7 @@ pub(super) async fn make(
     }
     repository.check(&commit).await.map_err(not_found)?;
     let commands = rerun.commands.iter().cloned().zip(words).collect();
-    Ok(Plan { commit, commands, settings, repository, data: config.data.value.clone() })
+    Ok(Plan { commit, commands, settings, repository, data: config.root.clone() })
 }
 
 fn settings(config: &Config, commands: &[String]) -> Result<Settings, Failure> {
@@ -104,7 +104,7 @@ fn not_allowed(denied: &[Denied], config: &Config) -> Failure {
     }
     if denied.iter().any(|it| it.why.is_none()) {
         let file = config.accept.as_ref().map(|it| it.source.to_string());
-        let own = || config.data.value.join(FILE).display().to_string();
+        let own = || config.root.join(FILE).display().to_string();
         let file = file.unwrap_or_else(own);
         let first = denied.iter().find(|it| it.why.is_none());
         let words = first.and_then(|it| allowed::split(&it.command).ok()).unwrap_or_default();
@@ -124,12 +124,12 @@ fn check_sandbox(settings: &Settings, config: &Config) -> Result<(), Failure> {
     if settings.kind == Kind::None {
         return Ok(());
     }
-    if let Some(open) = run::opens(settings, &config.data.value) {
+    if let Some(open) = run::opens(settings, &config.root) {
         return Err(Failure::usage(format!(
             "Nothing was run: commands may read {}, and Tasuki's own data with its keys lies in \
              there, at {}. Name narrower directories in `[accept]`, or move the data (--data).",
             open.display(),
-            config.data.value.display()
+            config.root.display()
         )));
     }
     sandbox::check_descriptors().map_err(|why| {

@@ -12,7 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cli::text::time,
+    cli::text::utc_time,
     paths::{private, replace},
 };
 
@@ -197,7 +197,7 @@ pub(super) fn back_up(data: &Path, of: &Path, text: &str, now_ms: u64) -> Result
     };
     fs::create_dir_all(&directory).map_err(|why| bad(&why))?;
     let file = of.file_name().unwrap_or_default().to_string_lossy();
-    let when: String = time(now_ms).chars().filter(|c| !"-: ".contains(*c)).collect();
+    let when: String = utc_time(now_ms).chars().filter(|c| !"-: ".contains(*c)).collect();
     for number in 1..=SAME_SECOND_MAX {
         let path = directory.join(format!("{when}-{number}-{}", file.trim_start_matches('.')));
         if path.exists() {

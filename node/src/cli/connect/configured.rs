@@ -9,13 +9,102 @@ use std::{
 };
 
 use clap::ValueEnum as _;
+use serde_json::Value as Json;
 use tasuki_proto::id::{InstanceId, RoleId};
 
 use super::{
-    client::{Client, Scope},
-    config_paths, entry,
+    client::{self, Client, Limit, Scope},
+    config_paths,
+    entry::{self, Reached},
 };
-use crate::cli::client_files::{document::Document, file_io, install_log::InstallLog};
+use crate::cli::client_files::{
+    document::{Document, EditError},
+    file_io,
+    install_log::InstallLog,
+};
+
+/// A file that configures a coding agent, as it is.
+pub(in crate::cli) struct ClientFile {
+    /// As its makers write it, and as one types it.
+    pub title: &'static str,
+    pub typed: String,
+    pub path: PathBuf,
+    /// For whoever works in this directory, and nowhere else.
+    pub is_project: bool,
+    /// Its entries of ours; why the client cannot read it.
+    pub entries: Result<Vec<Entry>, EditError>,
+}
+
+/// An entry of ours.
+pub(in crate::cli) struct Entry {
+    /// Of the server, in the client.
+    pub name: String,
+    pub role: String,
+    pub reached: Reached,
+    /// After so many seconds the client gives a call up; `None`: nothing is known of it.
+    pub limit_secs: Option<u64>,
+    /// For so many the entry has a wait held; `None`: it does not say.
+    pub hold_secs: Option<u64>,
+}
+
+/// The files of every client, for this user and for this directory, that have something of ours.
+pub(in crate::cli) fn files(data: &Path) -> Vec<ClientFile> {
+    let log = InstallLog::read(data).unwrap_or_default();
+    let logged: BTreeSet<&Path> = log.files().collect();
+    let Ok(all) = config_paths() else { return Vec::new() };
+    let (mut files, mut seen) = (Vec::new(), BTreeSet::new());
+    for client in Client::value_variants() {
+        for scope in [Scope::User, Scope::Project] {
+            let paths = all.servers(*client, scope).into_iter();
+            for path in paths.chain(all.other_servers(*client, scope)) {
+                // At home both are one file.
+                if seen.insert((*client, path.clone())) {
+                    files.extend(client_file(*client, scope, path, &logged));
+                }
+            }
+        }
+    }
+    files
+}
+
+/// `None`: nothing of it is ours.
+fn client_file(
+    client: Client,
+    scope: Scope,
+    path: PathBuf,
+    logged: &BTreeSet<&Path>,
+) -> Option<ClientFile> {
+    let text = file_io::read(&path).ok()?.text?;
+    let entries = Document::parse(client.row().format, &text)
+        .and_then(|document| document.get(&[client.row().table.to_owned()]))
+        .map(|servers| entries(client, &servers.unwrap_or_default()));
+    // Of one that cannot be read only its text tells whether that matters to us.
+    let is_ours = match &entries {
+        Ok(entries) => !entries.is_empty(),
+        Err(_) => {
+            logged.contains(path.as_path()) || text.contains("/mcp/") || text.contains("tasuki")
+        }
+    };
+    let is_project = scope == Scope::Project;
+    let (title, typed) = (client.title(), client::typed(client));
+    is_ours.then_some(ClientFile { title, typed, path, is_project, entries })
+}
+
+fn entries(client: Client, servers: &Json) -> Vec<Entry> {
+    let entry = |(name, server): (&String, &Json)| {
+        let entry::Ours { role, reached, .. } = entry::ours(server)?;
+        let limit_secs = match client.limit() {
+            Limit::Raised { key, per_second, .. } => {
+                let limit = server.get(key).and_then(Json::as_u64);
+                limit.map(|limit| limit / per_second)
+            }
+            Limit::Fixed { secs } => Some(secs),
+        };
+        let hold_secs = reached.hold_secs();
+        Some(Entry { name: name.clone(), role, reached, limit_secs, hold_secs })
+    };
+    servers.as_object().into_iter().flatten().filter_map(entry).collect()
+}
 
 /// The agents that are configured to play `role`, each with the first file that has it: in the files
 /// of each client, for this user and for this directory, and in those that were changed. A file in

@@ -8,6 +8,30 @@ pub(super) struct Ours {
     pub role: String,
     /// `None`: the agent without an id.
     pub instance: Option<String>,
+    pub reached: Reached,
+}
+
+/// How an entry reaches its node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) enum Reached {
+    Url(String),
+    /// A program and its arguments.
+    Command(Vec<String>),
+}
+
+impl Reached {
+    /// How long it has a wait held, in seconds; `None`: it does not say.
+    pub(super) fn hold_secs(&self) -> Option<u64> {
+        match self {
+            Self::Url(url) => {
+                let (_, query) = url.split_once('?')?;
+                query.split('&').find_map(|pair| pair.strip_prefix("hold="))?.parse().ok()
+            }
+            Self::Command(words) => {
+                words.iter().skip_while(|word| *word != "--hold").nth(1)?.parse().ok()
+            }
+        }
+    }
 }
 
 /// `None`: the entry is somebody else's.
@@ -37,7 +61,10 @@ fn in_url(url: &str) -> Option<Ours> {
     let is_here = ["127.0.0.1", "localhost", "[::1]"].contains(&name);
     let instance = query.split('&').find_map(|pair| pair.strip_prefix("as=")).map(str::to_owned);
     let is_one = !role.is_empty() && !role.contains('/');
-    (is_one && (is_here || instance.is_some())).then(|| Ours { role: role.to_owned(), instance })
+    (is_one && (is_here || instance.is_some())).then(|| {
+        let reached = Reached::Url(url.to_owned());
+        Ours { role: role.to_owned(), instance, reached }
+    })
 }
 
 /// `…/tasuki mcp --role ROLE …`, the program under any name when it says `--as ID` too.
@@ -51,7 +78,8 @@ fn in_command(words: &[String]) -> Option<Ours> {
         return None;
     }
     arguments.find(|word| *word == "--role")?;
-    Some(Ours { role: arguments.next()?.clone(), instance })
+    let reached = Reached::Command(words.to_vec());
+    Some(Ours { role: arguments.next()?.clone(), instance, reached })
 }
 
 #[cfg(test)]
@@ -93,6 +121,22 @@ mod tests {
         ] {
             let ours = ours(&entry).unwrap().instance;
             assert_eq!(ours.unwrap_or_default(), instance, "{entry}");
+        }
+    }
+
+    #[test]
+    fn an_entry_says_how_long_its_waits_are_held() {
+        for (entry, secs) in [
+            (json!({"url": "http://127.0.0.1:7421/mcp/A?as=x&hold=1500"}), Some(1500)),
+            (json!({"url": "http://127.0.0.1:7421/mcp/A"}), None),
+            (json!({"url": "http://127.0.0.1:7421/mcp/A?hold=x"}), None),
+            (
+                json!({"command": "tasuki", "args": ["mcp", "--role", "A", "--hold", "45"]}),
+                Some(45),
+            ),
+            (json!({"command": "tasuki", "args": ["mcp", "--role", "A", "--hold"]}), None),
+        ] {
+            assert_eq!(ours(&entry).unwrap().reached.hold_secs(), secs, "{entry}");
         }
     }
 

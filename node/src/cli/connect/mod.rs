@@ -8,7 +8,7 @@ mod client;
 mod config_paths;
 pub(in crate::cli) mod configured;
 mod disconnect;
-mod entry;
+pub(in crate::cli) mod entry;
 mod plan;
 mod report;
 mod request;
@@ -32,10 +32,7 @@ use super::{
     },
     node_address::{NodeArgs, TokenSource},
 };
-use crate::{
-    config::{Config, Key},
-    paths::NodeFile,
-};
+use crate::config::{Config, Key};
 
 pub(super) use self::disconnect::{Args as DisconnectArgs, run as disconnect};
 
@@ -98,7 +95,7 @@ fn owner(name: &str) -> String {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let paths = config_paths()?;
     let program = program::path(&paths.directory)?;
-    let running = NodeFile::read(&config.data.value);
+    let running = config.running_node();
     let shown = TokenSource::of_process(None);
     let context = Context { config, running, paths: &paths, program: &program, shown: &shown };
     let mut request = request::request(&args, &context)?;

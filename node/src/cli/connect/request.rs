@@ -1,8 +1,11 @@
 //! What to connect and how, from the command line, the configuration and the running node.
 
-use std::path::{Path, PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
-use tasuki_proto::{id::RoleId, reason::Reason, token::Token};
+use tasuki_proto::{id::RoleId, nearest::did_you_mean, reason::Reason, token::Token};
 
 use super::{
     EntryArgs,
@@ -21,6 +24,7 @@ use crate::{
     config::{AGENT_TOKEN_VARIABLE, Config, Source},
     mcp::{self, ask, dial::NodeAt},
     paths::NodeFile,
+    projects,
     toolset::usual_toolsets,
 };
 
@@ -143,12 +147,17 @@ pub(super) fn request(args: &super::Args, context: &Context<'_>) -> Result<Reque
         Transport::Stdio => {
             let mut arguments = Vec::new();
             if context.config.data.source != Source::Default {
-                let data = context.paths.directory.join(&context.config.data.value);
+                let data = context.paths.directory.join(&context.config.root);
                 arguments.extend(["--data".to_owned(), data.to_string_lossy().into_owned()]);
             }
             let hold = hold_secs.to_string();
             let words = ["mcp", "--role", role.as_str(), "--as", &instance, "--hold", &hold];
             arguments.extend(words.map(str::to_owned));
+            // A client may start it in another project's directory.
+            if !context.config.is_first_project {
+                let workspace = context.config.workspace.value.to_string();
+                arguments.extend(["--workspace".to_owned(), workspace]);
+            }
             if let Some(node) = reached.given {
                 arguments.extend(["--node".to_owned(), node.url.clone()]);
                 if let Some(fingerprint) = node.fingerprint {
@@ -320,7 +329,10 @@ fn role(
         }
         Some(role) => Err(Failure::reason(
             Reason::UnknownRole,
-            format!("The running node does not host {role}. It hosts: {names}."),
+            format!(
+                "The running node does not host {role}. It hosts: {names}{}.",
+                did_you_mean(role.as_str(), roles.iter().map(String::as_str))
+            ),
         )),
         None => match roles.as_slice() {
             [only] => only.parse().map_err(|why| Failure::usage(format!("Role {only:?} {why}."))),
@@ -333,20 +345,25 @@ fn role(
 fn start(config: &Config, role: &RoleId) -> String {
     let is_usual = config.roles.value.iter().any(|usual| usual.name == *role);
     let more = if is_usual { String::new() } else { format!(" --role {role}") };
-    format!("tasuki{} up{more}", hosting::data_flag(config))
+    format!("tasuki{} up{more}", hosting::node_flags(config))
 }
 
 /// Where a node would be.
 fn guess(config: &Config) -> Result<String, Failure> {
     let address = config.listen.value;
-    if address.port() == 0 {
+    // The default port is the first project's.
+    let is_told = config.is_first_project || config.listen.source != Source::Default;
+    let last =
+        || (config.data.value != config.root).then(|| projects::last_port(&config.data.value));
+    let port = if is_told { Some(address.port()) } else { last().flatten() };
+    let Some(port) = port.filter(|port| *port != 0) else {
         return Err(Failure::reason(
             Reason::Unavailable,
             "No node is running, and it would choose its port when it starts: start it first, or specify \
              --node URL.",
         ));
-    }
-    Ok(format!("http://{address}"))
+    };
+    Ok(format!("http://{}", SocketAddr::new(address.ip(), port)))
 }
 
 /// The same client in the same place with the same role is the same instance, however often it

@@ -107,14 +107,14 @@ fn atom(role: &str) -> String {
     role.chars().map(fit).collect()
 }
 
-/// A header's words (RFC 2047): as they are if they can be.
+/// A header's words: as they are if they can be, folded where they are long (RFC 5322), else encoded
+/// (RFC 2047).
 fn words(name: &str, value: &str) -> String {
     let is_plain = value.chars().all(|c| c == ' ' || c.is_ascii_graphic())
         && value.trim() == value
-        && !value.contains("=?")
-        && name.len() + 2 + value.len() <= LINE_CHARS_MAX;
-    if is_plain {
-        return value.to_owned();
+        && !value.contains("=?");
+    if is_plain && let Some(folded) = folded(name, value) {
+        return folded;
     }
     let mut all = Vec::new();
     let mut rest = value;
@@ -124,6 +124,31 @@ fn words(name: &str, value: &str) -> String {
         rest = next;
     }
     all.join("\n ")
+}
+
+/// The words on lines that are short enough; `None`: there is no place to break one.
+fn folded(name: &str, value: &str) -> Option<String> {
+    let mut width = name.len() + 2;
+    let mut out = String::new();
+    for word in value.split(' ') {
+        let is_first = out.is_empty();
+        if !is_first && LINE_CHARS_MAX < width + 1 + word.len() {
+            out.push('\n');
+            width = 0;
+        }
+        if !is_first {
+            out.push(' ');
+            width += 1;
+        }
+        out.push_str(word);
+        width += word.len();
+        // Between two blanks there would be a line of nothing.
+        let is_blank = word.is_empty() && !value.is_empty();
+        if LINE_CHARS_MAX < width || is_blank {
+            return None;
+        }
+    }
+    Some(out)
 }
 
 /// A text and how it is encoded.

@@ -1,7 +1,8 @@
 //! `tasuki export`: what is in mailboxes, in forms that others read.
 //!
-//! Boxes are read page by page, and one thread is in memory at a time. Reading marks nothing as
-//! seen.
+//! Boxes are read page by page, and a few threads are in memory at a time: they are read side by side,
+//! since one call after the other would mostly wait for answers, and written in the order of their
+//! box. Reading marks nothing as seen.
 
 mod destination;
 mod jsonl;
@@ -11,18 +12,39 @@ mod mbox;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    pin::pin,
 };
 
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
-use tasuki_proto::{id::RoleId, mail::BoxKind, wire};
+use tasuki_proto::{
+    host::progress::{Progress, Unit},
+    id::RoleId,
+    mail::BoxKind,
+    reason::Reason,
+    wire,
+};
+use tokio::time::sleep;
 
-use super::{Failure, Output, broker::Broker, mail_crypto::Asking};
+use super::{Failure, Output, broker::Broker, mail_crypto::Asking, text};
 use crate::{
+    client::retry::{Backoff, chance},
     config::Config,
     counted::{agreeing, counted},
     private::{Sealer, finding::box_page},
 };
 use destination::Destination;
+
+/// Threads that are read at once: enough to keep a broker busy, few enough for memory with the
+/// longest threads and for what one token may have in flight.
+const AT_ONCE: usize = 6;
+
+/// How often one page is asked for again where the machine's token has too many reads under way.
+const READS_MAX: usize = 20;
+
+/// Pauses between them, in milliseconds.
+const PAUSE_MS_MIN: u64 = 20;
+const PAUSE_MS_MAX: u64 = 1_000;
 
 /// Export mailboxes as Markdown, mbox or JSON lines.
 ///
@@ -100,26 +122,39 @@ async fn write_all(
         None => all_roles(broker).await?,
     };
     let (sealer, asking) = (Sealer::new(data, broker.workspace()), Asking::new(broker));
+    // What is printed on the same terminal shows well enough how far it got.
+    let is_seen = args.out.is_none() && text::is_terminal();
+    let progress = Progress::start("exporting threads", Unit::Items, output.is_json() || is_seen);
+    let mut found = 0;
     for role in roles {
         let mut known = BTreeSet::new();
         for of in boxes(args.place) {
             let mut after = String::new();
             loop {
-                let page = broker.call(&box_page(&role, of, &after)).await?;
-                for mut thread in page.threads {
-                    // One that was moved meanwhile is listed twice.
-                    if !known.insert(thread.message_id.clone()) {
-                        continue;
-                    }
-                    let read = whole_thread(broker, role.as_str(), &thread.message_id);
-                    let (_, mut entries) = read.await?;
+                let mut page = broker.call(&box_page(&role, of, &after)).await?;
+                if after.is_empty() {
+                    found += page.total;
+                    progress.set_total(found);
+                }
+                let listed = page.threads.len();
+                // One that was moved meanwhile is listed twice.
+                page.threads.retain(|it| known.insert(it.message_id.clone()));
+                progress.advance((listed - page.threads.len()) as u64);
+                let name = role.as_str();
+                let read = |thread: wire::MailThread| async move {
+                    let read = whole_thread(broker, name, &thread.message_id).await?;
+                    Ok::<_, Failure>((thread, read.1))
+                };
+                let mut threads = pin!(stream::iter(page.threads).map(read).buffered(AT_ONCE));
+                while let Some((mut thread, mut entries)) = threads.try_next().await? {
+                    progress.advance(1);
                     if entries.is_empty() {
                         continue;
                     }
                     sealer.open_thread(&asking, &mut thread, &mut entries).await;
-                    let found = RoleThread { role: role.clone(), place: of, thread, entries };
-                    totals.add(&found);
-                    destination.write(&found, broker.workspace(), output)?;
+                    let whole = RoleThread { role: role.clone(), place: of, thread, entries };
+                    totals.add(&whole);
+                    destination.write(&whole, broker.workspace(), output)?;
                 }
                 // A page that leads nowhere would be asked for for ever.
                 if page.next.is_empty() || page.next == after {
@@ -162,7 +197,7 @@ pub(in crate::cli) async fn whole_thread(
     };
     let (mut thread, mut entries) = (None, Vec::new());
     loop {
-        let page = broker.call(&request).await?;
+        let page = read_page(broker, &request).await?;
         thread = page.thread.or(thread);
         // A page that leads nowhere would be asked for for ever.
         let is_last = page.next == 0 || page.entries.is_empty();
@@ -172,6 +207,23 @@ pub(in crate::cli) async fn whole_thread(
         }
         request.from = page.next;
     }
+}
+
+/// Reads a page. A token may have few large reads under way, and others may use the same one.
+async fn read_page(
+    broker: &Broker,
+    request: &wire::ReadThreadRequest,
+) -> Result<wire::ReadThreadResponse, Failure> {
+    let mut backoff = Backoff::between(PAUSE_MS_MIN, PAUSE_MS_MAX);
+    for _ in 1..READS_MAX {
+        match broker.call(request).await {
+            Err(why) if why.as_reason() == Some(Reason::Overloaded) => {
+                sleep(backoff.pause(chance())).await;
+            }
+            told => return told,
+        }
+    }
+    broker.call(request).await
 }
 
 impl Totals {

@@ -99,6 +99,31 @@ fn an_entry_is_a_mail() {
     );
 }
 
+#[test]
+fn what_is_ascii_is_written_as_it_is_however_long() {
+    let mut entry = entry(1, "qa", &["dev"], "x");
+    entry.receipts = vec![wire::MailReceipt {
+        role: "dev".into(),
+        stored_ms: 1_795_293_772_094,
+        handed_ms: 1_795_293_772_095,
+        seen_ms: 1_795_293_772_096,
+        acted_ms: 1_795_293_772_097,
+        ..Default::default()
+    }];
+    let file = mail(&found("words ".repeat(30).trim_end(), vec![entry]));
+    assert!(
+        file.contains(
+            "X-Tasuki-Receipt: dev stored=1795293772094 handed=1795293772095\n \
+             seen=1795293772096 acted=1795293772097 lapsed=0 dead=0\n"
+        ),
+        "{file}"
+    );
+    assert!(!file.contains("=?"), "{file}");
+    let headers = &read_mbox(&file)[0].0;
+    assert_eq!(headers["Subject"], "words ".repeat(30).trim_end());
+    assert!(headers["X-Tasuki-Receipt"].ends_with("acted=1795293772097 lapsed=0 dead=0"));
+}
+
 /// Headers and text of each mail, as a mail program has them.
 fn read_mbox(file: &str) -> Vec<(BTreeMap<String, String>, String)> {
     let mut mails: Vec<Vec<&str>> = Vec::new();

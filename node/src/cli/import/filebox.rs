@@ -15,6 +15,7 @@ use std::{
 use futures::{StreamExt as _, stream};
 use serde_json::json;
 use tasuki_proto::{
+    host::progress::{Progress, Unit},
     limits::{IMPORT_ENTRIES_MAX, SUBJECT_BYTES_MAX, TEXT_BYTES_MAX},
     mail::{BoxKind, MessageId},
     reason::Reason,
@@ -101,14 +102,19 @@ pub(super) async fn run(
     let here: BTreeSet<String> = copies.iter().flat_map(|it| it.agents.clone()).collect();
     let keys = keys::alone()?;
     let gate = PlainMailGate { broker, data, is_open: OnceCell::new() };
-    let threads = stream::iter(filebox::gather(copies));
+    let threads = filebox::gather(copies);
+    let progress = Progress::start("importing threads", Unit::Items, output.is_json());
+    progress.set_total(threads.len() as u64);
+    let threads = stream::iter(threads);
     let work = threads.map(|thread| import_thread(thread, &gate, &keys, args.dry_run));
     let mut done = pin!(work.buffered(AT_ONCE));
     while let Some((it, outcome)) = done.next().await {
+        progress.advance(1);
         report.absent.extend(agents(&it.thread).into_iter().filter(|it| !here.contains(it)));
         report.add(it.thread.id, it.count, it.notes, &it.too_large);
         report.count(outcome)?;
     }
+    progress.finish();
     output.answer(|| json!(report), || report.to_string())?;
     report.failure().map_or(Ok(()), Err)
 }

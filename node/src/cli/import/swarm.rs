@@ -20,7 +20,13 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tasuki_proto::{id::PersonId, limits::DOCS_MAX, reason::Reason, wire};
+use tasuki_proto::{
+    host::progress::{Progress, Unit},
+    id::PersonId,
+    limits::DOCS_MAX,
+    reason::Reason,
+    wire,
+};
 
 use self::{fields::Fields, files::Reading, issue::ReadIssue, names::Names, report::Report};
 use super::{
@@ -91,7 +97,11 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
         sender.shared(docs, workers, &mut report).await?;
     }
     // One issue at a time: some are as large as the machine's patience.
-    for folder in reading.names(&root.join("issues")) {
+    let folders = reading.names(&root.join("issues"));
+    let progress = Progress::start("importing issues", Unit::Items, output.is_json());
+    progress.set_total(folders.len() as u64);
+    for folder in folders {
+        progress.advance(1);
         let folder = root.join("issues").join(folder);
         let read = issue::read(&folder, &deliveries, &mut names, &mut reading);
         let Some(read) = read else { continue };
@@ -102,6 +112,7 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
             report.count(id, outcome)?;
         }
     }
+    progress.finish();
     report.merged = names.merged();
     report.changed = names.changed;
     report.skipped = reading.skipped;

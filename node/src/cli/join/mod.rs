@@ -92,7 +92,7 @@ pub(crate) async fn run(
     look: &Look<'_>,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    let data = &config.data.value;
+    let data = &config.root;
     let invitation: Invitation = args
         .invitation
         .parse()
@@ -334,7 +334,7 @@ fn tell(
     output.answer(
         || {
             let mut value = value(joined, &settings.path, &notes);
-            let kept = absolute(&config.data.value.join(crate::credentials::FILE));
+            let kept = absolute(&config.root.join(crate::credentials::FILE));
             value["joined"]["credentials"] = kept.to_string_lossy().into();
             value
         },
@@ -345,7 +345,7 @@ fn tell(
                 joined.broker,
                 trust_in_words(joined),
                 may_in_words(Some(&joined.scope()), joined.expires_ms),
-                absolute(&config.data.value.join(crate::credentials::FILE)).display(),
+                absolute(&config.root.join(crate::credentials::FILE)).display(),
                 absolute(&settings.path).display(),
                 data_flag(config),
             )

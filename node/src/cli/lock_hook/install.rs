@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use tasuki_proto::id::RoleId;
+use tasuki_proto::{id::RoleId, limits::WORKSPACE_DEFAULT};
 
 use super::{
     CalledArgs, InstallArgs, WhichArgs,
@@ -177,7 +177,7 @@ fn command(config: &Config, called: &CalledArgs, words: &[&str]) -> Result<Vec<S
     let text = |path: &Path| here.join(path).to_string_lossy().into_owned();
     let mut command = vec![text(&program)];
     if config.data.source != Source::Default {
-        command.extend(["--data".to_owned(), text(&config.data.value)]);
+        command.extend(["--data".to_owned(), text(&config.root)]);
     }
     command.extend(words.iter().map(|it| (*it).to_owned()));
     let is_given = |source: &Source| matches!(source, Source::Flag(_) | Source::Env(_));
@@ -186,7 +186,9 @@ fn command(config: &Config, called: &CalledArgs, words: &[&str]) -> Result<Vec<S
     }
     // The node may have ended, or be another one, by the time that the hook is called.
     let workspace = broker::workspace(config);
-    if is_given(&config.workspace.source) || workspace != config.workspace.value {
+    let source = &config.workspace.source;
+    let is_of_node = *source == Source::Default && workspace.as_str() != WORKSPACE_DEFAULT;
+    if is_given(source) || is_of_node {
         command.extend(["--workspace".to_owned(), workspace.to_string()]);
     }
     if let Some(role) = &called.role {
@@ -401,6 +403,20 @@ pub(super) fn status(
             out
         },
     )
+}
+
+/// Hooks of the project in this directory that are installed and do not work: each with its title, its
+/// file and why.
+pub(in crate::cli) fn broken() -> Vec<(&'static str, PathBuf, String)> {
+    let which = WhichArgs { git: false, claude: false, cursor: false, codex: false, dir: None };
+    // Without a project there are none.
+    let Ok(project) = Project::find(&which).map(Project::with_all) else { return Vec::new() };
+    let states = project.kinds.iter().filter_map(|kind| match kind {
+        Kind::Git => project.git_hook().ok().map(|place| git_state(&place)),
+        Kind::Agent(client) => Some(agent_state(*client, project.target(*client))),
+    });
+    let broken = states.filter(|it| it.command.is_some());
+    broken.filter_map(|it| Some((it.kind.title(), it.path, it.problem?))).collect()
 }
 
 fn git_state(place: &git_hook::Place) -> State {

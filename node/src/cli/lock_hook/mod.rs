@@ -31,7 +31,8 @@ use crate::{
 
 /// Manage hooks that refuse changes to files locked by others
 ///
-/// They are hooks of Git and of coding agents. Programs that run on mail are `tasuki mail-hook`.
+/// They are hooks of Git and of coding agents. Programs that run when something happens are
+/// `tasuki hook`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// Install hooks that refuse commits and edits of files that another role has locked
@@ -157,6 +158,8 @@ impl Command {
         }
     }
 }
+
+pub(super) use self::install::broken;
 
 pub(super) async fn run(
     command: Command,

@@ -58,12 +58,25 @@ pub(super) fn person(named: Option<PersonId>) -> Result<PersonId, Failure> {
     if let Some(named) = named {
         return Ok(named);
     }
-    let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME")).unwrap_or_default();
-    // A service or a container often has no name for whom it runs as.
-    let number = || format!("uid-{}", rustix::process::getuid().as_raw());
-    as_person(&user)
-        .or_else(|_| as_person(&number()))
+    let variables = ["USER", "LOGNAME", "USERNAME"].iter().filter_map(|it| std::env::var(it).ok());
+    if let Some(person) = variables.filter_map(|name| as_person(&name).ok()).next() {
+        return Ok(person);
+    }
+    // A service or a container often has no such variable, and sometimes no name at all.
+    let user = rustix::process::getuid().as_raw();
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let name = name_of(user, &users).and_then(|name| as_person(name).ok());
+    name.map_or_else(|| as_person(&format!("uid-{user}")), Ok)
         .map_err(|why| Failure::usage(format!("Specify --by NAME: $USER {why}.")))
+}
+
+/// The name of a user in `/etc/passwd`.
+fn name_of(user: u32, users: &str) -> Option<&str> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _password, number) = (fields.next()?, fields.next()?, fields.next()?);
+        (number.parse() == Ok(user)).then_some(name)
+    })
 }
 
 /// A user's name with what an id may not hold replaced.
@@ -87,5 +100,13 @@ mod tests {
         assert_eq!(name(&"x".repeat(80)).map(|name| name.len()), Ok(64));
         assert!(name("").is_err());
         assert!(name("ÄÖ").is_err());
+    }
+
+    #[test]
+    fn whoever_has_no_variable_is_called_as_the_system_calls_them() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nodd\nalice:x:1000:1000::/home/alice:\n";
+        for (user, expected) in [(0, Some("root")), (1000, Some("alice")), (7, None)] {
+            assert_eq!(name_of(user, users), expected, "{user}");
+        }
     }
 }

@@ -9,12 +9,13 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{Failure, Output, broker::Broker, loop_view, role_args, text::line},
+    super::{Failure, Output, broker::Broker, loop_view, prompt::roles_of, role_args, text::line},
     Which, person, status,
     text_args::{self, TextArgs},
 };
 use crate::{
     config::{Config, Source},
+    mcp,
     paths::NodeFile,
 };
 
@@ -31,6 +32,9 @@ pub struct Args {
     /// running node's]
     #[arg(long, value_name = "ROLE,ROLE…", value_delimiter = ',')]
     participants: Vec<RoleId>,
+    /// Allow participants that the workspace does not know yet
+    #[arg(long)]
+    new_role: bool,
     /// Role that begins the new round [default: the first participant]
     #[arg(long, value_name = "ROLE")]
     to: Option<RoleId>,
@@ -101,10 +105,16 @@ async fn create(
         participants = usual(config, broker.workspace(), NodeFile::read(&config.data.value));
     }
     // Asked before: the broker knows whoever a loop names.
-    let unknown = strangers(&participants, broker, NodeFile::read(&config.data.value)).await;
-    let request =
-        wire::CreateLoopRequest { r#loop: name.to_string(), participants, ..Default::default() };
-    let created = broker.call(&request).await?.r#loop.unwrap_or_default();
+    let strangers = strangers(&participants, broker, NodeFile::read(&config.data.value)).await;
+    let request = wire::CreateLoopRequest {
+        r#loop: name.to_string(),
+        participants,
+        // Those of the node here the broker may not have heard of yet.
+        allow_new_roles: args.new_role || strangers.as_ref().is_some_and(Vec::is_empty),
+        ..Default::default()
+    };
+    let created = broker.call(&request).await.map_err(with_new_role)?.r#loop.unwrap_or_default();
+    let unknown = strangers.unwrap_or_default();
     if !unknown.is_empty() {
         output.note(&format!(
             "No node hosts {0} and no mailbox is theirs: the loop stands still at their turn until \
@@ -120,34 +130,46 @@ async fn create(
     )
 }
 
-/// Those of `participants` that the workspace does not know, mistyped say. Nobody, where it cannot
-/// be seen which roles there are: the loop is opened all the same.
+/// A refusal of participants that nobody knows, with what to do if their names are right.
+fn with_new_role(mut why: Failure) -> Failure {
+    if why.as_reason() == Some(Reason::UnknownRole) {
+        let said = why.message.trim_end_matches('.');
+        why.message = format!(
+            "{said}. If the names are right, start a node with `tasuki up --role NAME`, or repeat \
+             this with --new-role."
+        );
+    }
+    why
+}
+
+/// Those of `participants` that the workspace does not know, mistyped say. `None`, where it cannot
+/// be seen which roles there are.
 async fn strangers(
     participants: &[String],
     broker: &Broker,
     running: Option<NodeFile>,
-) -> Vec<String> {
-    let Ok(Some(mut known)) = role_args::known_roles(broker).await else { return Vec::new() };
+) -> Option<Vec<String>> {
+    let mut known = role_args::known_roles(broker).await.ok().flatten()?;
     // The broker hears of a node's roles a moment after it began.
     let running = running
         .filter(|node| node.is_at(&broker.url) && node.workspace == broker.workspace().as_str());
     known.extend(running.into_iter().flat_map(|node| node.roles));
-    participants.iter().filter(|role| !known.contains(*role)).cloned().collect()
+    Some(participants.iter().filter(|role| !known.contains(*role)).cloned().collect())
 }
 
-/// Who takes turns when nobody says so: what was configured, then what the node of this machine
-/// was started with, then the default.
+/// Who takes turns when nobody says so: of the roles that were configured, else of those that the
+/// node of this machine was started with, else of the default, those that take turns.
 fn usual(config: &Config, workspace: &WorkspaceId, running: Option<NodeFile>) -> Vec<String> {
-    let configured = || config.roles.value.iter().map(|role| role.name.to_string()).collect();
-    match running {
+    let roles = match running {
         Some(node)
             if matches!(config.roles.source, Source::Default | Source::Filebox(_))
                 && node.workspace == workspace.as_str() =>
         {
-            node.roles
+            roles_of(&node)
         }
-        Some(_) | None => configured(),
-    }
+        Some(_) | None => config.roles.value.clone(),
+    };
+    mcp::turn_takers(&roles).into_iter().map(|role| role.name.to_string()).collect()
 }
 
 async fn start_round(args: Args, broker: &Broker, output: &mut Output) -> Result<(), Failure> {
@@ -194,19 +216,16 @@ mod tests {
             usual(&config, &config.workspace.value, running.cloned()).join(" ")
         };
         let mut node = NodeFile {
-            pid: 1,
-            mcp: String::new(),
-            fingerprint: None,
-            vouched: None,
-            broker: String::new(),
-            has_brief_broker: false,
-            workspace: "default".into(),
             roles: vec!["planner".into(), "coder".into()],
-            toolsets: Default::default(),
+            ..NodeFile::example("default")
         };
         let raw = Raw { source: Source::Env("TASUKI_ROLES"), texts: vec!["x".into()] };
         assert_eq!(roles(Layer::new(), None), "A B");
         assert_eq!(roles(Layer::new(), Some(&node)), "planner coder");
+        node.roles.push("lead".into());
+        assert_eq!(roles(Layer::new(), Some(&node)), "planner coder");
+        node.toolsets.insert("lead".into(), vec!["loop".into(), "swarm-lead".into()]);
+        assert_eq!(roles(Layer::new(), Some(&node)), "planner coder lead");
         assert_eq!(roles(Layer::from([(Key::Roles, raw)]), Some(&node)), "x");
         node.workspace = "another".into();
         assert_eq!(roles(Layer::new(), Some(&node)), "A B");

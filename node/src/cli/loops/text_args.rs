@@ -33,7 +33,7 @@ impl TextArgs {
         }
         match given.strip_prefix('@') {
             Some(literal) if literal.starts_with('@') => checked(name, literal.to_owned()),
-            Some(path) => bounded(name, path, open(name, Path::new(path))?),
+            Some(path) => bounded(name, path, open(name, Path::new(path), "sent")?),
             None => checked(name, given.to_owned()),
         }
     }
@@ -48,13 +48,15 @@ impl TextArgs {
     }
 }
 
-/// Opens a file that `name` names. What is none, such as a pipe, might be waited for without end.
-pub(in crate::cli) fn open(name: &str, path: &Path) -> Result<File, Failure> {
+/// Opens a file that `name` names, for what is to be `done` with it, in one word. What is none, such as
+/// a pipe, might be waited for without end.
+pub(in crate::cli) fn open(name: &str, path: &Path, done: &str) -> Result<File, Failure> {
     let shown = path.display();
     let unopened =
         |why: io::Error| Failure::usage(format!("{name}: {shown} cannot be opened: {why}."));
     if !fs::metadata(path).map_err(unopened)?.is_file() {
-        let text = format!("{name}: {shown} is no file; nothing was sent. `-` reads from a pipe.");
+        let text =
+            format!("{name}: {shown} is no file; nothing was {done}. `-` reads from a pipe.");
         return Err(Failure::usage(text));
     }
     File::open(path).map_err(unopened)

@@ -51,7 +51,7 @@ impl BodyArgs {
             (Some(text), _) if text != "-" => text.clone(),
             (None, Some(path)) if path.as_os_str() != "-" => {
                 let place = path.display().to_string();
-                bounded("--file", &place, open("--file", path)?)?
+                bounded("--file", &place, open("--file", path, "sent")?)?
             }
             (None, None) if is_edited => String::new(),
             (Some(_) | None, _) => bounded("TEXT", "standard input", io::stdin().lock())?,

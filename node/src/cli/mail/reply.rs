@@ -1,9 +1,6 @@
 //! `tasuki mail reply`.
 
-use tasuki_proto::{
-    id::RoleId,
-    wire::{self, MailMark},
-};
+use tasuki_proto::wire::{self, MailMark};
 
 use super::{
     Failure, Output,
@@ -15,10 +12,8 @@ use super::{
 use crate::{
     cli::text::{block, line, time},
     config::Config,
+    mail_terms::{ANSWERED_ENTRIES, answered},
 };
-
-/// Newest entries that are looked at for whom to answer, and what to quote.
-const ENTRIES: u32 = 20;
 
 /// Said while the broker is away.
 const UNREAD: &str = "Nothing was sent: whom to answer stands in the thread, and the broker has \
@@ -47,10 +42,14 @@ pub struct Args {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let mail = args.send.mailbox.client(config)?;
     args.send.check()?;
-    let read = mail.read(&args.message, 0, ENTRIES).await;
+    let read = mail.read(&args.message, 0, ANSWERED_ENTRIES).await;
     let read = read.map_err(|why| with_rest(why, UNREAD))?;
     let thread = read.thread.unwrap_or_default();
-    let to = receivers(&thread, &read.entries, &mail.role, args.all)?;
+    let to = answered(&thread, &read.entries, &mail.role, args.all);
+    if to.is_empty() {
+        let text = "Nobody else takes part in this thread; nothing was sent.";
+        return Err(Failure::usage(text));
+    }
     let quoted = quotes(&mail, &thread, &read.entries);
     let notes = format!(
         "{} from {} to {}, in: {}\nAn empty text sends nothing.\n\n{}",
@@ -81,32 +80,6 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     tell(&sent, &to, output)
 }
 
-/// Where nobody else wrote anything, those that one wrote to before.
-fn receivers(
-    thread: &wire::MailThread,
-    entries: &[wire::MailEntry],
-    me: &RoleId,
-    is_to_all: bool,
-) -> Result<Vec<RoleId>, Failure> {
-    let others: Vec<&String> = if is_to_all {
-        thread.participants.iter().collect()
-    } else {
-        let newest = entries.iter().rev().find(|it| it.sender != me.as_str());
-        match newest {
-            Some(entry) => vec![&entry.sender],
-            None if thread.original_sender != me.as_str() => vec![&thread.original_sender],
-            None => thread.latest_receivers.iter().collect(),
-        }
-    };
-    let others = others.into_iter().filter(|it| **it != me.as_str());
-    let to: Vec<RoleId> = others.filter_map(|it| it.parse().ok()).collect();
-    if to.is_empty() {
-        let text = "Nobody else takes part in this thread; nothing was sent.";
-        return Err(Failure::usage(text));
-    }
-    Ok(to)
-}
-
 /// What somebody who answers has to read: all that is unseen, at least the newest of others.
 fn quotes<'a>(
     mail: &MailClient,
@@ -132,29 +105,4 @@ fn quote(of: &wire::MailEntry) -> String {
     }
     out.push('\n');
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_goes_to_whoever_wrote_last() {
-        let entry = |sender: &str| wire::MailEntry { sender: sender.into(), ..Default::default() };
-        let thread = |original: &str| wire::MailThread {
-            original_sender: original.into(),
-            participants: ["me", "qa", "pm"].map(Into::into).into(),
-            latest_receivers: ["pm", "me"].map(Into::into).into(),
-            ..Default::default()
-        };
-        let to = |original: &str, senders: &[&str], is_to_all| {
-            let entries: Vec<_> = senders.iter().map(|it| entry(it)).collect();
-            let me = "me".parse().unwrap();
-            receivers(&thread(original), &entries, &me, is_to_all).map(|it| names(&it))
-        };
-        assert_eq!(to("qa", &["qa", "pm", "me"], false).unwrap(), "pm");
-        assert_eq!(to("qa", &["me", "me"], false).unwrap(), "qa");
-        assert_eq!(to("me", &["me"], false).unwrap(), "pm");
-        assert_eq!(to("me", &["me"], true).unwrap(), "qa, pm");
-    }
 }

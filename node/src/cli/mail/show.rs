@@ -5,7 +5,7 @@ use tasuki_proto::{id::RoleId, mail::BoxKind, wire};
 
 use super::{json::is_sealed, markdown};
 use crate::{
-    cli::text::{column, ended, line, time},
+    cli::text::{column, ended, line, padded, time, time_cells},
     counted::counted,
 };
 
@@ -16,8 +16,8 @@ pub(super) fn short_id(id: &str) -> String {
 
 /// What stands above a list.
 pub(super) fn head() -> String {
-    let text =
-        format!("  {:>3} {:<6} {:<14} {:<20} {:<8} SUBJECT", "NEW", "TYPE", "WHO", "WHEN", "ID");
+    let when = padded("WHEN".to_owned(), time_cells());
+    let text = format!("  {:>3} {:<6} {:<14} {when} {:<8} SUBJECT", "NEW", "TYPE", "WHO", "ID");
     format!("{}\n", text.dimmed())
 }
 
@@ -37,7 +37,7 @@ pub(super) fn row(of: &wire::MailThread, me: &RoleId) -> String {
         format!("{unseen:>3}").bold(),
         column(kind, 6).green(),
         column(&who, 14),
-        format!("{:<20}", time(of.latest_ms)).dimmed(),
+        padded(time(of.latest_ms), time_cells()).dimmed(),
         format!("{:<8}", short_id(&of.message_id)).bold(),
     );
     ended(&head, if is_sealed(of) { "(sealed)" } else { &of.subject })

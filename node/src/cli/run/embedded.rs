@@ -9,11 +9,11 @@ use std::{
 };
 
 use futures::future::OptionFuture;
-use tasuki_broker::{
-    journal::JournalError,
-    server::{self, StartError},
+use tasuki_broker::server;
+use tasuki_proto::{
+    host::dashboard::Dashboard,
+    wire::{self, RunMode, StepStatus},
 };
-use tasuki_proto::wire::{self, RunMode, StepStatus};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -27,22 +27,18 @@ use crate::{
         hosting::{self, Hosting, sentence},
         runs::{client::RunsClient, list::each},
         runs_setup::BrokerPlace,
+        shared_broker::{self, NodePlace, SharedBroker},
         up,
     },
-    clock,
     config::Config,
-    identity::Identity,
+    identity::{DataLock, Identity},
     link::{LinkState, Phase},
-    paths::NodeFile,
 };
 
 /// For the node to be connected: a broker elsewhere may be slow to reach.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(15);
 
-/// For the node of whoever has the data directory to be there: it may be starting.
-const FOUND_WITHIN: Duration = Duration::from_secs(5);
-
-/// Between two looks for it.
+/// Between two looks at what goes on.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// For other commands to read how their runs ended, in milliseconds.
@@ -69,22 +65,34 @@ impl Embedded {
     ) -> Result<Option<Self>, Failure> {
         hosting::refuse_untrusted(config)?;
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let mut config = config.clone();
+        let mut config = hosting::claim_node(config)?;
         config.listen.value = any;
         config.broker_listen.value = any;
+        config.dashboard.value = Dashboard::Off;
+        let NodePlace::Free(lock) = shared_broker::take_node(&config).await? else {
+            return Ok(None);
+        };
         let broker = match missing {
             Missing::Node => {
                 access::check(&config)?;
                 None
             }
             Missing::BrokerAndNode => {
-                let Some(broker) = Box::pin(start_broker(&config)).await? else { return Ok(None) };
-                config.broker.value = Some(broker.local_url().to_owned());
-                Box::pin(cancel_left(&config, output)).await;
-                Some(broker)
+                let settings = up::broker_settings(&config)?;
+                match Box::pin(shared_broker::start_or_find(&config, settings)).await? {
+                    SharedBroker::Running(running) => {
+                        config.broker.value = Some(running.url);
+                        None
+                    }
+                    SharedBroker::Started(broker) => {
+                        config.broker.value = Some(broker.local_url().to_owned());
+                        Box::pin(cancel_left(&config, output)).await;
+                        Some(*broker)
+                    }
+                }
             }
         };
-        match Box::pin(start_node(&config, broker.is_some())).await {
+        match Box::pin(start_node(&config, lock, broker.is_some())).await {
             Ok(hosting) => Ok(Some(Self { config, broker, hosting })),
             Err(failure) => {
                 stop_broker(broker.as_ref()).await.ok();
@@ -126,29 +134,6 @@ impl Embedded {
     pub(super) async fn shut_down(self) -> Result<(), Failure> {
         self.hosting.shut_down(&self.config).await;
         stop_broker(self.broker.as_ref()).await
-    }
-}
-
-/// Starts the broker. `None`: another process has one and a node there; it may just have begun, or
-/// be ending.
-async fn start_broker(config: &Config) -> Result<Option<server::Broker>, Failure> {
-    let until = clock::now().after(FOUND_WITHIN);
-    loop {
-        let held = match server::Broker::start(up::broker_settings(config)?).await {
-            Ok(broker) => return Ok(Some(broker)),
-            Err(StartError::Journal(held @ JournalError::InUse(_))) => held,
-            Err(why) => return Err(Failure::local(sentence(&why))),
-        };
-        if NodeFile::read(&config.data.value).is_some() {
-            return Ok(None);
-        }
-        if until <= clock::now() {
-            return Err(Failure::local(format!(
-                "{held}, beside which no node runs, such as a `tasuki-broker serve`. Name it with \
-                 --broker URL, or another data directory with --data DIR."
-            )));
-        }
-        sleep(LOOK_EVERY).await;
     }
 }
 
@@ -215,14 +200,14 @@ async fn has_others(config: &Config) -> Result<bool, Failure> {
     Ok(1 < ended)
 }
 
-async fn start_node(config: &Config, has_broker: bool) -> Result<Hosting, Failure> {
+async fn start_node(config: &Config, lock: DataLock, has_broker: bool) -> Result<Hosting, Failure> {
     let listener = hosting::listen("--listen", config.listen.value).await?;
     let broker = Broker::new(config);
     let url = broker.url.clone();
     // The roles of an own broker are nobody else's. Who types this wants agents to run here, wherever
     // the broker is.
     let place = if has_broker { BrokerPlace::HereBriefly } else { BrokerPlace::Here };
-    let started = Hosting::start(config, url, place, has_broker, false, listener);
+    let started = Hosting::start(config, url, place, has_broker, lock, false, listener);
     let hosting = started.await?;
     match connected(hosting.watch_link(), &broker).await {
         Ok(()) => Ok(hosting),

@@ -26,7 +26,7 @@ use self::{
 use super::{
     Exit, Failure, Output,
     broker::Broker,
-    hosting::data_flag,
+    hosting::node_flags,
     runs::{
         client::SpeakerArgs,
         display::Display,
@@ -159,8 +159,8 @@ async fn carry_out(
         output.note(&format!("Started {}.", line(&run_id)));
     }
     let display = Display::new(run_id, started.now_ms, output);
-    let (mut broker, data) = (runs.broker.clone(), data_flag(config));
-    let followed = follow(&mut broker, display, interrupts, Some(&runs), &data, output);
+    let (mut broker, flags) = (runs.broker.clone(), node_flags(config));
+    let followed = follow(&mut broker, display, interrupts, Some(&runs), &flags, output);
     let view = Box::pin(followed).await?;
     let count = interrupts.count();
     tokio::select! {
@@ -185,9 +185,9 @@ async fn conclude(
     if exit == Exit::Nothing && !is_canceled {
         exit = Exit::Failed;
     }
-    let data = after.map(data_flag);
-    let first = data.as_ref().map_or_else(String::new, |data| format!("`tasuki up{data}`, then "));
-    let data = data.unwrap_or_default();
+    let flags = after.map(node_flags);
+    let first = flags.as_ref().map_or_else(String::new, |it| format!("`tasuki up{it}`, then "));
+    let flags = flags.unwrap_or_default();
     if output.is_json() {
         output.answer(|| end_event(view), String::new)?;
     } else if view.run.mode() == RunMode::Parallel {
@@ -195,7 +195,7 @@ async fn conclude(
         // Where several outputs are shown, long ones are cut.
         let is_long = |step: &wire::RunStep| step.output_bytes > SHOWN_BYTES_MAX as u64;
         if view.run.steps.iter().any(is_long) {
-            let next = format!("{first}`tasuki runs output{data} {run_id} STEP`");
+            let next = format!("{first}`tasuki runs output{flags} {run_id} STEP`");
             output.note(&format!("{next} prints all that a step wrote."));
         }
     } else if exit == Exit::Nothing {
@@ -206,8 +206,8 @@ async fn conclude(
             show_failed(view, output);
         }
         let next = match has_output {
-            true => format!("{first}`tasuki runs output{data} {run_id}` prints what it wrote."),
-            false => format!("{first}`tasuki runs show{data} {run_id}` shows how it went."),
+            true => format!("{first}`tasuki runs output{flags} {run_id}` prints what it wrote."),
+            false => format!("{first}`tasuki runs show{flags} {run_id}` shows how it went."),
         };
         let mut said = view.steps.iter().map(|it| plain(it.error.as_ref()).trim());
         let mut text = view.text();

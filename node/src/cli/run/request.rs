@@ -28,8 +28,9 @@ use crate::{
     runs::{
         agent_trust::{refusal, untrusted},
         own::OwnRunners,
-        plan::{Plan, Wanted, plan},
+        plan::{Plan, RunRequest, plan},
         schema::check_schema,
+        view::micro_usd,
     },
 };
 
@@ -89,7 +90,7 @@ pub(super) struct LimitArgs {
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
     /// Most US dollars that it and all runs below it may cost [default: no limit]
-    #[arg(long, value_name = "USD", value_parser = micro_usd)]
+    #[arg(long, value_name = "USD", value_parser = max_cost)]
     max_cost: Option<u64>,
     /// Most turns of models [default: no limit]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
@@ -144,7 +145,7 @@ pub(super) fn read(
     if let Some(schema) = &schema {
         check_schema(schema).map_err(|why| Failure::usage(format!("--schema {why}.")))?;
     }
-    let wanted = Wanted {
+    let wanted = RunRequest {
         mode: &mode,
         on: &limits.on,
         timeout: limits.timeout,
@@ -256,7 +257,7 @@ fn read_json<T: DeserializeOwned>(flag: &str, file: &Path, what: &str) -> Result
     let place = file.display().to_string();
     let text = match place.as_str() {
         "-" => bounded_to(FILE_BYTES_MAX, flag, "standard input", std::io::stdin().lock())?,
-        _ => bounded_to(FILE_BYTES_MAX, flag, &place, open(flag, file)?)?,
+        _ => bounded_to(FILE_BYTES_MAX, flag, &place, open(flag, file, "started")?)?,
     };
     serde_json::from_str(&text)
         .map_err(|why| Failure::usage(format!("{flag}: {place} is no {what}: {why}.")))
@@ -271,11 +272,9 @@ fn scopes() -> impl TypedValueParser<Value = Scope> {
 }
 
 /// Dollars as people write them, in millionths.
-fn micro_usd(text: &str) -> Result<u64, String> {
+fn max_cost(text: &str) -> Result<u64, String> {
     let amount = text.strip_prefix('$').unwrap_or(text).parse::<f64>().ok();
-    // What a microsecond is to a second, its smallest part is to a dollar.
-    let amount = amount.and_then(|it| Duration::try_from_secs_f64(it).ok());
-    let micros = amount.and_then(|it| u64::try_from(it.as_micros()).ok());
+    let micros = amount.and_then(micro_usd);
     let wrong = || format!("is {text:?}; it takes US dollars such as 0.50, more than 0");
     micros.filter(|micros| 0 < *micros).ok_or_else(wrong)
 }
@@ -300,7 +299,7 @@ mod tests {
             ("inf", None),
             ("99999999999999999999", None),
         ] {
-            assert_eq!(micro_usd(text).ok(), expected, "{text}");
+            assert_eq!(max_cost(text).ok(), expected, "{text}");
         }
     }
 

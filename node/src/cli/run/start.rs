@@ -50,8 +50,8 @@ pub(super) async fn missing(config: &Config, is_own: bool) -> Result<Option<Miss
             return Ok(None);
         }
         return Err(Failure::usage(format!(
-            "The node that runs here is in workspace {} of {}, not in {} of {}. Name another node \
-             with --on, or another data directory with --data DIR.",
+            "The node that runs here is in workspace {} of {}, not in {} of {}. Start one for this \
+             workspace with `tasuki up`, or name another node with --on.",
             line(&node.workspace),
             line(&node.broker),
             broker.workspace(),

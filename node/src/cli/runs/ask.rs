@@ -29,7 +29,7 @@ use crate::{
     mcp::{
         ask::{Error, post_as},
         dial::NodeAt,
-        steps::{ASK, Message, Question, REPLY, REPORT, Reply, Standing, Told, path},
+        steps::{ASK, Message, MessageAck, REPLY, REPORT, Reply, ReplyRequest, ReplyStatus, path},
     },
     paths::NodeFile,
     step_key::{STEP_TOKEN_VARIABLE, StepKey},
@@ -87,20 +87,20 @@ pub(super) async fn ask(
         // Signals are listened for before anything is asked.
         biased;
         // Whoever has no more time for this one is told how to wait on.
-        () = stopped() => Reply { standing: Standing::StillWaiting, reply: None },
+        () = stopped() => Reply { status: ReplyStatus::StillWaiting, reply: None },
         reply = async {
             let message = match asked {
                 Some(message) => message,
                 None => parent.tell(ASK, text, None, output).await?,
             };
             asked = Some(message);
-            let is_waiting = |reply: &Reply| reply.standing == Standing::StillWaiting;
+            let is_waiting = |reply: &Reply| reply.status == ReplyStatus::StillWaiting;
             let wait = async |hold_ms| {
-                let question = Question { message, hold_ms: Some(hold_ms) };
-                match parent.post::<Reply>(REPLY, &question).await {
+                let request = ReplyRequest { message, hold_ms: Some(hold_ms) };
+                match parent.post::<Reply>(REPLY, &request).await {
                     // The key was good for the question, and ends with the step.
                     Err(why) if is_new && why.as_reason() == Some(Reason::Unauthenticated) => {
-                        Ok(Reply { standing: Standing::Over, reply: None })
+                        Ok(Reply { status: ReplyStatus::Over, reply: None })
                     }
                     reply => reply,
                 }
@@ -109,7 +109,7 @@ pub(super) async fn ask(
         } => reply?,
     };
     let Some(message) = asked else { return Err(Failure::told(Exit::Nothing)) };
-    let is_there = reply.standing == Standing::There;
+    let is_there = reply.status == ReplyStatus::There;
     let for_people = text::is_terminal();
     output.answer(|| as_json(message, &reply), || words(message, &reply, for_people))?;
     if is_there { Ok(()) } else { Err(Failure::told(Exit::Nothing)) }
@@ -140,23 +140,23 @@ fn absolute(path: &Path) -> Result<String, Failure> {
 }
 
 fn as_json(message: u32, reply: &Reply) -> Value {
-    json!({ "message": message, "standing": reply.standing, "reply": reply.reply })
+    json!({ "message": message, "standing": reply.status, "reply": reply.reply })
 }
 
 /// A program gets the reply as it is; a terminal gets what cannot harm it.
 fn words(message: u32, reply: &Reply, for_people: bool) -> String {
-    match reply.standing {
-        Standing::There => {
+    match reply.status {
+        ReplyStatus::There => {
             let reply = reply.reply.as_deref().unwrap_or_default();
             let reply = if for_people { text::block(reply) } else { reply.to_owned() };
             if reply.ends_with('\n') { reply } else { reply + "\n" }
         }
-        Standing::StillWaiting => format!(
+        ReplyStatus::StillWaiting => format!(
             "No reply yet. Question {message} stays open; wait on with `tasuki runs ask --message \
              {message}`.\n"
         ),
-        Standing::Superseded => "A newer wait took this one's place.\n".to_owned(),
-        Standing::Over => "The step ended without a reply.\n".to_owned(),
+        ReplyStatus::Superseded => "A newer wait took this one's place.\n".to_owned(),
+        ReplyStatus::Over => "The step ended without a reply.\n".to_owned(),
     }
 }
 
@@ -193,7 +193,7 @@ impl Parent {
         let message = Message::new(text, file).map_err(|why| {
             Failure::local(format!("The system's random source failed: {why}. Nothing was sent."))
         })?;
-        let send = async |_| match self.post::<Told>(what, &message).await {
+        let send = async |_| match self.post::<MessageAck>(what, &message).await {
             // Waiting changes that only where somebody replies to the other one.
             Err(why) if why.as_reason() == Some(Reason::QuestionOpen) => Ok(Err(why)),
             told => told.map(Ok),
@@ -233,14 +233,14 @@ mod tests {
 
     use super::*;
 
-    fn reply(standing: Standing, reply: Option<&str>) -> Reply {
-        Reply { standing, reply: reply.map(str::to_owned) }
+    fn reply(status: ReplyStatus, reply: Option<&str>) -> Reply {
+        Reply { status, reply: reply.map(str::to_owned) }
     }
 
     #[test]
     fn a_program_gets_a_reply_as_it_is_and_a_terminal_what_is_safe() {
         let check = |text: &str, for_people, expected: &str| {
-            assert_eq!(words(3, &reply(Standing::There, Some(text)), for_people), expected);
+            assert_eq!(words(3, &reply(ReplyStatus::There, Some(text)), for_people), expected);
         };
         check("Use\tPostgres.", false, "Use\tPostgres.\n");
         check("a\u{1b}[31mb\n", false, "a\u{1b}[31mb\n");
@@ -250,14 +250,14 @@ mod tests {
 
     #[test]
     fn where_there_is_no_reply_it_says_what_to_do() {
-        let told = words(3, &reply(Standing::StillWaiting, None), true);
+        let told = words(3, &reply(ReplyStatus::StillWaiting, None), true);
         assert_eq!(
             told,
             "No reply yet. Question 3 stays open; wait on with `tasuki runs ask --message 3`.\n"
         );
-        let told = as_json(3, &reply(Standing::Over, None));
+        let told = as_json(3, &reply(ReplyStatus::Over, None));
         assert_eq!(told, json!({ "message": 3, "standing": "over", "reply": null }));
-        assert!(words(3, &reply(Standing::Over, None), true).contains("without a reply"));
+        assert!(words(3, &reply(ReplyStatus::Over, None), true).contains("without a reply"));
     }
 
     #[test]

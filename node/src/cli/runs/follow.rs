@@ -25,7 +25,7 @@ use super::{
     list::RunName,
 };
 use crate::{
-    cli::{broker::Broker, following::backoff, hosting::data_flag, stopped, text::line},
+    cli::{broker::Broker, following::backoff, hosting::node_flags, stopped, text::line},
     client::{
         channel::{self, Channel},
         retry::{Backoff, chance},
@@ -71,8 +71,8 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         () = interrupts.until(1) => return Err(Failure::told(Exit::Nothing)),
     };
     let display = Display::new(run.run_id, now_ms, output);
-    let data = data_flag(config);
-    let view = Box::pin(follow(&mut broker, display, &interrupts, None, &data, output)).await?;
+    let flags = node_flags(config);
+    let view = Box::pin(follow(&mut broker, display, &interrupts, None, &flags, output)).await?;
     let summary = || {
         let (run_id, status) = (line(&view.run.run_id), labels::run_status(&view.run));
         let [turns, tokens, cost] = labels::usage(view.run.usage);
@@ -112,20 +112,20 @@ impl Interrupts {
 ///
 /// A broker that goes away is waited for, and `broker` is then where it has come back; not one that
 /// ended with the command whose it was. The first signal cancels the run where it is `own`, and ends
-/// the following elsewhere. `data`: what other commands must be told to find it.
+/// the following elsewhere. `flags`: what other commands must be told to find it.
 pub(in crate::cli) async fn follow(
     broker: &mut Broker,
     mut display: Display,
     interrupts: &Interrupts,
     own: Option<&RunsClient>,
-    data: &str,
+    flags: &str,
     output: &mut Output,
 ) -> Result<RunView, Failure> {
     let run_id = display.run_id().to_owned();
     let (told, updates) = mpsc::channel(1);
     let left = leave(&run_id, interrupts, own, told.clone());
     let followed = async {
-        let watched = Box::pin(tell_changes(broker, &run_id, data, told));
+        let watched = Box::pin(tell_changes(broker, &run_id, flags, told));
         let ended = show(&mut display, watched, updates, output).await?;
         let (mut away, mut is_away) = (Away::new(), false);
         loop {
@@ -135,7 +135,7 @@ pub(in crate::cli) async fn follow(
                         output.note(&format!("{} It is asked again.", why.message));
                     }
                     if !away.pause(broker).await {
-                        return Err(broker_ended(&run_id, data));
+                        return Err(broker_ended(&run_id, flags));
                     }
                 }
                 view => return view,
@@ -177,13 +177,13 @@ impl Away {
 }
 
 /// Why it is not known how a run ended.
-fn broker_ended(run_id: &str, data: &str) -> Failure {
+fn broker_ended(run_id: &str, flags: &str) -> Failure {
     let run_id = line(run_id);
     Failure::reason(
         Reason::Unavailable,
         format!(
-            "The broker that {run_id} ran on has ended. `tasuki up{data}`, then `tasuki runs \
-             show{data} {run_id}` shows how the run ended."
+            "The broker that {run_id} ran on has ended. `tasuki up{flags}`, then `tasuki runs \
+             show{flags} {run_id}` shows how the run ended."
         ),
     )
 }
@@ -274,7 +274,7 @@ async fn show(
 async fn tell_changes(
     broker: &mut Broker,
     run_id: &str,
-    data: &str,
+    flags: &str,
     told: mpsc::Sender<Update>,
 ) -> Failure {
     let (mut away, mut is_away, mut message) = (Away::new(), false, 0);
@@ -312,7 +312,7 @@ async fn tell_changes(
             told.send(Update::Note(format!("{why} It is asked again."))).await.ok();
         }
         if !away.pause(broker).await {
-            return broker_ended(run_id, data);
+            return broker_ended(run_id, flags);
         }
     }
 }

@@ -39,6 +39,13 @@ pub(super) fn from_root(files: &[String]) -> Result<Vec<String>, Failure> {
     named.collect()
 }
 
+/// What locks call the files that a submission changed, as far as they are files of this
+/// directory's repository.
+pub(super) fn changed(files: &[String]) -> Option<wire::FileSet> {
+    let here = std::env::current_dir().ok()?;
+    lock_base(None, &here, None).open(&Repositories::default()).ok()?.changed_files(files)
+}
+
 /// How [`InRepository`] is typed.
 const OPTION: &str = "--repository";
 

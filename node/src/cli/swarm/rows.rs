@@ -10,7 +10,7 @@ use super::pages::Listed;
 use crate::{
     cli::{
         labels::{headed, long, spaced},
-        text::{column, ended, fitted, line, time},
+        text::{column, ended, fitted, line, padded, time, time_cells},
     },
     repository::shown,
 };
@@ -32,7 +32,8 @@ impl Listed for wire::Issue {
     }
 
     fn head() -> String {
-        headed(&format!("{:<24} {:<11} {:<9} {:<20} SUBJECT", "ISSUE", "STATUS", "DONE", "CHANGED"))
+        let changed = padded("CHANGED".to_owned(), time_cells());
+        headed(&format!("{:<24} {:<11} {:<9} {changed} SUBJECT", "ISSUE", "STATUS", "DONE"))
     }
 
     fn row(&self, _now_ms: u64) -> String {
@@ -46,7 +47,7 @@ impl Listed for wire::Issue {
         let head = format!(
             "{} {status} {done:<9} {} ",
             format!("{:<24}", line(&self.issue_id)).bold(),
-            format!("{:<20}", time(self.updated_ms)).dimmed(),
+            padded(time(self.updated_ms), time_cells()).dimmed(),
         );
         ended(&head, &self.subject)
     }

@@ -25,7 +25,7 @@ fn a_file_that_came_with_a_directory_names_a_workspace_roles_and_limits_alone() 
         .chain(file::OF_THE_BROKER)
         .filter(|name| !tasuki_proto::host::trust::FREE.contains(name))
         .collect();
-    assert_eq!(others.len(), 17, "{others:?}");
+    assert_eq!(others.len(), 18, "{others:?}");
     for name in &others {
         write(&format!("{free}{name} = \"x\"\n{tables}"));
         let (config, problems) = load(Layer::new());

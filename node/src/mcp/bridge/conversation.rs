@@ -1,19 +1,24 @@
 //! What of a conversation must be said again to a node that was restarted.
 //!
+//! A client counts from when it asked, so a call that is said again says how long ago that was, and
+//! one that was held for as long as its client is is answered without the node.
+//!
 //! Besides what is open, that is what the agent subscribed to: it does not learn that the node
 //! was away, so it would wait for notifications that nobody sends. What may have changed meanwhile
 //! is told as changed.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 use tasuki_proto::reason::Reason;
+use tokio::time::Instant;
 
 use crate::{
     mcp::{
-        intent::Intents,
+        hold::{Ask, Transport, hold},
+        intent::{Intents, mark_age},
         notices::SUBSCRIPTIONS_MAX,
-        tools::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, refused},
+        tools::{HANDOVER_WORK, is_read_only, refused},
         transport::lines::complaint,
     },
     role::Refusal,
@@ -21,6 +26,9 @@ use crate::{
 
 /// Requests not answered yet; more are refused.
 const OPEN_MAX: usize = 256;
+
+/// The age of a call that its node is told, in milliseconds: of less, no client makes a difference.
+const AGE_MS_MIN: u64 = 1_000;
 
 /// Says that a subscription is open.
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
@@ -43,6 +51,8 @@ pub(super) enum ToDo {
 #[derive(Debug)]
 pub(super) struct Conversation {
     intents: Intents,
+    /// How long one call is held; `None`: as long as the client allows.
+    hold: Option<Duration>,
     initialize: Option<Request>,
     initialized: Option<Vec<u8>>,
     /// Requests not answered yet, oldest first.
@@ -59,6 +69,7 @@ pub(super) struct Conversation {
 struct Request {
     id: Value,
     line: Vec<u8>,
+    asked: Instant,
     kind: Kind,
     /// The list that it asks for.
     list: Option<&'static str>,
@@ -86,7 +97,7 @@ impl Kind {
         let tool = message.pointer("/params/name").and_then(Value::as_str);
         match (method, tool) {
             ("tools/call", Some(HANDOVER_WORK)) => Self::Handover,
-            ("tools/call", Some(AWAIT_MY_TURN | LOOP_STATUS)) => Self::Look,
+            ("tools/call", Some(tool)) if is_read_only(tool) => Self::Look,
             ("tools/call", _) => Self::Change,
             ("subscriptions/listen", _) => Self::Listen,
             _ => Self::Protocol,
@@ -95,9 +106,10 @@ impl Kind {
 }
 
 impl Conversation {
-    pub(super) fn new(intents: Intents) -> Self {
+    pub(super) fn new(intents: Intents, hold: Option<Duration>) -> Self {
         Self {
             intents,
+            hold,
             initialize: None,
             initialized: None,
             open: Vec::new(),
@@ -107,7 +119,7 @@ impl Conversation {
         }
     }
 
-    pub(super) fn agent_said(&mut self, mut line: Vec<u8>) -> ToDo {
+    pub(super) fn agent_said(&mut self, mut line: Vec<u8>, now: Instant) -> ToDo {
         let mut message: Value = match serde_json::from_slice(&line) {
             Ok(message) => message,
             Err(error) => return ToDo::Answer(complaint(&line, &error)),
@@ -127,6 +139,7 @@ impl Conversation {
                 let request = Request {
                     id: id.clone(),
                     line: line.clone(),
+                    asked: now,
                     kind,
                     list: LISTS.into_iter().find(|list| *list == method),
                     is_acknowledged: false,
@@ -211,7 +224,7 @@ impl Conversation {
     }
 
     /// What to say to a node that knows nothing of this conversation.
-    pub(super) fn again(&mut self) -> Vec<Vec<u8>> {
+    pub(super) fn again(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
         let mut said = None;
         self.swallow.clear();
@@ -237,8 +250,41 @@ impl Conversation {
             self.swallow.push((id, vec![updated.to_string().into_bytes()]));
         }
         let open = self.open.iter().filter(|request| Some(&request.id) != said);
-        lines.extend(open.map(|request| request.line.clone()));
+        lines.extend(open.map(|request| request.said_again(now)));
         lines
+    }
+
+    /// When the first call that is open was held for as long as its client allows.
+    pub(super) fn next_overdue(&self) -> Option<Instant> {
+        self.open.iter().filter_map(|request| self.held_until(request)).min()
+    }
+
+    /// Answers calls that were held for as long as their client allows, without the node, which is
+    /// away.
+    pub(super) fn answer_overdue(&mut self, now: Instant, why: &str) -> Vec<String> {
+        let open = std::mem::take(&mut self.open);
+        let is_overdue = |it: &Request| self.held_until(it).is_some_and(|until| until <= now);
+        let (overdue, open) = open.into_iter().partition(is_overdue);
+        self.open = open;
+        let overdue: Vec<Request> = overdue;
+        overdue.iter().map(|request| without_node(request, why)).collect()
+    }
+
+    /// Until when a call may be held, as far as can be told without the node; `None`: it is none.
+    fn held_until(&self, request: &Request) -> Option<Instant> {
+        let is_call = matches!(request.kind, Kind::Look | Kind::Handover | Kind::Change);
+        let message: Value = serde_json::from_slice(&request.line).ok().filter(|_| is_call)?;
+        let hello = self.initialize.as_ref().map(|it| it.line.as_slice()).unwrap_or_default();
+        let hello: Value = serde_json::from_slice(hello).unwrap_or_default();
+        let said = |field: &str| hello.pointer(field).and_then(Value::as_str).unwrap_or_default();
+        let ask = Ask {
+            client: (said("/params/clientInfo/name"), said("/params/clientInfo/version")),
+            transport: Transport::Stdio,
+            wants_progress: message.pointer("/params/_meta/progressToken").is_some(),
+            configured: self.hold,
+            ..Ask::default()
+        };
+        Some(request.asked + hold(&ask))
     }
 
     /// Answers what is open without the node: it is away, and `why` says how one knows.
@@ -249,6 +295,22 @@ impl Conversation {
     /// Whether the agent waits for no answer. That a subscription ends is none.
     pub(super) fn is_answered(&self) -> bool {
         self.open.iter().all(|request| matches!(request.kind, Kind::Listen))
+    }
+}
+
+impl Request {
+    /// The line, with its age if it is a call.
+    fn said_again(&self, now: Instant) -> Vec<u8> {
+        let age = now.saturating_duration_since(self.asked);
+        let mut message = match serde_json::from_slice::<Value>(&self.line) {
+            Ok(message) if AGE_MS_MIN <= age.as_millis().try_into().unwrap_or(u64::MAX) => message,
+            Ok(_) | Err(_) => return self.line.clone(),
+        };
+        if mark_age(&mut message, age) {
+            message.to_string().into_bytes()
+        } else {
+            self.line.clone()
+        }
     }
 }
 
@@ -294,11 +356,14 @@ mod tests {
     use super::*;
 
     fn said(conversation: &mut Conversation, line: &str) {
-        assert_eq!(conversation.agent_said(line.into()), ToDo::Forward(line.into()));
+        assert_eq!(
+            conversation.agent_said(line.into(), Instant::now()),
+            ToDo::Forward(line.into())
+        );
     }
 
     fn begun() -> Conversation {
-        Conversation::new(Intents::new().expect("random bytes"))
+        Conversation::new(Intents::new().expect("random bytes"), None)
     }
 
     #[test]
@@ -315,7 +380,7 @@ mod tests {
         said(&mut it, gone);
         said(&mut it, r#"{"method":"notifications/cancelled","params":{"requestId":3}}"#);
         let again: Vec<Vec<u8>> = [hello, ready, wait].map(Into::into).into();
-        assert_eq!(it.again(), again);
+        assert_eq!(it.again(Instant::now()), again);
         assert!(it.node_said(r#"{"id":1,"result":{}}"#.into()).is_empty());
         assert_eq!(it.node_said(r#"{"id":"w","result":{}}"#.into()).len(), 1);
         assert!(it.is_answered());
@@ -330,7 +395,7 @@ mod tests {
             said(&mut it, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
             said(&mut it, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#);
             assert_eq!(it.node_said(r#"{"id":1,"result":{}}"#.into()).len(), 1);
-            assert!(it.is_answered() && it.again().is_empty());
+            assert!(it.is_answered() && it.again(Instant::now()).is_empty());
         }
     }
 
@@ -339,7 +404,7 @@ mod tests {
         let mut it = begun();
         let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#;
         said(&mut it, hello);
-        assert_eq!(it.again(), [Vec::from(hello)]);
+        assert_eq!(it.again(Instant::now()), [Vec::from(hello)]);
         assert_eq!(it.node_said(r#"{"id":1,"result":{}}"#.into()).len(), 1);
     }
 
@@ -347,10 +412,10 @@ mod tests {
     fn a_tool_call_is_the_same_intent_each_time_it_is_sent() {
         let mut it = begun();
         let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
-        let ToDo::Forward(line) = it.agent_said(call.into()) else { panic!() };
+        let ToDo::Forward(line) = it.agent_said(call.into(), Instant::now()) else { panic!() };
         let sent: Value = serde_json::from_slice(&line).expect("JSON");
         assert_eq!(sent["params"]["_meta"]["tasuki/intent"]["number"], 1);
-        assert_eq!(it.again(), [line]);
+        assert_eq!(it.again(Instant::now()), [line]);
     }
 
     #[test]
@@ -361,19 +426,23 @@ mod tests {
             (2, "tools/call", "handover_work"),
             (3, "tools/list", ""),
             (4, "tools/call", "lockFiles"),
+            (5, "tools/call", "filebox_wait_for_message"),
         ] {
             let params = json!({ "name": tool });
             let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-            it.agent_said(line.to_string().into());
+            it.agent_said(line.to_string().into(), Instant::now());
         }
         let told: Vec<Value> = it
             .answer_all("no node answers at http://127.0.0.1:1")
             .iter()
             .map(|line| serde_json::from_str(line).expect("JSON"))
             .collect();
-        for (at, code, is_maybe_applied) in
-            [(0, "unavailable", false), (1, "outcome_unknown", true), (3, "outcome_unknown", true)]
-        {
+        for (at, code, is_maybe_applied) in [
+            (0, "unavailable", false),
+            (1, "outcome_unknown", true),
+            (3, "outcome_unknown", true),
+            (4, "unavailable", false),
+        ] {
             let result = &told[at]["result"];
             let error = &result["structuredContent"]["error"];
             assert_eq!(result["isError"], true, "{result}");
@@ -384,8 +453,60 @@ mod tests {
             assert!(message.contains("`tasuki up`") && message.contains("`tasuki node`"));
         }
         assert_eq!((&told[2]["id"], &told[2]["error"]["code"]), (&json!(3), &json!(-32603)));
-        assert!(it.again().is_empty());
+        assert!(it.again(Instant::now()).is_empty());
         assert!(it.is_answered() && it.answer_all("").is_empty());
+    }
+
+    /// Holds B2.
+    #[test]
+    fn a_call_that_is_said_again_tells_how_long_its_client_has_waited() {
+        let (mut it, asked) = (begun(), Instant::now());
+        for (id, method) in [(1, "tools/call"), (2, "resources/list")] {
+            let line = json!({ "jsonrpc": "2.0", "id": id, "method": method,
+                "params": { "name": "await_my_turn" } });
+            it.agent_said(line.to_string().into(), asked);
+        }
+        for (secs, told) in [(0, None), (30, Some(30_000)), (40, Some(40_000))] {
+            let again = lines(it.again(asked + Duration::from_secs(secs)));
+            let age = |at: usize| again[at].pointer("/params/_meta/tasuki~1age_ms").cloned();
+            assert_eq!((age(0), age(1)), (told.map(Value::from), None), "after {secs} s");
+        }
+    }
+
+    /// Which calls are answered without the node after so many seconds, by a client that is held for
+    /// 48 seconds unless it was configured.
+    /// Holds B3.
+    #[test]
+    fn a_call_is_answered_without_the_node_before_its_client_gives_it_up() {
+        let check = |hold: Option<u64>, overdue: u64| {
+            let hold = hold.map(Duration::from_secs);
+            let mut it = Conversation::new(Intents::new().expect("random bytes"), hold);
+            let asked = Instant::now();
+            assert_eq!(it.next_overdue(), None);
+            let client = json!({ "name": "Zed", "version": "0.220" });
+            for (id, method, params, after) in [
+                (1, "initialize", json!({ "clientInfo": client }), 0),
+                (2, "tools/call", json!({ "name": "await_my_turn" }), 0),
+                (3, "tools/call", json!({ "name": "await_my_turn" }), 5),
+            ] {
+                let line =
+                    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+                it.agent_said(line.to_string().into(), asked + Duration::from_secs(after));
+            }
+            let at = asked + Duration::from_secs(overdue);
+            assert_eq!(it.next_overdue(), Some(at));
+            assert!(it.answer_overdue(at - Duration::from_millis(1), "gone").is_empty());
+            let told = it.answer_overdue(at, "gone");
+            let told: Value = serde_json::from_str(&told[0]).expect("JSON");
+            assert_eq!(told["id"], 2);
+            assert_eq!(told["result"]["structuredContent"]["error"]["code"], "unavailable");
+            assert_eq!(it.next_overdue(), Some(at + Duration::from_secs(5)));
+            let again = lines(it.again(at));
+            let is_said_again = |id: u64| again.iter().any(|line| line["id"] == id);
+            assert!(!is_said_again(2) && is_said_again(3));
+        };
+        check(None, 48);
+        check(Some(600), 600);
     }
 
     fn lines(told: Vec<Vec<u8>>) -> Vec<Value> {
@@ -408,7 +529,7 @@ mod tests {
             it.node_said(json!({ "id": id, "result": {} }).to_string().into());
         }
         for _ in 0..2 {
-            let again = lines(it.again());
+            let again = lines(it.again(Instant::now()));
             assert_eq!(again.len(), 1);
             assert_eq!(again[0]["params"]["uri"], "tasuki://loop/b");
             let answer = json!({ "id": again[0]["id"], "result": {} }).to_string();
@@ -425,7 +546,7 @@ mod tests {
             said(&mut it, &json!({ "jsonrpc": "2.0", "id": id, "method": method }).to_string());
             it.node_said(json!({ "id": id, "result": {} }).to_string().into());
         }
-        it.again();
+        it.again(Instant::now());
         let told = lines(it.node_said(br#"{"id":1,"result":{}}"#.into()));
         let methods: Vec<&str> = told.iter().filter_map(|it| it["method"].as_str()).collect();
         let expected = ["notifications/resources/list_changed", "notifications/tools/list_changed"];
@@ -442,7 +563,7 @@ mod tests {
         .to_string();
         assert_eq!(it.node_said(told.clone().into()), [Vec::from(told.as_bytes())]);
         assert!(it.is_answered(), "nobody waits for the end of it");
-        assert_eq!(it.again().len(), 1);
+        assert_eq!(it.again(Instant::now()).len(), 1);
         let missed = lines(it.node_said(told.into()));
         let methods: Vec<&str> = missed.iter().filter_map(|it| it["method"].as_str()).collect();
         assert_eq!(
@@ -457,7 +578,9 @@ mod tests {
     #[test]
     fn garbage_is_answered_here() {
         let mut it = begun();
-        let ToDo::Answer(told) = it.agent_said(b"garbage".to_vec()) else { panic!() };
+        let ToDo::Answer(told) = it.agent_said(b"garbage".to_vec(), Instant::now()) else {
+            panic!()
+        };
         assert!(told.contains("-32700"));
     }
 }

@@ -41,7 +41,7 @@ use super::{
     tools::{Call, end_run, refused, time},
     transport::write_ack::WriteAck,
 };
-use crate::{clock, role::player::Instance, runs::client::Speaker, wait::RunAwaited};
+use crate::{clock, role::player::Instance, runs::client::RunCaller, wait::RunAwaited};
 
 /// Between two polls of one client, in milliseconds: how late it may learn that its turn came.
 const POLL_INTERVAL_MS: u64 = 1_000;
@@ -93,7 +93,7 @@ impl Asker<'_> {
                 About::Swarm { awaited: awaited.clone(), acks }
             }
             What::Run(RunAwaited::Run { run, .. }) => {
-                let client = self.host.runs.as_ref()?.client(Speaker::Role(role.clone()));
+                let client = self.host.runs.as_ref()?.client(RunCaller::Role(role.clone()));
                 About::Run { run: *run, client, is_foreground: asked.is_foreground }
             }
             // No role waits for these.

@@ -19,6 +19,7 @@ use crate::{
     mcp::{
         hold::{self, Transport},
         host::{Host, Places, Scope},
+        intent,
         transport::write_ack::WriteAck,
     },
     role::{Refusal, player::Instance},
@@ -59,10 +60,17 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// How long ago it was said first, to a node that is gone.
+    pub(super) fn age(&self) -> Duration {
+        intent::age(&self.context.meta)
+    }
+
     /// The call is held from here on; unless it is answered, its client gave it up.
     pub(super) fn hold_for(&self, hold: Duration) -> Held<'_> {
-        // A sub-agent is ended by others: that says nothing of how long its client waits.
-        let client = self.client.as_ref().filter(|_| !self.scope.is_step());
+        // A sub-agent is ended by others, and who was held before by another node is held for a
+        // part: that says nothing of how long a client waits.
+        let is_whole = !self.scope.is_step() && self.age().is_zero();
+        let client = self.client.as_ref().filter(|_| is_whole);
         let held = self.host.learning.begin(client, hold, self.hold.is_some());
         if let Some(probe) = &self.probe {
             probe.when_cut(held.clone());

@@ -22,6 +22,8 @@ mod turn_loop;
 mod view;
 mod waiting;
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use rmcp::model::{CallToolResponse, Tool as ToolListing};
 use tasuki_proto::{id::RoleId, reason::Reason};
@@ -30,7 +32,7 @@ use self::{arguments::UnknownFields, tool::ToolDef};
 use super::host::{Host, Scope};
 use crate::{
     role::Refusal,
-    toolset::{RUN_STEP, ToolsetChoice},
+    toolset::{MAIL, RUN_STEP, RUNS, ToolVisibility, ToolsetChoice},
 };
 
 #[cfg(test)]
@@ -41,7 +43,7 @@ pub(super) use self::{
     result::{refused, time},
     runs::{end_run, ended_or_asked, read_steps, run_resource_facts, run_result},
     swarm::{FencingTokens, LockGrants, wait_result as swarm_result},
-    turn_loop::{AWAIT_MY_TURN, HANDOVER_WORK, LOOP_STATUS, LoopView, turn_result},
+    turn_loop::{HANDOVER_WORK, LoopView, turn_result},
 };
 
 /// Tools that a role is given together.
@@ -52,6 +54,10 @@ trait Toolset: Sync {
     /// How a role with these sets is played, if it is with these tools. `order`: of the roles that
     /// take turns.
     fn part(&self, role: &RoleId, sets: &[&str], order: &[RoleId]) -> Option<&'static dyn Part>;
+
+    /// What the prompt of a role says of these tools whose part is another's, or one of several of
+    /// theirs.
+    fn prompt_note(&self, sets: &[&str]) -> Option<&'static str>;
 
     /// Answers a call. `unknown` gets the arguments that the tool does not have.
     async fn call(
@@ -96,8 +102,36 @@ pub(super) fn part(
     toolsets: &[ToolsetChoice],
     order: &[RoleId],
 ) -> Option<&'static dyn Part> {
-    let sets: Vec<&str> = toolsets.iter().map(|it| it.set).collect();
+    let sets = playable(toolsets);
     TOOLSETS.iter().rev().find_map(|it| it.part(role, &sets, order))
+}
+
+/// What the prompt of a role with these toolsets says beside its part, a sentence for each kind of
+/// tools.
+pub(super) fn prompt_notes(
+    role: &RoleId,
+    toolsets: &[ToolsetChoice],
+    order: &[RoleId],
+) -> Vec<String> {
+    let sets = playable(toolsets);
+    let main = TOOLSETS.iter().rposition(|it| it.part(role, &sets, order).is_some());
+    let notes = TOOLSETS.iter().enumerate().filter_map(|(at, toolset)| {
+        let own = toolset.tools().iter().flat_map(|tool| tool.sets).map(|it| it.set);
+        let own: BTreeSet<&str> = own.filter(|set| sets.contains(set)).collect();
+        // One set of the main ones is its part.
+        let is_more = if Some(at) == main { 1 < own.len() } else { !own.is_empty() };
+        toolset.prompt_note(&sets).filter(|_| is_more)
+    });
+    notes.map(str::to_owned).collect()
+}
+
+/// The sets of which a role is shown what playing a part with them takes.
+fn playable(toolsets: &[ToolsetChoice]) -> Vec<&'static str> {
+    let is_enough = |it: &&ToolsetChoice| {
+        // These are made to be used beside others.
+        it.shown != ToolVisibility::Quiet || [MAIL, RUNS].contains(&it.set)
+    };
+    toolsets.iter().filter(is_enough).map(|it| it.set).collect()
 }
 
 /// Every toolset.
@@ -151,6 +185,11 @@ pub fn tools_bytes(choices: &[ToolsetChoice]) -> usize {
     shown_json(choices).len()
 }
 
+/// Whether a tool certainly changes nothing.
+pub(super) fn is_read_only(tool: &str) -> bool {
+    tools().any(|it| it.name == tool && it.is_read_only())
+}
+
 /// The refusal of a call as a role that does not have the tool's set. A role may call every tool of
 /// its sets, listed or not.
 fn no_set(role: &RoleId, set: &str) -> Refusal {
@@ -181,8 +220,6 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// No tool is in two toolsets, each is in a set, and each set that a role can be given has one.

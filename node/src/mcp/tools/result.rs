@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use rmcp::model::{CallToolResult, ContentBlock};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use tasuki_proto::{echo::bounded, reason::Reason};
 
@@ -71,6 +71,19 @@ pub(in crate::mcp) fn refused(refusal: &Refusal) -> CallToolResult {
 pub(in crate::mcp) fn time(ms: u64) -> String {
     let time = UNIX_EPOCH + Duration::from_millis(ms.min(DATE_MS_MAX));
     humantime::format_rfc3339_millis(time).to_string()
+}
+
+/// A moment that views show as [`time`] writes it; 0 is `null`, or left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(in crate::mcp) struct Time(pub u64);
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            0 => to.serialize_none(),
+            ms => to.serialize_str(&time(ms)),
+        }
+    }
 }
 
 #[cfg(test)]

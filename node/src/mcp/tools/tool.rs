@@ -119,6 +119,10 @@ pub(super) struct ToolDef {
 type Answering<'a> = BoxFuture<'a, Result<CallToolResponse, Refusal>>;
 
 impl ToolDef {
+    pub(super) fn is_read_only(&self) -> bool {
+        self.effect == Effect::Read
+    }
+
     pub(super) const fn new<T: Tool>() -> Self {
         Self {
             name: T::INFO.name,
@@ -189,7 +193,7 @@ impl ToolDef {
             }
         }
         let mut annotations = ToolAnnotations::new()
-            .read_only(self.effect == Effect::Read)
+            .read_only(self.is_read_only())
             .destructive(self.effect == Effect::Destroy);
         annotations = annotations.idempotent(true).open_world(false);
         ToolListing::new(self.name, description, Arc::new(schema)).with_annotations(annotations)

@@ -40,9 +40,7 @@ use crate::{
     toolset::{LOOP, ToolVisibility},
 };
 
-pub(in crate::mcp) const AWAIT_MY_TURN: &str = AwaitMyTurn::INFO.name;
 pub(in crate::mcp) const HANDOVER_WORK: &str = HandoverWork::INFO.name;
-pub(in crate::mcp) const LOOP_STATUS: &str = LoopStatus::INFO.name;
 
 pub(super) struct TurnLoop;
 
@@ -56,6 +54,13 @@ impl Toolset for TurnLoop {
 
     fn part(&self, role: &RoleId, sets: &[&str], order: &[RoleId]) -> Option<&'static dyn Part> {
         sets.contains(&LOOP).then(|| prompt::part(role, order) as &dyn Part)
+    }
+
+    fn prompt_note(&self, _: &[&str]) -> Option<&'static str> {
+        Some(
+            "Only if your user asks you to take turns: await_my_turn, do the work it returns, \
+             handover_work.",
+        )
     }
 }
 
@@ -130,8 +135,8 @@ struct HandoverWork {
     /// What the next agent should do.
     #[schemars(required)]
     next_instruction: Option<Text>,
-    /// true ends the task for all agents.
-    is_task_complete: bool,
+    /// true ends the task for all agents. Default false.
+    is_task_complete: Option<bool>,
     /// Loop name. Default `main`.
     r#loop: Option<Id<LoopId>>,
     /// Role that gets the turn. Default: the next participant in order.
@@ -149,7 +154,8 @@ impl Tool for HandoverWork {
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         const DONE: &str = "Handover successful. Turn switched.";
         let instruction = self.next_instruction.map(|it| it.0).unwrap_or_default();
-        if instruction.is_empty() && !self.is_task_complete {
+        let is_task_complete = self.is_task_complete.unwrap_or_default();
+        if instruction.is_empty() && !is_task_complete {
             return Err(invalid(
                 "next_instruction",
                 &"is empty: say what the next agent should do",
@@ -162,7 +168,7 @@ impl Tool for HandoverWork {
                 loop_id: loop_id(self.r#loop),
                 summary: self.work_summary.0,
                 instruction,
-                is_task_complete: self.is_task_complete,
+                is_task_complete,
                 to: self.to.map(|it| it.0),
                 turn: self.turn.filter(|turn| *turn != 0).map(Turn::from),
                 key: intent::of(&caller.call.context.meta),

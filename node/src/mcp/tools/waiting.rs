@@ -39,12 +39,27 @@ pub(super) enum Held<T> {
     Over,
 }
 
+/// What `status` says in every tool that waits, where a wait ended without what it waited for. Runs
+/// say how the run stands.
+pub(super) const STILL_WAITING: &str = "still_waiting";
+pub(super) const SUPERSEDED: &str = "superseded";
+
+/// The same of an answer that has a field for each; `None`: it is what was waited for.
+pub(super) const fn unmet(is_waiting: bool, is_superseded: bool) -> Option<&'static str> {
+    match (is_waiting, is_superseded) {
+        (_, true) => Some(SUPERSEDED),
+        (true, false) => Some(STILL_WAITING),
+        (false, false) => None,
+    }
+}
+
 /// What an agent is told whose wait a newer one took the place of.
 pub(super) fn superseded(role: &RoleId) -> String {
     format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
 }
 
-/// How long a call may be held. `asked` is how long the agent itself wants to wait at most.
+/// How long a call may be held. `asked` is how long the agent itself wants to wait at most. Of one
+/// that is said again, its client has waited a part already.
 pub(super) fn longest(call: &Call<'_>, asked: Option<Duration>) -> Duration {
     let client = call.client.as_ref();
     hold(&Ask {
@@ -55,6 +70,7 @@ pub(super) fn longest(call: &Call<'_>, asked: Option<Duration>) -> Duration {
         configured: call.hold,
         asked,
     })
+    .saturating_sub(call.age())
 }
 
 /// Holds a call until `answer` is there, for `hold` and what its answer may be overdue, with signs

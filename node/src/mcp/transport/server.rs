@@ -28,6 +28,8 @@ use serde_json::json;
 use tasuki_proto::{
     echo::{bounded, echo},
     id::{RoleId, TokenId},
+    nearest::did_you_mean,
+    net::site::Site,
 };
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -36,7 +38,7 @@ use super::{
     accept::accept,
     bearer::{Bearer, Bearers, authenticated, forbidden},
     guarded::Guard,
-    security::{Names, check_content_type, check_names},
+    security::{check_content_type, check_names},
     service::McpService,
     sse, stdio,
     step_access::{StepAccess, StepService, of_steps},
@@ -80,8 +82,12 @@ const RESUME_MS_MAX: u64 = 20_000;
 /// Until answers in flight are written when the server stops, in milliseconds.
 const WRITE_MS_MAX: u64 = 3_000;
 
-/// Until connections have ended after that, in milliseconds.
+/// Until what outlives a request has ended after that, in milliseconds.
 const END_MS_MAX: u64 = 1_500;
+
+/// The same of connections, in milliseconds: their answers are written, and whoever is on this machine
+/// takes the end of a stream at once. What is left then are requests that never came whole.
+const CLOSE_MS_MAX: u64 = 250;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -247,8 +253,9 @@ impl<S: McpService> Server<S> {
     fn unknown_role(&self, role: &str) -> Response {
         let names: Vec<&str> = self.of_role.keys().map(RoleId::as_str).collect();
         let hosted = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let near = did_you_mean(role, names.iter().copied());
         let role = echo(role);
-        let message = format!("this node does not host the role {role}; it hosts: {hosted}");
+        let message = format!("this node does not host the role {role}; it hosts: {hosted}{near}");
         let body = json!({ "error": "unknown_role", "message": message, "roles": names });
         (StatusCode::NOT_FOUND, Json(body)).into_response()
     }
@@ -356,8 +363,9 @@ async fn run<S: McpService, T: StepService>(
         None => app,
         Some(steps) => app.layer(middleware::from_fn_with_state(Arc::new(steps), of_steps::<T>)),
     };
-    let names = Arc::new(Names::new(address, guard.as_ref()));
-    let app = app.layer(middleware::from_fn_with_state(names, check_names));
+    let is_named = guard.as_ref().map(|guard| Arc::clone(&guard.is_named));
+    let site = Arc::new(Site::new(address, is_named));
+    let app = app.layer(middleware::from_fn_with_state(site, check_names));
     let (connections, ended) = (life.connections.clone(), CancellationToken::new());
     let tls = guard.map(|guard| guard.tls);
     accept(listener, tls, app, shutdown, ended.clone(), connections.clone()).await;
@@ -371,7 +379,7 @@ async fn run<S: McpService, T: StepService>(
         tracing::warn!(count, "stopping with answers that are not written");
     }
     life.ending.cancel();
-    tokio::join!(within(END_MS_MAX, life.tasks.clone()), within(END_MS_MAX, connections.clone()));
+    tokio::join!(within(END_MS_MAX, life.tasks.clone()), within(CLOSE_MS_MAX, connections.clone()));
     ended.cancel();
     Ok(())
 }

@@ -42,8 +42,8 @@ fn steps(names: &[&str]) -> Vec<Step> {
     names.iter().map(|agent| step(agent, "t")).collect()
 }
 
-fn wanted(mode: &Mode) -> Wanted<'_> {
-    Wanted {
+fn wanted(mode: &Mode) -> RunRequest<'_> {
+    RunRequest {
         mode,
         on: "",
         timeout: None,
@@ -56,11 +56,11 @@ fn wanted(mode: &Mode) -> Wanted<'_> {
     }
 }
 
-fn planned(wanted: &Wanted<'_>) -> Plan {
+fn planned(wanted: &RunRequest<'_>) -> Plan {
     plan(wanted, &agents()).unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn refused(wanted: &Wanted<'_>) -> String {
+fn refused(wanted: &RunRequest<'_>) -> String {
     plan(wanted, &agents()).expect_err("it cannot be planned")
 }
 
@@ -89,7 +89,7 @@ fn what_a_call_says_goes_before_the_agents_file_and_that_before_the_default() {
             "plain pi [] [] 0"
         ]
     );
-    let all = Wanted {
+    let all = RunRequest {
         on: "gpu",
         timeout: Some(Duration::from_millis(1500)),
         runner: Some("codex"),
@@ -100,7 +100,7 @@ fn what_a_call_says_goes_before_the_agents_file_and_that_before_the_default() {
         render(&planned(&all)),
         ["scout", "writer", "tester", "plain"].map(|it| format!("{it} codex [small] [gpu] 1500"))
     );
-    let other_default = planned(&Wanted { default_runner: "mine", ..wanted(&mode) });
+    let other_default = planned(&RunRequest { default_runner: "mine", ..wanted(&mode) });
     assert_eq!(render(&other_default)[3], "plain mine [] [] 0");
 }
 
@@ -112,7 +112,7 @@ fn a_request_says_mode_budget_and_who_is_used() {
         (Mode::Chain(steps(&["writer", "scout"])), RunMode::Chain, 2),
     ] {
         let budget = wire::RunBudget { max_turns: 7, ..Default::default() };
-        let plan = planned(&Wanted { budget, concurrency: 3, ..wanted(&mode) });
+        let plan = planned(&RunRequest { budget, concurrency: 3, ..wanted(&mode) });
         assert_eq!((plan.request.mode(), plan.request.steps.len()), (wire_mode, count));
         assert_eq!((plan.request.budget, plan.request.concurrency), (Some(budget), 3));
         let names: Vec<_> = plan.agents.iter().map(|entry| entry.agent.name.as_str()).collect();
@@ -157,7 +157,7 @@ fn the_final_output_alone_has_a_form_and_its_agent_is_told() {
         (Mode::Parallel(steps(&["scout", "writer"])), vec![told, told]),
         (Mode::Chain(steps(&["scout", "writer", "plain"])), vec![untold, untold, told]),
     ] {
-        let plan = planned(&Wanted { output_schema: Some(&schema), ..wanted(&mode) });
+        let plan = planned(&RunRequest { output_schema: Some(&schema), ..wanted(&mode) });
         let steps = &plan.request.steps;
         let prompts: Vec<_> = steps.iter().map(|step| plain(step.system.as_ref())).collect();
         assert_eq!(prompts, expected);
@@ -202,13 +202,19 @@ fn what_cannot_be_passed_on_is_refused_before_anything_runs() {
     let wanted = wanted(&mode);
     let schema = json!({"type": "strin"});
     for (wanted, said) in [
-        (Wanted { on: "my node", ..wanted }, "`on` is \"my node\", which is no name of a node"),
-        (Wanted { runner: Some("-x"), ..wanted }, "The runner \"-x\" of agent `scout` is no name"),
-        (Wanted { runner: Some(""), ..wanted }, "Agent `scout` names no runner"),
-        (Wanted { model: Some("--yolo"), ..wanted }, "The model \"--yolo\" of agent `scout`"),
-        (Wanted { model: Some(""), ..wanted }, "The model \"\" of agent `scout`"),
-        (Wanted { model: Some("a\nb"), ..wanted }, "The model \"a\\nb\" of agent `scout`"),
-        (Wanted { output_schema: Some(&schema), ..wanted }, "`output_schema` is not a valid JSON"),
+        (RunRequest { on: "my node", ..wanted }, "`on` is \"my node\", which is no name of a node"),
+        (
+            RunRequest { runner: Some("-x"), ..wanted },
+            "The runner \"-x\" of agent `scout` is no name",
+        ),
+        (RunRequest { runner: Some(""), ..wanted }, "Agent `scout` names no runner"),
+        (RunRequest { model: Some("--yolo"), ..wanted }, "The model \"--yolo\" of agent `scout`"),
+        (RunRequest { model: Some(""), ..wanted }, "The model \"\" of agent `scout`"),
+        (RunRequest { model: Some("a\nb"), ..wanted }, "The model \"a\\nb\" of agent `scout`"),
+        (
+            RunRequest { output_schema: Some(&schema), ..wanted },
+            "`output_schema` is not a valid JSON",
+        ),
     ] {
         let why = refused(&wanted);
         assert!(why.starts_with(said), "{why}");
@@ -293,7 +299,7 @@ fn nobody_runs_what_no_node_offers() {
         ),
     ] {
         let mode = Mode::Single(step("scout", "t"));
-        let plan = planned(&Wanted { runner: Some(runner), on, ..wanted(&mode) });
+        let plan = planned(&RunRequest { runner: Some(runner), on, ..wanted(&mode) });
         let said = nobody_runs(&plan, &offers, &own);
         assert_eq!(said.unwrap_or_default(), expected, "{runner} on {on}");
     }

@@ -19,32 +19,32 @@ const BASE: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TERM", "TMPD
 
 /// Which of the node's variables a step gets.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct EnvFilter<'a> {
     /// The names that the agent's file lists; `None`: it has no list.
     pub(super) listed: Option<&'a [String]>,
     /// The operator's names for steps that another machine asked for; `None`: this one did.
     pub(super) allowed: Option<&'a [String]>,
 }
 
-impl Wanted<'_> {
-    fn has(self, name: &str) -> bool {
+impl EnvFilter<'_> {
+    fn passes(self, name: &str) -> bool {
         let is_in = |names: &[String]| names.iter().any(|it| it == name);
         // Without a list an agent of this machine gets all, one that was sent here nothing.
         let is_listed = self.listed.map_or_else(|| self.allowed.is_none(), is_in);
-        let is_wanted = is_listed && self.allowed.is_none_or(is_in);
-        !name.starts_with(VARIABLE_PREFIX) && (is_wanted || BASE.contains(&name))
+        let is_passed_on = is_listed && self.allowed.is_none_or(is_in);
+        !name.starts_with(VARIABLE_PREFIX) && (is_passed_on || BASE.contains(&name))
     }
 }
 
 /// The variables of a step, out of `all` that the node has.
 pub(super) fn environment(
-    wanted: Wanted<'_>,
+    filter: EnvFilter<'_>,
     key: &StepKey,
     endpoint: &StepEndpoint,
     all: impl Iterator<Item = (OsString, OsString)>,
 ) -> Vec<(String, OsString)> {
     let named = all.filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
-    let mut variables: Vec<_> = named.filter(|(name, _)| wanted.has(name)).collect();
+    let mut variables: Vec<_> = named.filter(|(name, _)| filter.passes(name)).collect();
     let mut add = |name: &str, value: &str| variables.push((name.to_owned(), value.into()));
     add(STEP_TOKEN_VARIABLE, &key.to_string());
     add(NODE_VARIABLE, &endpoint.node_url);
@@ -114,10 +114,10 @@ mod tests {
         for (listed, allowed, given) in cases {
             let owned = |names: &[&str]| names.iter().copied().map(str::to_owned).collect();
             let names: [Option<Vec<String>>; 2] = [listed.map(owned), allowed.map(owned)];
-            let wanted = Wanted { listed: names[0].as_deref(), allowed: names[1].as_deref() };
+            let filter = EnvFilter { listed: names[0].as_deref(), allowed: names[1].as_deref() };
             let all = ["PATH", "KEY", "OTHER", "TASUKI_TOKEN", "TASUKI_NODE"];
             let all = all.map(|name| (name.into(), "v".into())).into_iter();
-            let step = environment(wanted, &key(), &endpoint(None), all);
+            let step = environment(filter, &key(), &endpoint(None), all);
             let step: Vec<_> = step.iter().map(|(name, _)| name.as_str()).collect();
             let expected = [given, &[STEP_TOKEN_VARIABLE, NODE_VARIABLE]].concat();
             assert_eq!(step, expected, "{listed:?} {allowed:?}");
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_step_is_told_which_it_is_and_where_its_node_is() {
-        let wanted = Wanted { listed: None, allowed: None };
+        let filter = EnvFilter { listed: None, allowed: None };
         let stale = [(NODE_VARIABLE.into(), "http://127.0.0.1:9".into())].into_iter();
         let expected = [
             (STEP_TOKEN_VARIABLE, key().to_string()),
@@ -134,7 +134,7 @@ mod tests {
             (FINGERPRINT_VARIABLE, "ab".to_owned()),
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), OsString::from(value)));
-        assert_eq!(environment(wanted, &key(), &endpoint(Some("ab")), stale), expected);
+        assert_eq!(environment(filter, &key(), &endpoint(Some("ab")), stale), expected);
     }
 
     #[test]

@@ -103,11 +103,11 @@ impl Worker {
     /// Begins to wait for steps, in the background. Those that run are in `live`.
     pub fn start(link: Link, settings: WorkerSettings, live: LiveSteps) -> Self {
         let (running, done) = oneshot::channel();
-        let (offering, closing) = Offering::new(link.clone(), settings, live);
-        let context = offering.context.clone();
+        let (scheduler, closing) = StepScheduler::new(link.clone(), settings, live);
+        let context = scheduler.context.clone();
         link.spawn(async move {
             tokio::select! {
-                () = offering.run() => {}
+                () = scheduler.run() => {}
                 () = reads::answer(&context) => {}
             }
             drop(running);
@@ -132,8 +132,8 @@ struct Running {
 /// What comes once, or is not waited for.
 type Pending<T> = Fuse<BoxFuture<'static, T>>;
 
-/// What waits for steps.
-struct Offering {
+/// Offers free places, claims steps, and runs them.
+struct StepScheduler {
     context: Arc<Context>,
     tasks: JoinSet<()>,
     running: BTreeMap<StepId, Running>,
@@ -152,13 +152,13 @@ struct Offering {
     not_before: Instant,
 }
 
-impl Offering {
+impl StepScheduler {
     /// With what ends it.
     fn new(link: Link, settings: WorkerSettings, live: LiveSteps) -> (Self, CancellationToken) {
         let closing = CancellationToken::new();
         let checks = Arc::new(Semaphore::new(CHECKS_MAX));
         let context = Context { link, settings, live, closing: closing.clone(), checks };
-        let offering = Self {
+        let scheduler = Self {
             context: Arc::new(context),
             tasks: JoinSet::new(),
             running: BTreeMap::new(),
@@ -171,7 +171,7 @@ impl Offering {
             refused: Backoff::turned_away(),
             not_before: Instant::now(),
         };
-        (offering, closing)
+        (scheduler, closing)
     }
 
     async fn run(mut self) {
@@ -355,7 +355,7 @@ mod tests {
     use crate::{identity::Identity, link, runner::runners::RunnerTable, step_key::StepKey};
 
     /// At a node whose broker is away.
-    fn offering(data: &Path) -> Offering {
+    fn scheduler(data: &Path) -> StepScheduler {
         let identity = Arc::new(Identity::open(data).unwrap());
         let settings = link::Settings {
             broker: "http://127.0.0.1:1".to_owned(),
@@ -373,34 +373,34 @@ mod tests {
             directory: data.join("runs"),
             endpoint: StepEndpoint { mcp_url: None, node_url, fingerprint: None },
         };
-        Offering::new(link, settings, LiveSteps::default()).0
+        StepScheduler::new(link, settings, LiveSteps::default()).0
     }
 
     #[tokio::test]
     async fn steps_are_claimed_one_by_one_and_what_is_canceled_is_stopped() {
         let data = tempfile::tempdir().unwrap();
-        let mut offering = offering(data.path());
-        assert_eq!(offering.offer(), None, "nothing is installed");
-        offering.looked(Some(["pi".to_owned()].into()));
+        let mut scheduler = scheduler(data.path());
+        assert_eq!(scheduler.offer(), None, "nothing is installed");
+        scheduler.looked(Some(["pi".to_owned()].into()));
         let run: RunId = "run_1700000000000_00af".parse().unwrap();
         let named = |step| wire::StepRef { run_id: run.to_string(), step };
         let there = wire::RunAnswer { standing: Standing::There.into(), ..Default::default() };
         let shown = |step| Ok(wire::RunAnswer { ready: Some(named(step)), ..there.clone() });
-        let places = |it: &Offering| it.offer().map(|offer| offer.places);
-        assert_eq!(places(&offering), Some(4));
-        offering.heed(shown(1));
-        assert_eq!(places(&offering), Some(0), "it stays on offer and is shown nothing");
-        let asked = offering.not_before;
-        offering.heed(shown(2));
-        assert!(asked < offering.not_before, "nothing is asked in a circle");
+        let places = |it: &StepScheduler| it.offer().map(|offer| offer.places);
+        assert_eq!(places(&scheduler), Some(4));
+        scheduler.heed(shown(1));
+        assert_eq!(places(&scheduler), Some(0), "it stays on offer and is shown nothing");
+        let asked = scheduler.not_before;
+        scheduler.heed(shown(2));
+        assert!(asked < scheduler.not_before, "nothing is asked in a circle");
         let step = StepId { run, number: 1 };
-        offering.claiming = Fuse::terminated();
+        scheduler.claiming = Fuse::terminated();
         let claim = Claim::new(StepKey::new(step).unwrap(), wire::ClaimStepResponse::default());
-        offering.claimed(Some(claim));
-        assert!(offering.offer().unwrap().stopping.is_empty());
-        offering.heed(Ok(wire::RunAnswer { stop: vec![named(1)], ..there.clone() }));
-        assert_eq!(*offering.running[&step].stop.borrow(), Some(Stopped::Cancelled));
-        assert_eq!(offering.offer().unwrap().stopping, [step].into(), "that is known");
-        assert_eq!(places(&offering), Some(3));
+        scheduler.claimed(Some(claim));
+        assert!(scheduler.offer().unwrap().stopping.is_empty());
+        scheduler.heed(Ok(wire::RunAnswer { stop: vec![named(1)], ..there.clone() }));
+        assert_eq!(*scheduler.running[&step].stop.borrow(), Some(Stopped::Cancelled));
+        assert_eq!(scheduler.offer().unwrap().stopping, [step].into(), "that is known");
+        assert_eq!(places(&scheduler), Some(3));
     }
 }

@@ -32,7 +32,7 @@ impl Origin {
         loop {
             found.is_elsewhere |= own != Some(asker.as_str());
             let Some(above) = parent else { return found };
-            let Some((run, is_sandboxed)) = above_it(link, above).await else {
+            let Some((run, is_sandboxed)) = parent_run(link, above).await else {
                 return Self { is_elsewhere: true, is_sandboxed: true };
             };
             found.is_sandboxed |= is_sandboxed;
@@ -42,7 +42,7 @@ impl Origin {
 }
 
 /// The run that a step is in, and whether the step is in a sandbox.
-async fn above_it(link: &Link, StepRef { run_id, step }: StepRef) -> Option<(wire::Run, bool)> {
+async fn parent_run(link: &Link, StepRef { run_id, step }: StepRef) -> Option<(wire::Run, bool)> {
     let request = wire::GetRunRequest { run_id: run_id.clone(), ..Default::default() };
     let run = link.query(request).await.ok()?.run?;
     let request = wire::GetStepRequest { run_id, step, ..Default::default() };

@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     WorkerSettings,
     end::{self, Ending, NODE_STOPPED},
-    environment::{Wanted, environment, policy},
+    environment::{EnvFilter, environment, policy},
     files::{OutputFile, StepDirectory, prune},
     origin::Origin,
     report::{Budget, Latest, Lease, Reporter, Stop, is_lost},
@@ -216,7 +216,7 @@ fn prepare(
     if let Some(program) = line.argv.first_mut() {
         *program = resolve_program(project, program);
     }
-    let wanted = Wanted {
+    let filter = EnvFilter {
         listed: spec.env.as_deref(),
         allowed: origin.is_elsewhere.then_some(settings.runs.env.as_slice()),
     };
@@ -228,7 +228,7 @@ fn prepare(
     Ok(Prepared {
         line,
         dialect: runner.dialect,
-        environment: environment(wanted, key, endpoint, std::env::vars_os()),
+        environment: environment(filter, key, endpoint, std::env::vars_os()),
         policy: policy(is_sandboxed, &[project, &home, &keeper], &[&directory, &own, &temporary]),
         // `tasuki runs report` is the same program, so it may be read in there.
         keeper,

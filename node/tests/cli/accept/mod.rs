@@ -123,6 +123,7 @@ impl Office {
             task_id: "task-1".into(),
             claim_token: self.claim_token,
             words: Some(words),
+            files: None,
         };
         self.swarm.submit_task(request).await.map(drop)
     }
@@ -180,7 +181,11 @@ impl Office {
             role: "lead".into(),
             issue_id: self.issue.clone(),
             summary: "All is done.".into(),
-            artifacts: Some(wire::DeliveryArtifacts { has_passed: true, ..Default::default() }),
+            artifacts: Some(wire::DeliveryArtifacts {
+                has_passed: true,
+                changed_files: vec!["issue-1-test-steps.md".into()],
+                ..Default::default()
+            }),
             test_evidence: Some(wire::TestEvidence {
                 script_passed: true,
                 doc_path: "issue-1-test-steps.md".into(),

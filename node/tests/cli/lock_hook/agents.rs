@@ -69,7 +69,7 @@ async fn an_edit_of_what_another_role_has_locked_is_refused() {
 async fn a_hook_asks_about_the_workspace_of_the_node_beside_which_it_was_installed() {
     let mut office = Office::open().await;
     office.up.stop().await;
-    let data = office.up.data.clone();
+    let data = office.up.data.with_file_name("other");
     office.up = Process::up(&data, "--workspace project").await;
     office.hook_json(&["install", "--claude", "--as", "A"]).await;
     let text = fs::read_to_string(office.at(".claude/settings.local.json")).unwrap();

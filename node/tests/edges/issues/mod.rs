@@ -166,6 +166,8 @@ async fn approve(lead: &Client, worker: &Client, issue: &str, task: &str) -> Val
 }
 
 fn delivery(issue: &str, files: &[&str], summary: &str) -> Value {
+    const STEPS: &str = "docs/issue-1-test-steps.md";
+    let files: Vec<&str> = files.iter().copied().chain([STEPS]).collect();
     json!({
         "issue_id": issue, "summary": summary,
         "artifacts": {
@@ -174,7 +176,7 @@ fn delivery(issue: &str, files: &[&str], summary: &str) -> Value {
         },
         "test_evidence": {
             "script_path": "test.sh", "script_cmd": "sh test.sh", "script_passed": true,
-            "script_result": "ok", "doc_path": "docs/issue-1-test-steps.md",
+            "script_result": "ok", "doc_path": STEPS,
             "doc_commands": ["make test"], "doc_passed": true,
             "doc_results": [
                 { "command": "make test", "passed": true, "exit_code": 0, "output": "ok" },

@@ -328,6 +328,7 @@ impl Broker {
                 key: Some(key),
                 r#loop: loop_name(of),
                 participants: std::iter::once("A".to_owned()).chain(roles).collect(),
+                allow_new_roles: true,
             };
             turns.create_loop(request).await.unwrap();
         }

@@ -187,7 +187,8 @@ impl Worker {
             words["wait_sec"] = self.0.chance.below(2).into();
             match self.0.call("lockFiles", &words).await {
                 Ok(told) => {
-                    let until = told["expires_at_ms"].as_u64().unwrap();
+                    let until: jiff::Timestamp = text(&told["expires_at"]).parse().unwrap();
+                    let until = u64::try_from(until.as_millisecond()).unwrap();
                     let (role, lease) = (self.0.role.clone(), text(&told["lease_id"]));
                     self.0.game.change(|it| {
                         let line = format!("locked {files:?} until {until} by {lease} for");

@@ -252,7 +252,7 @@ impl directory_server::Directory for Service {
         let node = world.registrations.last().map(|r| r.node.clone()).unwrap_or_default();
         let rival = |epoch| wire::Node { node, epoch, is_present: true, ..wire::Node::default() };
         let nodes = world.rival.map(rival).into_iter().collect();
-        Ok(Response::new(wire::ListNodesResponse { nodes }))
+        Ok(Response::new(wire::ListNodesResponse { nodes, ..Default::default() }))
     }
 }
 

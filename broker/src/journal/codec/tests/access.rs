@@ -134,7 +134,8 @@ fn state() -> Workspace {
             reply: Reply::Done,
             is_repeat: false,
         };
-        Client { highest: counter, last: at(700), answers: [(counter, answer)].into() }
+        let answers = [(counter, answer)].into();
+        Client { highest: counter, last: at(700), answers, retired_at: None }
     };
     let retired = |highest: u64| Retired { highest, last: at(600) };
     state.clients = clients(

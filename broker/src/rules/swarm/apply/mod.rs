@@ -58,6 +58,8 @@ impl Swarm {
                 let issue = self.issues.get_mut(issue).expect("an issue has its items");
                 items.iter().for_each(|number| issue.handed(now, *number));
             }
+            Event::Compacted(issues) => self.compacted(issues),
+            Event::DocCompacted { name, oldest } => self.shared_docs.compacted(name, *oldest),
         }
     }
 

@@ -138,6 +138,13 @@ impl Locks {
         Ok(())
     }
 
+    /// Gives each lock another token.
+    pub(super) fn renumber(&mut self, mut token: impl FnMut() -> FencingToken) {
+        for lock in self.by_id.values_mut() {
+            lock.token = token();
+        }
+    }
+
     pub(super) fn restore_ended(&mut self, ended: Ended) {
         self.ended.push_back(ended);
     }
@@ -347,6 +354,18 @@ impl Locks {
     }
 }
 
+impl Conflict {
+    fn rejection(self, now: Timestamp, not_done: &'static str) -> Rejection {
+        Rejection::FileIsLocked {
+            file: self.file,
+            holder: self.holder,
+            task: self.task.map_or_else(String::new, |(_, task)| task.to_string()),
+            left_ms: self.lapses.millis_since(now),
+            not_done,
+        }
+    }
+}
+
 impl WhyUnlocked {
     fn forced(&self, by: &Principal) -> Option<Forced> {
         let Self::Forced { reason } = self else { return None };
@@ -381,13 +400,7 @@ impl Swarm {
         if let Some(conflict) =
             self.locks.conflict(Some(role), &keys, &Effort::new(LOCK_STEPS_MAX))?
         {
-            let task = conflict.task.map_or_else(String::new, |(_, task)| task.to_string());
-            return Err(Rejection::FileIsLocked {
-                file: conflict.file,
-                holder: conflict.holder,
-                task,
-                left_ms: conflict.lapses.millis_since(draft.now),
-            });
+            return Err(conflict.rejection(draft.now, "locked"));
         }
         let patterns = keys.iter().filter(|key| key.has_wildcards()).count();
         if LOCKS_MAX < self.locks.index.len() + keys.len() {
@@ -402,6 +415,20 @@ impl Swarm {
         let (role, task) = (role.clone(), it.task);
         draft.push(Event::Locked(Locked { lock, role, keys, task, token, lapses }));
         Ok(Reply::Locked { lock, token, lapses })
+    }
+
+    /// Whether nobody but `role` has locked one of these files, as far as comparing them may take:
+    /// a claimant locked its files itself, which compares them in full.
+    pub(super) fn check_submitted(
+        &self,
+        draft: &DecisionBuilder<'_>,
+        role: &RoleId,
+        files: &[LockKey],
+    ) -> Result<(), Rejection> {
+        match self.locks.conflict(Some(role), files, &Effort::new(LOCK_STEPS_MAX)) {
+            Ok(Some(conflict)) => Err(conflict.rejection(draft.now, "submitted")),
+            Ok(None) | Err(_) => Ok(()),
+        }
     }
 
     pub(super) fn decide_renew_lock(

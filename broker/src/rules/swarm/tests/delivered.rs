@@ -4,15 +4,9 @@ use super::{super::words::AuditEntry, *};
 
 #[test]
 fn evidence_is_attached_by_whoever_has_the_claim() {
-    check(
+    check_after(
+        &APPROVED,
         &[
-            (1, "L opens s"),
-            (2, "L plans easy 1"),
-            (3, "W registers"),
-            (4, "W claims 1"),
-            (5, "W submits 1: one"),
-            (6, "L mints 1 for W 5"),
-            (7, "L approves 1 5"),
             (8, "L delivers f1"),
             (9, "A runs again"),
             (10, "A takes"),
@@ -25,24 +19,40 @@ fn evidence_is_attached_by_whoever_has_the_claim() {
             (3_600_012, "B takes"),
             (3_600_013, "B accepts"),
         ],
-        "  1 L opens s: an issue
-           2 L plans easy 1: 1 from task-1 | 1 ready
-           3 W registers: done | 1 ready
-           4 W claims 1: token 1 until 3600004 | 1 in_progress:W
-           5 W submits 1: one: submitted | 1 submitted:W
-           6 L mints 1 for W 5: easy → end, 1 points, 0 low | 1 submitted:W
-           7 L approves 1 5: reviewed | 1 done
-           8 L delivers f1: delivery | 1 done
-           9 A runs again: no: not_claimant | 1 done
-          10 A takes: token 2 until 3600010 | 1 done
-          11 B runs again +failed: no: not_claimant | 1 done
-          12 A runs again +token=1: no: stale_token | 1 done
-          13 A runs again: evidence 1 | 1 done
-          14 A runs again +token=1: evidence 1 (as before) | 1 done
-         3600010 time: done | 1 done
-         3600011 A runs again +failed: no: lease_lost | 1 done
-         3600012 B takes: token 3 until 7200012 | 1 done
-         3600013 B accepts: delivery | 1 done",
+        "  8 L delivers f1: delivery
+           9 A runs again: no: not_claimant
+          10 A takes: token 2 until 3600010
+          11 B runs again +failed: no: not_claimant
+          12 A runs again +token=1: no: stale_token
+          13 A runs again: evidence 1
+          14 A runs again +token=1: evidence 1 (as before)
+         3600010 time: done
+         3600011 A runs again +failed: no: lease_lost
+         3600012 B takes: token 3 until 7200012
+         3600013 B accepts: delivery",
+    );
+}
+
+#[test]
+fn steps_that_an_acceptor_cannot_find_are_not_delivered() {
+    check_after(
+        &APPROVED,
+        &[
+            (8, "L delivers f1 +steps=docs/steps.md"),
+            (9, "L delivers f1 docs/steps.md +steps=docs/steps.md"),
+            (10, "A takes"),
+            (11, "A refuses"),
+            (12, "L delivers f1 +steps=docs/steps.md: again"),
+            (13, "L writes issue steps: how"),
+            (14, "L delivers f1 +steps=docs/steps.md: again"),
+        ],
+        "  8 L delivers f1 +steps=docs/steps.md: no: missing_doc
+           9 L delivers f1 docs/steps.md +steps=docs/steps.md: delivery
+          10 A takes: token 2 until 3600010
+          11 A refuses: delivery
+          12 L delivers f1 +steps=docs/steps.md: again: no: missing_doc
+          13 L writes issue steps: how: version 1
+          14 L delivers f1 +steps=docs/steps.md: again: delivery",
     );
 }
 
@@ -164,8 +174,7 @@ fn what_was_added_or_taken_back_since_is_not_accepted() {
 #[test]
 fn evidence_is_of_the_commit_that_was_delivered() {
     let mut story = Story::new();
-    let done = ["L opens s", "L plans easy 1", "W registers", "W claims 1", "W submits 1: one"];
-    for line in done.into_iter().chain(["L mints 1 for W 5", "L approves 1 5"]) {
+    for line in APPROVED {
         story.step(1, line);
     }
     story.told.clear();
@@ -197,22 +206,12 @@ fn evidence_is_of_the_commit_that_was_delivered() {
 
 #[test]
 fn a_delivery_is_rejected_with_words_or_for_what_failed() {
-    let mut story = Story::new();
-    for line in DELIVERED {
-        story.step(1, line);
-    }
-    story.told.clear();
-    for (ms, line) in [(2, "A refuses +wordless"), (3, "A refuses +wordless +failed")] {
-        story.step(ms, line);
-    }
-    let told: Vec<&str> = story.told.lines().filter_map(|it| it.split(" |").next()).collect();
-    assert_eq!(
-        told,
-        [
-            "  2 A refuses +wordless: no: feedback is empty and nothing of the evidence failed; \
-             say in feedback what must be fixed. Nothing was judged",
-            "  3 A refuses +wordless +failed: delivery",
-        ]
+    check_after(
+        &DELIVERED,
+        &[(2, "A refuses +wordless"), (3, "A refuses +wordless +failed")],
+        "2 A refuses +wordless: no: feedback is empty and nothing of the evidence failed; say in \
+         feedback what must be fixed. Nothing was judged
+         3 A refuses +wordless +failed: delivery",
     );
 }
 
@@ -251,6 +250,17 @@ fn a_delivery_ends_with_its_issue() {
         (Some(delivery), format!("closed before a verdict on delivery {delivery}: enough"))
     );
 }
+
+/// An issue of one task, done and approved.
+const APPROVED: [&str; 7] = [
+    "L opens s",
+    "L plans easy 1",
+    "W registers",
+    "W claims 1",
+    "W submits 1: one",
+    "L mints 1 for W 5",
+    "L approves 1 5",
+];
 
 /// An issue of one task, done, delivered, and its delivery taken by `A`.
 const DELIVERED: [&str; 9] = [

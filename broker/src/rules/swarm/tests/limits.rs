@@ -159,6 +159,7 @@ fn a_submission_of_many_files_keeps_little_of_them() {
         task: TaskNumber(1),
         token: FencingToken::NONE,
         words: Artifacts { changed_files, ..Artifacts::default() },
+        files: Vec::new(),
     });
     let by = Actor::Role(role("W"));
     story.execute(Timestamp::from_millis(9), AnyCommand::Swarm(Command { by, ask }));

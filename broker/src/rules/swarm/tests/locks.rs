@@ -174,6 +174,46 @@ fn files_are_locked_for_a_task_by_whoever_has_claimed_it() {
     );
 }
 
+#[test]
+fn what_another_role_has_locked_is_not_submitted() {
+    check(
+        &[
+            (1, "L opens s"),
+            (2, "L plans easy 1"),
+            (3, "W registers"),
+            (4, "W claims 1"),
+            (5, "V locks src/ other:b"),
+            (6, "W locks a"),
+            (7, "W submits 1 +on=src/main.rs: done"),
+            (8, "W submits 1 +on=b: done"),
+            (9, "V locks b"),
+            (10, "W submits 1 +on=b: done"),
+            (11, "W submits 1 +on=b: more"),
+            (12, "W submits 1 +on=a: more"),
+            (13, "V unlocks"),
+            (14, "W submits 1 +on=b: and more"),
+            (120_007, "time"),
+            (120_008, "W submits 1 +on=src/main.rs: all"),
+        ],
+        "  1 L opens s: an issue
+            2 L plans easy 1: 1 from task-1 | 1 ready
+            3 W registers: done | 1 ready
+            4 W claims 1: token 1 until 3600004 | 1 in_progress:W
+            5 V locks src/ other:b: locked, token 2 until 120005 | 1 in_progress:W
+            6 W locks a: locked, token 3 until 120006 | 1 in_progress:W
+            7 W submits 1 +on=src/main.rs: done: no: file_is_locked | 1 in_progress:W
+            8 W submits 1 +on=b: done: submitted | 1 submitted:W
+            9 V locks b: locked, token 4 until 120009 | 1 submitted:W
+           10 W submits 1 +on=b: done: submitted (as before) | 1 submitted:W
+           11 W submits 1 +on=b: more: no: file_is_locked | 1 submitted:W
+           12 W submits 1 +on=a: more: submitted | 1 submitted:W
+           13 V unlocks: done | 1 submitted:W
+           14 W submits 1 +on=b: and more: submitted | 1 submitted:W
+         120007 time: done | 1 submitted:W
+         120008 W submits 1 +on=src/main.rs: all: submitted | 1 submitted:W",
+    );
+}
+
 /// To compare one of those that are held with what is asked for takes half a million steps.
 #[test]
 fn files_that_take_too_long_to_compare_are_not_locked() {

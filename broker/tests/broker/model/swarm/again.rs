@@ -29,7 +29,9 @@ impl Made {
         let (told, due) = match (&command.ask, reply) {
             (CommandKind::CreateIssue(it), Reply::Issue(id)) => {
                 let mut before = self.issues.iter().rev();
-                let before = before.find(|(role, asked, _)| *role == by && asked == it);
+                let before = before.find(|(role, asked, id)| {
+                    *role == by && asked == it && swarm.issues().contains_key(id)
+                });
                 let due = before.map(|(.., id)| *id);
                 let due = due.filter(|id| swarm.issues()[id].state == IssueState::Open);
                 if due.is_none() {

@@ -161,13 +161,37 @@ impl Ledger {
         }
     }
 
+    /// Nobody can ask for anything of these any more.
+    fn compacted(&mut self, swarm: &Swarm, issues: &[IssueId]) {
+        for id in issues {
+            let issue = &swarm.issues()[id];
+            assert!(issue.state != IssueState::Open, "{id} is open and removed");
+            assert!(!self.claims.keys().any(|(of, _)| of == id), "I1: {id} is held and removed");
+            assert!(!self.kept.keys().any(|(of, _)| of == id), "I5: {id} is kept and removed");
+            assert!(!self.open_deliveries.contains_key(id), "{id} is delivered and removed");
+            for task in &issue.tasks {
+                for submission in &task.submissions {
+                    self.ended_submissions.remove(&submission.id);
+                }
+                for message in &task.messages {
+                    self.ended_messages.remove(&message.id);
+                }
+            }
+            self.open_messages.retain(|(of, ..)| of != id);
+            for delivery in swarm.deliveries().values().filter(|it| it.issue == *id) {
+                self.ended_deliveries.remove(&delivery.id);
+                self.delivered.remove(&delivery.id);
+            }
+        }
+    }
+
     fn grant(&mut self, token: FencingToken) {
         assert!(self.token < token, "I3: {token} after {}", self.token);
         self.token = token;
     }
 
     /// Takes in what is about to be applied.
-    pub(in crate::model) fn take(&mut self, now: Timestamp, event: &Event) {
+    pub(in crate::model) fn take(&mut self, now: Timestamp, swarm: &Swarm, event: &Event) {
         use swarm::Event as It;
         let Event::Swarm(event) = event else { return };
         let IssueEvent { issue, audit, what } = match event {
@@ -177,7 +201,9 @@ impl Ledger {
             | It::SettingsSet(_)
             | It::SharedDocWritten(_)
             | It::Unlocked(_)
-            | It::ItemsHanded { .. } => return,
+            | It::ItemsHanded { .. }
+            | It::DocCompacted { .. } => return,
+            It::Compacted(issues) => return self.compacted(swarm, issues),
             It::LeaseRenewed(it) => {
                 if let swarm::LeaseTarget::Reservation(issue, task) = it.held
                     && let Some(kept) = self.kept.get_mut(&(issue, task))

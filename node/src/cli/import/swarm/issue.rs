@@ -461,7 +461,7 @@ impl IssueReader<'_> {
             let about = it.text(&["submission_id", "message_id", "delivery_id"]);
             let about = self.names.changed.get(&about).cloned().unwrap_or(about);
             let kind = if kind.is_empty() { "untold".to_owned() } else { cut(kind, 64).0 };
-            let mut event = format!("{} {kind}", text::time(at));
+            let mut event = format!("{} {kind}", text::utc_time(at));
             for (before, said, after, limit) in [
                 (" ", it.text(&["kind"]), "", 64),
                 (" ", task_id, "", 64),

@@ -20,6 +20,13 @@ use crate::cli::{
 /// Issues that are shown at most, each with its tasks: three calls for each that changed.
 const ISSUES_MAX: u32 = 20;
 
+/// Closed issues that are shown at most of those that are done, and of those that were canceled.
+const CLOSED_MAX: u32 = 10;
+
+/// For so long after it was closed an issue is shown, in milliseconds: one who looks now and then
+/// sees how it ended.
+const CLOSED_SHOWN_MS: u64 = 3_600_000;
+
 /// Tasks of one issue in one state that are shown at most: no screen has room for more.
 const TASKS_MAX: u32 = 50;
 
@@ -94,17 +101,19 @@ pub(super) struct Gatherer {
     acting: RoleClient,
     /// The only issue that is shown.
     only: Option<String>,
+    /// Whether closed issues are shown however old.
+    is_all: bool,
     /// Tasks of each issue, and how many more there are.
     tasks: BTreeMap<String, (Vec<wire::Task>, u64)>,
     pub(super) state: State,
 }
 
 impl Gatherer {
-    pub(super) fn new(broker: Broker, only: Option<String>) -> Self {
+    pub(super) fn new(broker: Broker, only: Option<String>, is_all: bool) -> Self {
         let workspace = broker.workspace().to_string();
         let acting = RoleClient { broker, role: String::new() };
         let state = State { workspace, ..State::default() };
-        Self { acting, only, tasks: BTreeMap::new(), state }
+        Self { acting, only, is_all, tasks: BTreeMap::new(), state }
     }
 
     pub(super) async fn gather(&mut self, stale: &Stale) -> Result<(), Failure> {
@@ -128,9 +137,12 @@ impl Gatherer {
             workspace: self.state.workspace.clone(),
             issues,
             issues_total,
+            closed: self.closed().await?,
             ..State::default()
         };
         self.others(&mut state).await?;
+        let since_ms = if self.is_all { 0 } else { state.now_ms.saturating_sub(CLOSED_SHOWN_MS) };
+        state.closed.retain(|issue| since_ms <= issue.updated_ms);
         // Sorting is stable: issues keep their order.
         for issue in &state.issues {
             if let Some((tasks, total)) = self.tasks.get(&issue.issue_id) {
@@ -156,6 +168,25 @@ impl Gatherer {
         };
         let page = self.acting.broker.call(&request).await?;
         Ok((page.issues, page.total))
+    }
+
+    async fn closed(&self) -> Result<Vec<wire::Issue>, Failure> {
+        let mut found = Vec::new();
+        // One that was named is shown in any case.
+        if self.only.is_some() {
+            return Ok(found);
+        }
+        for status in [IssueStatus::Done, IssueStatus::Canceled] {
+            let request = wire::ListIssuesRequest {
+                status: status.into(),
+                sort_by: SortBy::Updated.into(),
+                limit: CLOSED_MAX,
+                ..Default::default()
+            };
+            found.extend(self.acting.broker.call(&request).await?.issues);
+        }
+        found.sort_by_key(|issue| std::cmp::Reverse(issue.updated_ms));
+        Ok(found)
     }
 
     async fn tasks_of(&self, issue: &str) -> Result<(Vec<wire::Task>, u64), Failure> {

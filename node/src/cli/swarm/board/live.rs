@@ -34,6 +34,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// hundreds of things a second.
 const GATHER_EVERY: Duration = Duration::from_millis(500);
 
+/// Rows that Page Up and Page Down scroll by.
+const PAGE_ROWS: usize = 10;
+
 /// What was gathered, and when.
 struct Gathered {
     state: State,
@@ -85,7 +88,7 @@ async fn follow(
     let mut note = |note: &str| gathered.send_modify(|it| note.clone_into(&mut it.state.trouble));
     loop {
         let more = match feed.next(&mut note).await? {
-            Told::Joined => Stale::All,
+            Told::Joined { .. } => Stale::All,
             Told::Item(item) => touched(&item.events),
         };
         stale.send_if_modified(|stale| stale.add(more));
@@ -126,23 +129,40 @@ async fn draw(
     let mut events = EventStream::new();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut scroll = 0;
     loop {
         tokio::select! {
             event = events.next() => match event {
-                Some(Ok(event)) if !is_quit(&event) => {}
+                Some(Ok(event)) if !is_quit(&event) => scroll = scrolled(&event, scroll),
                 Some(_) | None => return Ok(()),
             },
             _ = gathered.changed() => {}
             _ = ticks.tick() => {}
         }
         let gathered = gathered.borrow_and_update();
+        let mut hidden = 0;
         terminal.draw(|frame| {
             let area = frame.area();
-            view(&gathered.state, gathered.now_ms(), area, frame.buffer_mut());
+            hidden = view(&gathered.state, gathered.now_ms(), scroll, area, frame.buffer_mut());
             if !has_colours {
                 frame.buffer_mut().set_style(area, Style::reset());
             }
         })?;
+        scroll = scroll.min(hidden);
+    }
+}
+
+/// By how many rows the board is scrolled after a key.
+fn scrolled(event: &Event, scroll: usize) -> usize {
+    match event.as_key_press_event().map(|key| key.code) {
+        Some(KeyCode::Down | KeyCode::Char('j')) => scroll + 1,
+        Some(KeyCode::Up | KeyCode::Char('k')) => scroll.saturating_sub(1),
+        Some(KeyCode::PageDown | KeyCode::Char(' ')) => scroll + PAGE_ROWS,
+        Some(KeyCode::PageUp) => scroll.saturating_sub(PAGE_ROWS),
+        Some(KeyCode::Home) => 0,
+        // Drawing bounds it.
+        Some(KeyCode::End) => usize::MAX / 2,
+        Some(_) | None => scroll,
     }
 }
 
@@ -169,5 +189,23 @@ mod tests {
         assert!(quits(KeyCode::Char('c'), KeyModifiers::CONTROL));
         assert!(!quits(KeyCode::Char('c'), none));
         assert!(!is_quit(&Event::Resize(1, 1)));
+    }
+
+    #[test]
+    fn keys_scroll_and_stop_at_the_ends() {
+        let after =
+            |code, scroll| scrolled(&Event::Key(KeyEvent::new(code, KeyModifiers::NONE)), scroll);
+        for (code, before, expected) in [
+            (KeyCode::Down, 3, 4),
+            (KeyCode::Char('k'), 3, 2),
+            (KeyCode::Up, 0, 0),
+            (KeyCode::PageUp, 3, 0),
+            (KeyCode::PageDown, 3, 13),
+            (KeyCode::Home, 30, 0),
+            (KeyCode::Char('x'), 3, 3),
+        ] {
+            assert_eq!(after(code, before), expected, "{code:?}");
+        }
+        assert!(1_000_000 < after(KeyCode::End, 0));
     }
 }

@@ -34,8 +34,9 @@ const SIZE_MAX: (u16, u16) = (1_000, 4_000);
 
 /// Show issues, tasks, workers, locks and deliveries, live.
 ///
-/// Work in progress comes first; what does not fit is counted. q, Escape or Ctrl-C quits. One frame
-/// is printed if the output is not a terminal, or one that cannot be drawn on (TERM=dumb).
+/// Work in progress comes first; what does not fit is counted. Arrow keys and Page Up and Down
+/// scroll; q, Escape or Ctrl-C quits. Issues closed in the last hour stand dimmed behind the open
+/// ones. One frame is printed if the output is not a terminal, or one that cannot be drawn on (TERM=dumb).
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Show only this issue
@@ -44,6 +45,9 @@ pub struct Args {
     /// Print one frame, as large as the terminal or $COLUMNS by $LINES, and exit
     #[arg(long)]
     once: bool,
+    /// Show closed issues however old, the latest ten of each kind
+    #[arg(long)]
+    all: bool,
 }
 
 pub(in crate::cli) async fn run(
@@ -56,7 +60,7 @@ pub(in crate::cli) async fn run(
         Some(issue) => Some(issue.find(&acting).await?),
         None => None,
     };
-    let mut gatherer = Gatherer::new(acting.broker.clone(), only);
+    let mut gatherer = Gatherer::new(acting.broker.clone(), only, args.all);
     gatherer.gather(&Stale::All).await?;
     if args.once || output.is_json() || !is_drawn_on() {
         return output.answer(|| json!(gatherer.state), || print(&gatherer.state, size()));
@@ -84,7 +88,7 @@ fn size() -> (u16, u16) {
 fn print(state: &State, (width, height): (u16, u16)) -> String {
     let area = Rect::new(0, 0, width, height.saturating_sub(1).max(1));
     let mut board = Buffer::empty(area);
-    view_board(state, state.now_ms, area, &mut board);
+    view_board(state, state.now_ms, 0, area, &mut board);
     format!("{}\n", ansi(&board).trim_end())
 }
 

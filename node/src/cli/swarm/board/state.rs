@@ -12,6 +12,8 @@ pub(super) struct State {
     /// Those that are open, the one that changed last first.
     pub(super) issues: Vec<wire::Issue>,
     pub(super) issues_total: u64,
+    /// Those that were closed lately, or all that were asked for; the last one first.
+    pub(super) closed: Vec<wire::Issue>,
     /// Of these issues, those that are not done: what is under way first.
     pub(super) tasks: Vec<wire::Task>,
     pub(super) tasks_total: u64,

@@ -1,13 +1,13 @@
 //! A board of fixed data, at two sizes and within its bounds at all.
 
-use ratatui::{Terminal, backend::TestBackend};
+use ratatui::{Frame, Terminal, backend::TestBackend, buffer::Buffer, layout::Rect};
 use tasuki_proto::wire::{self, DeliveryStatus, Difficulty, IssueStatus, TaskStage};
 
 use super::{
     gather::Stale,
     print,
     state::State,
-    view::{ansi, view},
+    view::{FOOT, ansi, view},
 };
 
 /// 2026-11-21 23:10:00.
@@ -117,6 +117,7 @@ fn state() -> State {
             ..Default::default()
         }],
         deliveries_total: 1,
+        closed: Vec::new(),
         trouble: String::new(),
     }
 }
@@ -124,8 +125,40 @@ fn state() -> State {
 /// What stands on a terminal of this size, without colours.
 fn drawn(state: &State, (width, height): (u16, u16)) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| view(state, state.now_ms, frame.area(), frame.buffer_mut())).unwrap();
+    let draw = |frame: &mut Frame<'_>| {
+        view(state, state.now_ms, 0, frame.area(), frame.buffer_mut());
+    };
+    terminal.draw(draw).unwrap();
     bare(&ansi(terminal.backend().buffer()))
+}
+
+#[test]
+fn what_does_not_fit_is_scrolled_to() {
+    let area = Rect::new(0, 0, 80, 24);
+    let at = |scroll: usize| {
+        let mut board = Buffer::empty(area);
+        let hidden = view(&state(), NOW_MS, scroll, area, &mut board);
+        (hidden, bare(&ansi(&board)))
+    };
+    let (hidden, top) = at(0);
+    assert!(top.contains("  00af/3 ") && top.contains("  … and 31 more\n"), "{top}");
+    let (_, one) = at(1);
+    assert!(!one.contains("  00af/3 ") && one.contains("  … 1 above, 30 more\n"), "{one}");
+    let (same, last) = at(1_000);
+    assert!(last.contains("  00af/39 ") && last.contains("  … 31 above\n"), "{last}");
+    assert_eq!((hidden, same), (31, 31));
+    // What fits stands where it stood.
+    assert!(last.contains("LOCKS 2\n  w2 ") && last.contains("ISSUES 2  open\n  00af "), "{last}");
+}
+
+#[test]
+fn a_closed_issue_stands_behind_the_open_ones() {
+    let mut gone = issue("0c03", "What was done", [0, 0, 0, 2]);
+    gone.status = IssueStatus::Done.into();
+    let told = drawn(&State { closed: vec![gone], ..state() }, (80, 24));
+    assert!(told.contains("ISSUES 3  2 open · 1 closed\n"), "{told}");
+    let rows: Vec<&str> = told.lines().skip(2).take(3).collect();
+    assert!(rows[2].starts_with("  0c03") && rows[2].contains("done      What was done"), "{told}");
 }
 
 fn bare(text: &str) -> String {
@@ -148,11 +181,11 @@ fn a_board_looks_like_this() {
 #[test]
 fn a_board_that_is_printed_ends_with_what_it_shows() {
     let drawn = drawn(&state(), (200, 60));
-    let shown = drawn.strip_suffix("q ends\n").expect("a foot").trim_end();
+    let shown = drawn.strip_suffix(&format!("{FOOT}\n")).expect("a foot").trim_end();
     assert_eq!(bare(&print(&state(), (200, 60))).trim_end(), shown);
     for (state, most) in [(state(), 23), (State::default(), 23)] {
         let told = bare(&print(&state, (80, 24)));
-        assert!(!told.contains("q ends") && told.lines().count() <= most, "{told}");
+        assert!(!told.contains(FOOT) && told.lines().count() <= most, "{told}");
         assert_eq!(told.trim_end().lines().count(), told.lines().count(), "{told}");
     }
 }
@@ -180,7 +213,8 @@ fn a_board_of_any_size_shows_its_head_and_foot() {
             assert_eq!(lines.len(), usize::from(height), "{width}x{height}");
             if 24 <= width {
                 assert!(lines[0].starts_with("tasuki board") || lines[0].ends_with('Z'), "{drawn}");
-                assert_eq!(*lines.last().unwrap() == "q ends", 1 < height, "{drawn}");
+                let has_foot = lines.last().unwrap().starts_with("connected");
+                assert_eq!(has_foot, 1 < height, "{drawn}");
             }
         }
     }

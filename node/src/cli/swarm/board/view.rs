@@ -14,7 +14,7 @@ use tasuki_proto::wire::{self, TaskStage, TaskStatus};
 
 use super::{
     super::{
-        labels::{count, delivery_status, left, task_stage_text, tasks_of},
+        labels::{count, delivery_status, issue_status, left, task_stage_text, tasks_of},
         rows::{locked, who},
     },
     state::State,
@@ -22,6 +22,7 @@ use super::{
 use crate::cli::{
     labels::{long, spaced},
     text::{line, short, time},
+    titles::{id_tail, task_name},
 };
 
 /// From this width on there are two columns, in cells.
@@ -106,31 +107,48 @@ struct Section {
     total: u64,
 }
 
-/// Draws the board for somebody who watches.
-pub(super) fn view(state: &State, now_ms: u64, area: Rect, buffer: &mut Buffer) {
+/// What stands below a board that is up to date.
+pub(super) const FOOT: &str = "connected · ↑↓ scroll · q quit";
+
+/// Draws the board for somebody who watches, scrolled by so many rows where there are more than fit.
+/// Returns by how many it could be scrolled.
+pub(super) fn view(
+    state: &State,
+    now_ms: u64,
+    scroll: usize,
+    area: Rect,
+    buffer: &mut Buffer,
+) -> usize {
     let [board, foot] = Layout::vertical([Constraint::Min(1), Constraint::Max(1)]).areas(area);
-    view_board(state, now_ms, board, buffer);
+    let hidden = view_board(state, now_ms, scroll, board, buffer);
     let line = match state.trouble.as_str() {
-        "" => "q ends".dim(),
+        "" => FOOT.dim(),
         trouble => line(trouble).red(),
     };
     line.render(foot, buffer);
+    hidden
 }
 
 /// Draws the same without what is said to whoever watches.
-pub(super) fn view_board(state: &State, now_ms: u64, area: Rect, buffer: &mut Buffer) {
+pub(super) fn view_board(
+    state: &State,
+    now_ms: u64,
+    scroll: usize,
+    area: Rect,
+    buffer: &mut Buffer,
+) -> usize {
     let [head, rest] = Layout::vertical([Constraint::Max(1), Constraint::Fill(1)]).areas(area);
     view_head(state, now_ms, head, buffer);
     let gap = u16::from(APART <= area.height);
     let work = vec![issues(state), tasks(state, now_ms)];
     let others = vec![workers(state, now_ms), locks(state, now_ms), deliveries(state, now_ms)];
     if area.width < TWO_COLUMNS {
-        view_column(work.into_iter().chain(others).collect(), gap, rest, buffer);
+        view_column(work.into_iter().chain(others).collect(), gap, scroll, rest, buffer)
     } else {
         let columns = Layout::horizontal([Constraint::Fill(11), Constraint::Fill(9)]);
         let [first, second] = columns.spacing(GUTTER).areas(rest);
-        view_column(work, gap, first, buffer);
-        view_column(others, gap, second, buffer);
+        let hidden = view_column(work, gap, scroll, first, buffer);
+        view_column(others, gap, scroll, second, buffer).max(hidden)
     }
 }
 
@@ -144,8 +162,15 @@ fn view_head(state: &State, now_ms: u64, area: Rect, buffer: &mut Buffer) {
     Line::from(at.dim()).right_aligned().render(area, buffer);
 }
 
-/// Draws sections below each other, which share the room.
-fn view_column(sections: Vec<Section>, gap: u16, mut area: Rect, buffer: &mut Buffer) {
+/// Draws sections below each other, which share the room. Returns how many rows of the section that
+/// is cut most are not shown.
+fn view_column(
+    sections: Vec<Section>,
+    gap: u16,
+    scroll: usize,
+    mut area: Rect,
+    buffer: &mut Buffer,
+) -> usize {
     let titles = u16::try_from(sections.len()).unwrap_or(u16::MAX) * (1 + gap);
     // One line each in turn, until nothing is left or no section wants more.
     let mut given = vec![0_u16; sections.len()];
@@ -156,12 +181,14 @@ fn view_column(sections: Vec<Section>, gap: u16, mut area: Rect, buffer: &mut Bu
             given[next] += 1;
         }
     }
+    let mut hidden = 0;
     for (section, lines) in sections.into_iter().zip(given) {
         let parts = [Constraint::Length(gap), Constraint::Length(1 + lines), Constraint::Fill(1)];
         let [_, own, below] = Layout::vertical(parts).areas(area);
-        section.view(own, buffer);
+        hidden = section.view(scroll, own, buffer).max(hidden);
         area = below;
     }
+    hidden
 }
 
 impl Section {
@@ -175,16 +202,25 @@ impl Section {
         self.rows.len() + usize::from(self.is_partial())
     }
 
-    fn view(self, area: Rect, buffer: &mut Buffer) {
+    /// Draws it, and returns how many of its rows there is no room for.
+    fn view(self, scroll: usize, area: Rect, buffer: &mut Buffer) -> usize {
         let [head, rows] = Layout::vertical([Constraint::Max(1), Constraint::Fill(1)]).areas(area);
         self.title(head.width).render(head, buffer);
         // The last line says how many are not here.
         let is_cut = self.is_partial() || usize::from(rows.height) < self.rows.len();
         let parts = [Constraint::Fill(1), Constraint::Max(is_cut.into())];
         let [rows, more] = Layout::vertical(parts).areas(rows);
-        let missing = self.total.saturating_sub(rows.height.into());
-        format!("  … and {missing} more").dim().render(more, buffer);
-        view_rows(self.rows, rows, buffer);
+        let hidden = self.rows.len().saturating_sub(rows.height.into());
+        let above = scroll.min(hidden);
+        let missing = self.total.saturating_sub(above as u64 + u64::from(rows.height));
+        let text = match above {
+            0 => format!("  … and {missing} more"),
+            above if missing == 0 => format!("  … {above} above"),
+            above => format!("  … {above} above, {missing} more"),
+        };
+        text.dim().render(more, buffer);
+        view_rows(self.rows.into_iter().skip(above).collect(), rows, buffer);
+        hidden
     }
 
     fn title(&self, width: u16) -> Line<'static> {
@@ -240,16 +276,6 @@ pub(super) fn ansi(board: &Buffer) -> String {
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// The last part of an id, which names it to people.
-fn tail(id: &str) -> String {
-    line(id.rsplit('_').next().unwrap_or(id))
-}
-
-/// A task by the last part of its issue's id and its number.
-fn task_name(issue: &str, task: &str) -> String {
-    format!("{}/{}", tail(issue), line(task.trim_start_matches("task-")))
-}
-
 /// What is left of a lease, more loudly the less it is.
 fn lease(until_ms: u64, now_ms: u64) -> Cell {
     let style = match until_ms.saturating_sub(now_ms) {
@@ -268,15 +294,29 @@ fn issues(state: &State) -> Section {
             count(issue, TaskStatus::InProgress) + count(issue, TaskStatus::WaitingForAnswer);
         let busy = if busy == 0 { String::new() } else { format!("{busy} busy") };
         vec![
-            Cell::new(tail(&issue.issue_id), Modifier::BOLD, 6),
+            Cell::new(id_tail(&issue.issue_id), Modifier::BOLD, 6),
             Cell::new(done, Style::new(), 12).right().may_go(1),
             Cell::new(busy, Color::Green, 8).may_go(3),
             Cell::new(&issue.subject, Style::new(), 12).grows(),
             Cell::new(&issue.lead, Modifier::DIM, 12).may_go(2),
         ]
     };
-    let rows = state.issues.iter().map(row).collect();
-    Section { title: "ISSUES", note: "open".to_owned(), rows, total: state.issues_total }
+    let closed = |issue: &wire::Issue| {
+        let status = spaced(&issue_status(issue.status()), " ");
+        let mut row = row(issue);
+        for cell in &mut row {
+            cell.style = Modifier::DIM.into();
+        }
+        if let Some(busy) = row.get_mut(2) {
+            busy.text = status;
+        }
+        row
+    };
+    let rows = state.issues.iter().map(row).chain(state.closed.iter().map(closed)).collect();
+    let (open, ended) = (state.issues_total, state.closed.len() as u64);
+    let note =
+        if ended == 0 { "open".to_owned() } else { format!("{open} open · {ended} closed") };
+    Section { title: "ISSUES", note, rows, total: open + ended }
 }
 
 fn tasks(state: &State, now_ms: u64) -> Section {
@@ -364,9 +404,9 @@ fn locks(state: &State, now_ms: u64) -> Section {
 
 fn deliveries(state: &State, now_ms: u64) -> Section {
     let row = |delivery: &wire::Delivery| {
-        let origin = format!("of {} by {}", tail(&delivery.issue_id), delivery.delivered_by);
+        let origin = format!("of {} by {}", id_tail(&delivery.issue_id), delivery.delivered_by);
         vec![
-            Cell::new(tail(&delivery.delivery_id), Modifier::BOLD, 6),
+            Cell::new(id_tail(&delivery.delivery_id), Modifier::BOLD, 6),
             Cell::new(spaced(&delivery_status(delivery.status()), " "), Color::Yellow, 10),
             Cell::new(&delivery.claimed_by, Style::new(), 14).may_go(1),
             lease(delivery.lease_expires_ms, now_ms).may_go(2),

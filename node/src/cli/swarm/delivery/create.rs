@@ -1,6 +1,6 @@
 //! `tasuki delivery create`.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::Path};
 
 use serde_json::json;
 use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, swarm_question::Ask};
@@ -44,8 +44,9 @@ pub struct Args {
     /// The tests failed
     #[arg(long)]
     failed: bool,
-    /// Document with the steps to test the delivery: issue-NAME-test-steps.md
-    #[arg(long, value_name = "PATH")]
+    /// Document with the steps to test the delivery, issue-NAME-test-steps.md: a document of the
+    /// issue, or a changed file
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
     steps: String,
     /// Command of that document, after its exit code unless that is 0; repeatable
     #[arg(long, value_name = "[CODE:]COMMAND", value_parser = step)]
@@ -101,8 +102,11 @@ fn step(text: &str) -> Result<wire::CommandResult, String> {
 }
 
 /// What the broker calls by its field, by the flag that it was given with.
-const FLAGS: [(&str, &str); 2] =
-    [("test_evidence.doc_path", "--steps"), ("test_evidence.doc_commands", "--step")];
+const FLAGS: [(&str, &str); 3] = [
+    ("test_evidence.doc_path", "--steps"),
+    ("test_evidence.doc_commands", "--step"),
+    ("artifacts.changed_files", "--file"),
+];
 
 fn by_flags(mut why: Failure) -> Failure {
     for (field, flag) in FLAGS {
@@ -139,8 +143,13 @@ pub(super) async fn run(
         rerun: args.rerun.named(output)?,
     };
     let issue_id = args.issue.find(&acting).await?;
-    let changed_files =
+    let mut changed_files =
         if args.file.is_empty() { changed(&acting, &issue_id).await? } else { args.file };
+    // The document of steps is one that the acceptor finds in what is delivered.
+    let steps = &test_evidence.doc_path;
+    if Path::new(steps).is_file() && !changed_files.contains(steps) {
+        changed_files.push(steps.clone());
+    }
     let request = wire::SubmitDeliveryRequest {
         role: acting.role.clone(),
         issue_id,

@@ -10,6 +10,7 @@ use crate::{
         loops::text_args::{HELP, TextArgs},
         role_args::RoleArgs,
         swarm::{Failure, Output, doc::content, files},
+        titles::id_tail,
     },
     config::Config,
 };
@@ -90,5 +91,9 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         ..Default::default()
     };
     let done = acting.broker.call(&request).await?;
-    report_issue(&done, "is open", output)
+    report_issue(&done, "is open", output)?;
+    let short = id_tail(&done.issue.unwrap_or_default().issue_id);
+    output.guide(|| {
+        format!("For short: {short}. Next: tasuki task create {short} SUBJECT --acceptance TEXT\n")
+    })
 }

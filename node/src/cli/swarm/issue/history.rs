@@ -15,6 +15,7 @@ use crate::{
         stopped,
         swarm::{Failure, Output, names::IssueName, pages::PAGE},
         text::{fitted, line, time},
+        titles::{TitleClient, Titles},
     },
     config::Config,
     counted::counted,
@@ -43,41 +44,81 @@ pub struct Args {
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let acting = RoleClient::anonymous(config);
     let issue = args.issue.find(&acting).await?;
-    let mut after = args.from - 1;
+    let mut printer = HistoryPrinter {
+        titles: TitleClient::new(&acting.broker, config),
+        acting,
+        issue,
+        after: args.from - 1,
+    };
     if args.follow {
         return tokio::select! {
-            result = follow(&acting, &issue, after, output) => result,
+            result = printer.follow(output) => result,
             () = stopped() => Ok(()),
         };
     }
-    let total = show(&acting, &issue, &mut after, output).await?;
+    let total = printer.show(output).await?;
     if total < args.from {
-        let issue = line(&issue);
+        let issue = line(&printer.issue);
         let entries = counted(total, "entry");
         output.guide(|| format!("The history of {issue} has {entries}.\n"))?;
     }
     Ok(())
 }
 
-async fn follow(
-    acting: &RoleClient,
-    issue: &str,
-    mut after: u64,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    let mut feed = Following::new(&acting.broker, 0).await?;
-    loop {
-        let is_news = match feed.next(&mut |note| output.note(note)).await? {
-            Told::Joined => true,
-            Told::Item(item) => item.events.iter().any(|it| is_of(it, issue)),
-        };
-        if !is_news {
-            continue;
+/// A history as far as it was printed.
+#[derive(Debug)]
+struct HistoryPrinter {
+    acting: RoleClient,
+    titles: TitleClient,
+    issue: String,
+    /// The number of the last entry that was printed.
+    after: u64,
+}
+
+impl HistoryPrinter {
+    async fn follow(&mut self, output: &mut Output) -> Result<(), Failure> {
+        let mut feed = Following::new(&self.acting.broker, 0).await?;
+        loop {
+            let is_news = match feed.next(&mut |note| output.note(note)).await? {
+                // What was missed meanwhile is in the history.
+                Told::Joined { .. } => true,
+                Told::Item(item) => item.events.iter().any(|it| is_of(it, &self.issue)),
+            };
+            if !is_news {
+                continue;
+            }
+            match self.show(output).await {
+                // The feed says when the broker is there again.
+                Err(failure) if failure.is_retryable() => output.note(&failure.message),
+                told => drop(told?),
+            }
         }
-        match show(acting, issue, &mut after, output).await {
-            // The feed says when the broker is there again.
-            Err(failure) if failure.is_retryable() => output.note(&failure.message),
-            told => drop(told?),
+    }
+
+    /// Shows what is behind `after`, and says how much there is in all.
+    async fn show(&mut self, output: &mut Output) -> Result<u64, Failure> {
+        loop {
+            let request = wire::GetHistoryRequest {
+                issue_id: self.issue.clone(),
+                after: self.after,
+                limit: PAGE,
+                ..Default::default()
+            };
+            let page = self.acting.broker.call(&request).await?;
+            for entry in &page.entries {
+                if !output.is_json() && !entry.task_id.is_empty() {
+                    self.titles.learn_task(&self.issue, &entry.task_id).await;
+                }
+                output.answer(|| json!(entry), || row(entry, &self.issue, &self.titles.titles))?;
+            }
+            match page.entries.last() {
+                Some(last) if self.after < last.number => self.after = last.number,
+                // A page that leads nowhere would be asked for for ever.
+                Some(_) | None => return Ok(page.total),
+            }
+            if page.total <= self.after {
+                return Ok(page.total);
+            }
         }
     }
 }
@@ -87,43 +128,14 @@ fn is_of(event: &wire::Event, issue: &str) -> bool {
     matches!(&event.kind, Some(Kind::IssueChanged(it)) if it.issue_id == issue)
 }
 
-/// Shows what is behind `after`, and says how much there is in all.
-async fn show(
-    acting: &RoleClient,
-    issue: &str,
-    after: &mut u64,
-    output: &mut Output,
-) -> Result<u64, Failure> {
-    loop {
-        let request = wire::GetHistoryRequest {
-            issue_id: issue.to_owned(),
-            after: *after,
-            limit: PAGE,
-            ..Default::default()
-        };
-        let page = acting.broker.call(&request).await?;
-        for entry in &page.entries {
-            output.answer(|| json!(entry), || row(entry))?;
-        }
-        match page.entries.last() {
-            Some(last) if *after < last.number => *after = last.number,
-            // A page that leads nowhere would be asked for for ever.
-            Some(_) | None => return Ok(page.total),
-        }
-        if page.total <= *after {
-            return Ok(page.total);
-        }
-    }
-}
-
-fn row(of: &wire::HistoryEntry) -> String {
-    let mut what = vec![line(&of.r#type).cyan().to_string()];
-    what.extend(
-        [&of.kind, &of.task_id, &of.about]
-            .into_iter()
-            .filter(|it| !it.is_empty())
-            .map(|it| line(it)),
-    );
+fn row(of: &wire::HistoryEntry, issue: &str, titles: &Titles) -> String {
+    let task = match of.task_id.as_str() {
+        "" => String::new(),
+        task => titles.task(issue, task),
+    };
+    let about = [line(&of.kind), task, line(&of.about)].into_iter().filter(|it| !it.is_empty());
+    let kind = line(&of.r#type).cyan().to_string();
+    let what: Vec<String> = [kind].into_iter().chain(about).collect();
     let who = [&of.person, &of.role].into_iter().find(|it| !it.is_empty());
     let who = who.map_or_else(String::new, |it| format!("by {}", line(it)));
     let node = if of.node.is_empty() { String::new() } else { format!(" on {}", line(&of.node)) };

@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use tasuki_proto::{
     reason::Reason,
-    swarm::SubmissionId,
+    swarm::{SCORE_REJECTED, SubmissionId},
     wire::{self, SubmissionStatus},
 };
 
@@ -24,10 +24,8 @@ use crate::{
         text::line,
     },
     config::Config,
+    review_terms::with_defaults,
 };
-
-/// The score of a rejected submission, which adds no points.
-const SCORE_REJECTED: u32 = 1;
 
 /// Review a submission.
 ///
@@ -101,17 +99,12 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let newest = submission.submission_id.clone();
     let submission_id = args.submission.map_or(newest, |id| id.to_string());
     let looked_at = if submission_id.is_empty() { ids.task.clone() } else { submission_id.clone() };
-    let refs = if args.refs.is_empty() { vec![looked_at] } else { args.refs };
-    let details = if args.finding.is_empty() {
-        let severity = if args.approve { "info" } else { "major" };
-        vec![wire::FeedbackDetail {
-            dimension: "correctness".to_owned(),
-            severity: severity.to_owned(),
-            content: feedback.clone(),
-            ..Default::default()
-        }]
-    } else {
-        args.finding
+    let review = wire::Review {
+        is_approved: args.approve,
+        feedback,
+        review_summary: String::new(),
+        reviewed_refs: args.refs,
+        details: args.finding,
     };
     let request = wire::ReviewTaskRequest {
         role: acting.role.clone(),
@@ -120,13 +113,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         submission_id,
         completion_score: score,
         next_step_token: String::new(),
-        review: Some(wire::Review {
-            is_approved: args.approve,
-            feedback,
-            review_summary: String::new(),
-            reviewed_refs: refs,
-            details,
-        }),
+        review: Some(with_defaults(review, &looked_at)),
         ..Default::default()
     };
     let done = if args.approve {

@@ -11,6 +11,7 @@ use crate::{
             Failure, Output, again,
             awaited::{self, Wait},
             commit::Rerun,
+            files,
             labels::submission_status,
             names::TaskName,
         },
@@ -22,7 +23,8 @@ use crate::{
 /// Submit work on a claimed task for review.
 ///
 /// The claim does not expire while the submission waits for its review. The same submission sent
-/// twice counts once; a different one replaces it.
+/// twice counts once; a different one replaces it. A changed file that another role has locked is
+/// refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP, after_long_help = format!("{}\n\n{HELP}", awaited::HELP))]
 pub struct Args {
@@ -65,6 +67,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let acting = args.role.client(config).await?;
     let ids = args.task.find(&acting).await?;
     let mut words = TextArgs::default();
+    let files = files::changed(&args.file);
     let said = wire::SubmissionWords {
         summary: words.read("--summary", &args.summary)?,
         changed_files: args.file,
@@ -81,6 +84,7 @@ pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         task_id: ids.task,
         claim_token: args.token,
         words: Some(said),
+        files,
         ..Default::default()
     };
     let done = acting.broker.call(&request).await?;

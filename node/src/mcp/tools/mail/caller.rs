@@ -9,6 +9,7 @@ use tasuki_proto::{
     id::RoleId,
     limits::ID_BYTES_MAX,
     mail::{MessageName, NoMessageName},
+    nearest::did_you_mean,
     reason::Reason,
     visible::is_visible,
     wire,
@@ -116,9 +117,13 @@ fn resolve<'a>(call: &'a Call<'_>, named: Option<&str>) -> Result<&'a RoleId, Re
         (None, _) => {
             let shown = named.chars().filter(|c| is_visible(*c)).take(ID_BYTES_MAX);
             let shown: String = shown.collect();
+            let near = did_you_mean(&shown, available.iter().map(|it| it.as_str()));
             Err(Refusal {
                 reason: Reason::UnknownRole,
-                message: format!("Invalid runAs agent '{shown}'. Available agents: {}", names()),
+                message: format!(
+                    "Invalid runAs agent '{shown}'. Available agents: {}{near}",
+                    names()
+                ),
             })
         }
     }

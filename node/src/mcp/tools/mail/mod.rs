@@ -34,7 +34,7 @@ use super::{
     refused,
     tool::{Membership, ToolDef},
 };
-use crate::toolset::{MAIL, ToolVisibility};
+use crate::toolset::{LOOP, MAIL, ToolVisibility};
 
 const CORE: &[Membership] = &[Membership { set: MAIL, from: ToolVisibility::Core }];
 /// What a role needs that writes a letter now and then.
@@ -67,10 +67,14 @@ impl Toolset for Mail {
         &TOOLS
     }
 
-    /// Whoever has other tools as well uses mail beside them.
+    /// Whoever takes turns or works on issues uses mail beside that.
     fn part(&self, _: &RoleId, sets: &[&str], _: &[RoleId]) -> Option<&'static dyn Part> {
-        let has_mail_alone = !sets.is_empty() && sets.iter().all(|it| *it == MAIL);
-        has_mail_alone.then_some(&prompt::Correspondent as &dyn Part)
+        let is_main = sets.contains(&MAIL) && !sets.contains(&LOOP);
+        is_main.then_some(&prompt::Correspondent as &dyn Part)
+    }
+
+    fn prompt_note(&self, _: &[&str]) -> Option<&'static str> {
+        Some("Mail: filebox_wait_for_message returns it, filebox_send_message sends it.")
     }
 
     async fn call(

@@ -19,7 +19,7 @@ use super::{
     super::{
         arguments::{invalid, missing},
         field_types::{Name, Names, Seconds, Text, Word},
-        result::text_result,
+        result::{Time, text_result},
         sanitizer::Sanitizer,
         tool::{Tool, ToolInfo},
     },
@@ -55,10 +55,10 @@ struct Stored {
 /// with `client_ref`, a repeat at any time is.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct SendMessage {
-    /// An agent, a list of up to 32 agents, or a group.
-    receiver_id: Names,
-    /// BR bug report, ACK receipt, ER request, INFO, URGENT, DIS discussion.
-    msg_type: Word<MessageType>,
+    /// An agent, a list of up to 32 agents, or a group. A reply goes to the latest sender by default.
+    receiver_id: Option<Names>,
+    /// BR bug report, ACK receipt, ER request, INFO (default), URGENT, DIS discussion.
+    msg_type: Option<Word<MessageType>>,
     /// Subject. A reply keeps the subject of its thread.
     #[schemars(required)]
     title: Option<Text<{ usize::MAX }>>,
@@ -83,7 +83,6 @@ impl Tool for SendMessage {
 
     async fn call(self, player: Self::Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let mailbox = &player.caller;
-        let to = receivers(mailbox, &self.receiver_id.0).await?;
         let answered = self.original_message_id.map(|it| it.0);
         let unknown = |name: &str| format!("Original message {name} not found");
         if let Some(name) = &answered
@@ -92,13 +91,23 @@ impl Tool for SendMessage {
             let name: String = name.chars().take(NAME_CHARS_MAX).collect();
             return Ok(refused_as(&unknown(&name), &why).into());
         }
+        let named = self.receiver_id.unwrap_or_default().0;
+        let to = match &answered {
+            Some(name) if named.is_empty() => match sender_of(mailbox, name).await {
+                Err(why) if why.reason == Reason::UnknownMessage => {
+                    return Ok(refused_as(&unknown(name), &why).into());
+                }
+                to => to?,
+            },
+            Some(_) | None => receivers(mailbox, &named).await?,
+        };
         // An answer keeps its thread's.
         let subject = if answered.is_some() { String::new() } else { subject(self.title)? };
         let key = intent::of(&mailbox.call.context.meta);
         let client_ref = client_ref(self.client_ref)?;
         let request = wire::SendRequest {
             to: to.iter().map(ToString::to_string).collect(),
-            r#type: self.msg_type.0.to_string(),
+            r#type: self.msg_type.map_or(MessageType::Info, |it| it.0).to_string(),
             subject,
             text: self.content.0,
             in_reply_to: answered.clone().unwrap_or_default(),
@@ -144,7 +153,8 @@ fn queued(to: &[RoleId], message: &str, number: u64) -> CallToolResult {
         "Message queued as number {number}: the broker is unreachable. It is sent when the broker \
          is back. Do not send it again."
     );
-    let receipt = |role: &RoleId| Receipt { role: role.to_string(), receipt: "queued", at_ms: 0 };
+    let receipt =
+        |role: &RoleId| Receipt { role: role.to_string(), receipt: "queued", at: Time(0) };
     let receipts: Vec<Receipt> = to.iter().map(receipt).collect();
     let facts = json!({
         "message": text, "queued": number, "message_id": message, "receipts": receipts,
@@ -160,6 +170,22 @@ async fn roles(mailbox: &Mailbox<'_>) -> Result<BTreeSet<String>, Refusal> {
             Ok(BTreeSet::new())
         }
         Err(why) => Err(why),
+    }
+}
+
+/// Whom an answer goes to that names nobody.
+async fn sender_of(mailbox: &Mailbox<'_>, message: &str) -> Result<Vec<RoleId>, Refusal> {
+    let request = wire::ReadThreadRequest {
+        message: message.to_owned(),
+        last: mail_terms::ANSWERED_ENTRIES,
+        ..Default::default()
+    };
+    let read = mailbox.read_thread(request).await?.what;
+    let thread = read.thread.unwrap_or_default();
+    let to = mail_terms::answered(&thread, &read.entries, mailbox.role(), false);
+    match to.is_empty() {
+        true => Err(missing("receiver_id", "nobody else takes part in this thread")),
+        false => Ok(to),
     }
 }
 

@@ -10,7 +10,7 @@ use tasuki_proto::{
 };
 
 use super::super::{
-    result::time,
+    result::{Time, time},
     sanitizer::Sanitizer,
     view::{is_nothing, view},
 };
@@ -89,7 +89,7 @@ pub(super) struct Receipt {
     pub role: String,
     pub receipt: &'static str,
     #[serde(skip_serializing_if = "is_nothing")]
-    pub at_ms: u64,
+    pub at: Time,
 }
 
 impl Entry {
@@ -139,7 +139,7 @@ impl Entry {
 impl Receipt {
     pub(super) fn new(it: &MailReceipt) -> Self {
         let (receipt, at_ms) = word(it);
-        Self { role: it.role.clone(), receipt, at_ms }
+        Self { role: it.role.clone(), receipt, at: Time(at_ms) }
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
         sanitizer::{FRAME, Sanitizer},
         tool::{Tool, ToolInfo},
         view::is_nothing,
-        waiting::{superseded, wait},
+        waiting::{superseded, unmet, wait},
     },
     QUIET,
     caller::{Mailbox, Player, message_name},
@@ -80,6 +80,8 @@ async fn mark_seen(mailbox: &Mailbox<'_>, name: &str) -> Result<(), Refusal> {
 #[derive(Debug, Serialize)]
 struct Arrived {
     has_mail: bool,
+    #[serde(rename = "status", skip_serializing_if = "Option::is_none")]
+    unmet: Option<&'static str>,
     #[serde(skip_serializing_if = "is_nothing")]
     still_waiting: bool,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -100,6 +102,8 @@ struct Arrived {
 pub(in crate::mcp) fn wait_result(role: &RoleId, answer: &MailAnswer) -> CallToolResult {
     let standing = answer.standing();
     let has_mail = standing == Standing::Mail;
+    let (still_waiting, superseded) =
+        (standing == Standing::StillWaiting, standing == Standing::Superseded);
     let mut others = Sanitizer::default();
     let thread = answer.thread.as_ref().filter(|_| has_mail);
     let thread = thread.map(|it| Thread::new(it, &mut others));
@@ -107,8 +111,9 @@ pub(in crate::mcp) fn wait_result(role: &RoleId, answer: &MailAnswer) -> CallToo
     let entries = entries.map(|it| Entry::new(role, it, &mut others)).collect();
     json_result(&Arrived {
         has_mail,
-        still_waiting: standing == Standing::StillWaiting,
-        superseded: standing == Standing::Superseded,
+        unmet: unmet(still_waiting, superseded),
+        still_waiting,
+        superseded,
         note: has_mail.then_some(FRAME),
         thread,
         entries,

@@ -1,6 +1,6 @@
 //! Types of these tools' arguments.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{
@@ -13,7 +13,10 @@ use super::super::{
     arguments::refuse,
     field_types::{Name, ParseName, Seconds, Text, Words, schema},
 };
-use crate::runner::{discovery::Scope, modes::Step};
+use crate::{
+    runner::{discovery::Scope, modes::Step},
+    runs::view::micro_usd,
+};
 
 impl ParseName for RunId {
     /// What is no id is a run that nobody has.
@@ -61,10 +64,8 @@ schema!(Dollars => { "type": "number", "description": "US dollars." });
 impl<'de> Deserialize<'de> for Dollars {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let why = "must be a number of US dollars, 0 or more";
-        // What a microsecond is to a second, its smallest part is to a dollar.
-        let amount = Duration::try_from_secs_f64(f64::deserialize(deserializer)?);
-        let micros = amount.map(|it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX));
-        micros.map(|it| Self(it.max(1))).map_err(|_| refuse(Reason::InvalidArgument, why))
+        let micros = micro_usd(f64::deserialize(deserializer)?);
+        micros.map(|it| Self(it.max(1))).ok_or_else(|| refuse(Reason::InvalidArgument, why))
     }
 }
 

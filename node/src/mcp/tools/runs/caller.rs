@@ -16,7 +16,7 @@ use crate::{
     mcp::{host::Scope, instances::Playing},
     role::{Actions, Refusal},
     runs::{
-        client::{RunClient, Speaker},
+        client::{RunCaller, RunClient},
         host::RunsHost,
     },
 };
@@ -47,7 +47,7 @@ impl<'a> Caller<'a> for Asker<'a> {
         }
         let actions = find_able(call, tool, ROLE.name, Reason::UnknownRole)?;
         call.admit(actions.role())?;
-        let client = runs.client(Speaker::Role(actions.role().clone()));
+        let client = runs.client(RunCaller::Role(actions.role().clone()));
         Ok(Self { call, runs, client, actions: Some(actions) })
     }
 }
@@ -70,20 +70,20 @@ impl Asker<'_> {
     /// A run that may be looked at. A sub-agent sees what it started and no other's.
     pub(super) async fn get(&self, run: RunId) -> Result<wire::Run, Refusal> {
         let found = self.client.get(run).await?.run.unwrap_or_default();
-        match self.client.speaker() {
-            Speaker::Step(_) if !self.is_own(&found) => Err(Refusal {
+        match self.client.caller() {
+            RunCaller::Step(_) if !self.is_own(&found) => Err(Refusal {
                 reason: Reason::NotAsker,
                 message: format!("Run {run} was started by somebody else. Name one of yours."),
             }),
-            Speaker::Step(_) | Speaker::Role(_) => Ok(found),
+            RunCaller::Step(_) | RunCaller::Role(_) => Ok(found),
         }
     }
 
     /// The caller's runs, the newest first, of those that the broker tells at once.
     pub(super) async fn own_runs(&self) -> Result<Vec<wire::Run>, Refusal> {
-        let (role, below) = match self.client.speaker() {
-            Speaker::Role(role) => (role.to_string(), String::new()),
-            Speaker::Step(key) => (String::new(), key.step().run.to_string()),
+        let (role, below) = match self.client.caller() {
+            RunCaller::Role(role) => (role.to_string(), String::new()),
+            RunCaller::Step(key) => (String::new(), key.step().run.to_string()),
         };
         let limit = NEWEST_AMONG;
         let request = wire::ListRunsRequest { role, below, limit, ..Default::default() };
@@ -93,9 +93,9 @@ impl Asker<'_> {
     }
 
     fn is_own(&self, run: &wire::Run) -> bool {
-        match self.client.speaker() {
-            Speaker::Role(role) => run.parent.is_none() && run.role == role.as_str(),
-            Speaker::Step(key) => {
+        match self.client.caller() {
+            RunCaller::Role(role) => run.parent.is_none() && run.role == role.as_str(),
+            RunCaller::Step(key) => {
                 let (run_id, step) = (key.step().run.to_string(), key.step().number);
                 run.parent == Some(wire::StepRef { run_id, step })
             }

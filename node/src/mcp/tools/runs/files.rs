@@ -4,7 +4,7 @@ use rmcp::model::{CallToolResponse, CallToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tasuki_proto::{run::RunId, wire};
+use tasuki_proto::{reason::Reason, run::RunId, wire};
 
 use super::{
     super::{
@@ -28,9 +28,18 @@ pub(super) async fn show(
     offset: u64,
     limit: u64,
 ) -> Result<CallToolResponse, Refusal> {
-    let told = asker.client.run_file(run, message).await?;
+    let told = asker.client.run_file(run, message).await.map_err(with_status)?;
     let about = told.file.unwrap_or_default();
     Ok(shown((run, message), &about, &told.content, offset, limit).into())
+}
+
+/// A refusal of a message that is not there, with the tool that lists those there are.
+fn with_status(why: Refusal) -> Refusal {
+    if why.reason != Reason::UnknownMessage {
+        return why;
+    }
+    let said = why.message.trim_end_matches('.');
+    Refusal { message: format!("{said}. run_status shows its messages and files."), ..why }
 }
 
 /// Saves a file that a sub-agent handed over to your project. Returns its path.
@@ -51,10 +60,10 @@ impl Tool for RunSaveFile {
         let _playing = asker.enter()?;
         let Self { run: Id(run), message } = self;
         asker.get(run).await?;
-        let told = asker.client.run_file(run, message).await?;
+        let told = asker.client.run_file(run, message).await.map_err(with_status)?;
         let (about, private) = (told.file.unwrap_or_default(), &asker.call.host.private);
-        let speaker = asker.client.speaker();
-        let saved = asker.runs.save_file(speaker, &about.name, told.content, private).await?;
+        let caller = asker.client.caller();
+        let saved = asker.runs.save_file(caller, &about.name, told.content, private).await?;
         let mut others = Sanitizer::default();
         let mut facts = facts_of((run, message), &about, &mut others);
         let text = format!("Saved as {}", saved.display());
@@ -95,6 +104,7 @@ fn shown(
 fn facts_of(of: (RunId, u32), about: &wire::RunFile, others: &mut Sanitizer) -> Value {
     let (run, message) = of;
     json!({
+        "run": run.to_string(),
         "run_id": run.to_string(),
         "message": message,
         "name": others.line(&about.name),

@@ -168,7 +168,7 @@ impl Tool for RunStatusOf {
         let mut result = text_result(format!("{}\n{hint}", summary(&facts)), facts);
         let others = own.iter().filter(|it| it.run_id != run.run_id).take(OTHERS_SHOWN);
         let brief = others.map(run_facts).map(|it| {
-            json!({ "run_id": it["run_id"], "run_mode": it["run_mode"], "status": it["status"] })
+            json!({ "run": it["run"], "run_id": it["run_id"], "run_mode": it["run_mode"], "status": it["status"] })
         });
         let others = brief.collect::<Value>();
         if others.as_array().is_some_and(|it| !it.is_empty()) {
@@ -299,7 +299,7 @@ fn output_result(
     let mut others = Sanitizer::default();
     let total = about.output_bytes;
     let mut facts = json!({
-        "run_id": step.run.to_string(), "step": step.number, "agent": others.line(&about.agent),
+        "run": step.run.to_string(), "run_id": step.run.to_string(), "step": step.number, "agent": others.line(&about.agent),
         "output_bytes": total, "offset": offset,
     });
     match told {

@@ -10,6 +10,7 @@
 //!   [`foreground`] ends a run whose caller took the call back.
 //! - [`waits`]: `run_wait`, and what is told meanwhile. [`manage`]: the tools that look at a run or
 //!   change one; [`files`]: what sub-agents hand over. [`parent`]: those of a sub-agent.
+//! - [`prompt`]: how a role is played that does nothing else.
 //! - [`views`]: what they answer; [`messages`]: what they tell of what sub-agents said.
 //!
 //! Not here: what a run asks the broker for (`runs::plan`), how agents run (`runs::worker`).
@@ -22,6 +23,7 @@ mod foreground;
 mod manage;
 mod messages;
 mod parent;
+mod prompt;
 mod subagent;
 mod views;
 mod waits;
@@ -66,8 +68,15 @@ impl Toolset for Runs {
         &TOOLS
     }
 
-    /// Whoever starts sub-agents has a part besides.
-    fn part(&self, _: &RoleId, _: &[&str], _: &[RoleId]) -> Option<&'static dyn Part> {
-        None
+    /// Whoever has another part starts sub-agents beside it.
+    fn part(&self, _: &RoleId, sets: &[&str], _: &[RoleId]) -> Option<&'static dyn Part> {
+        (sets == [RUNS]).then_some(&prompt::Starter as &dyn Part)
+    }
+
+    fn prompt_note(&self, _: &[&str]) -> Option<&'static str> {
+        Some(
+            "subagent starts a sub-agent, run_wait returns its result or question, run_reply answers \
+             it.",
+        )
     }
 }

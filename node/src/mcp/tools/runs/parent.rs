@@ -16,7 +16,7 @@ use super::{
         result::text_result,
         sanitizer::Sanitizer,
         tool::{Tool, ToolInfo},
-        waiting::{Held, held_with, longest, signs_of_life},
+        waiting::{Held, STILL_WAITING, SUPERSEDED, held_with, longest, signs_of_life},
     },
     OF_STEP,
     args::Timeout,
@@ -28,10 +28,10 @@ use crate::{
     counted::counted,
     mcp::{
         intent,
-        steps::{Reply, Standing},
+        steps::{Reply, ReplyStatus},
     },
     role::Refusal,
-    runs::client::Speaker,
+    runs::client::RunCaller,
 };
 
 /// Asks whoever started you, and waits for the answer. Use it when you cannot go on without one.
@@ -80,9 +80,9 @@ fn answered(message: u32, answer: &wire::RunAnswer) -> CallToolResult {
     let told = |status: &str, words: &str| {
         text_result(words, json!({ "message": message, "status": status, "hint": words }))
     };
-    let Reply { standing, reply } = Reply::from(answer);
-    match standing {
-        Standing::There => {
+    let Reply { status, reply } = Reply::from(answer);
+    match status {
+        ReplyStatus::There => {
             let mut others = Sanitizer::default();
             let mut text = others.text(&reply.unwrap_or_default());
             let mut facts = json!({ "message": message, "status": "answered" });
@@ -95,12 +95,12 @@ fn answered(message: u32, answer: &wire::RunAnswer) -> CallToolResult {
             facts["answer"] = text.as_str().into();
             framed(text, more, facts, &others)
         }
-        Standing::Over => told("over", "There will be no answer."),
-        Standing::Superseded => {
-            told("superseded", "Superseded: another call waits for this answer. Do not call again.")
+        ReplyStatus::Over => told("over", "There will be no answer."),
+        ReplyStatus::Superseded => {
+            told(SUPERSEDED, "Superseded: another call waits for this answer. Do not call again.")
         }
-        Standing::StillWaiting => told(
-            "still_waiting",
+        ReplyStatus::StillWaiting => told(
+            STILL_WAITING,
             &format!(
                 "No answer yet. Call ask_parent again immediately with message {message} and no \
                  question."
@@ -128,13 +128,13 @@ impl Tool for ReportToParent {
             return Err(missing("text", "say what you report, or name a file to hand over"));
         }
         let key = intent::of(&asker.call.context.meta);
-        let file = match (path, asker.client.speaker()) {
-            (Some(path), Speaker::Step(step)) => {
+        let file = match (path, asker.client.caller()) {
+            (Some(path), RunCaller::Step(step)) => {
                 let private = &asker.call.host.private;
                 Some(asker.runs.read_file(step.step(), &path, private).await?)
             }
             // A role has no parent, and is refused.
-            (Some(_) | None, Speaker::Step(_) | Speaker::Role(_)) => None,
+            (Some(_) | None, RunCaller::Step(_) | RunCaller::Role(_)) => None,
         };
         let told = asker.client.report(&text.unwrap_or_default(), file, key).await?;
         Ok(text_result("Reported.", json!({ "message": told.message })).into())

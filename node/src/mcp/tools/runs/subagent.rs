@@ -33,7 +33,7 @@ use crate::{
     },
     runs::{
         own::OwnRunners,
-        plan::{Plan, Wanted, nobody_runs, plan},
+        plan::{Plan, RunRequest, nobody_runs, plan},
     },
 };
 
@@ -151,7 +151,7 @@ impl Subagent {
             cwd,
         };
         let mode = params.mode(&agents.available()).map_err(|why| cannot(why.to_string()))?;
-        let wanted = Wanted {
+        let wanted = RunRequest {
             mode: &mode,
             on: &on,
             timeout: self.timeout_sec.map(|Seconds(limit)| limit).filter(|it| !it.is_zero()),

@@ -9,13 +9,14 @@ use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 use tasuki_proto::{
     run::{RunId, StepId},
-    wire::{self, RunMode, RunStatus, run_answer::Standing},
+    wire::{self, RunMode, RunStatus, StepStatus, run_answer::Standing},
 };
 
 use super::{
     super::{
         result::{add_text, refused, text_result},
         sanitizer::{FRAME, Sanitizer},
+        waiting::SUPERSEDED,
     },
     messages::{files, files_line, line, quoted, read_messages, reports, said},
 };
@@ -86,8 +87,17 @@ pub(in crate::mcp) async fn read_steps(
         RunMode::Single | RunMode::Chain => SHOWN_BYTES_MAX,
         RunMode::Parallel | RunMode::Unspecified => OUTPUTS_BYTES / it.steps.len().max(1),
     };
+    let all = it.steps.iter();
+    let read: Vec<&wire::RunStep> = match it.mode() {
+        // What is shown of a chain is where it stopped, or its last step.
+        RunMode::Chain => {
+            let stopped = all.clone().find(|step| step.status() != StepStatus::Succeeded);
+            stopped.or_else(|| it.steps.last()).into_iter().collect()
+        }
+        RunMode::Single | RunMode::Parallel | RunMode::Unspecified => all.collect(),
+    };
     let mut steps = Vec::new();
-    for some in it.steps.chunks(READ_AT_ONCE) {
+    for some in read.chunks(READ_AT_ONCE) {
         let mut reading = Vec::new();
         for step in some {
             reading.push(client.step(StepId { run, number: step.step }));
@@ -106,10 +116,16 @@ fn shown(words: wire::GetStepResponse, bytes_max: usize) -> wire::GetStepRespons
     wire::GetStepResponse { step, output: vec![text(kept)], error, now_ms, ..Default::default() }
 }
 
+/// The same with the run also under the name that tools take it by.
+fn with_run(mut facts: Value) -> Value {
+    facts["run"] = facts["run_id"].clone();
+    facts
+}
+
 /// How a run stands, for programs, without what its agents wrote.
 pub(super) fn run_facts(run: &wire::Run) -> Value {
     let view = RunView { run: run.clone(), steps: Vec::new() };
-    let mut facts = cleaned(view.value(), &mut Sanitizer::default());
+    let mut facts = with_run(cleaned(view.value(), &mut Sanitizer::default()));
     if let Value::Object(fields) = &mut facts {
         fields.remove("output");
     }
@@ -138,7 +154,7 @@ pub(in crate::mcp) fn run_resource_facts(view: &RunView, progress: &[wire::StepP
         | RunStatus::Failed
         | RunStatus::Canceled
         | RunStatus::Lost
-        | RunStatus::OutOfBudget => cleaned(view.value(), &mut others),
+        | RunStatus::OutOfBudget => with_run(cleaned(view.value(), &mut others)),
     };
     let share = OUTPUTS_BYTES / progress.len().max(1);
     let partial = progress.iter().map(|it| {
@@ -180,7 +196,7 @@ pub(super) fn framed(
 /// The result of a run that is over.
 fn ended(view: &RunView, messages: &[wire::RunMessage]) -> CallToolResult {
     let mut others = Sanitizer::default();
-    let mut facts = cleaned(view.value(), &mut others);
+    let mut facts = with_run(cleaned(view.value(), &mut others));
     let text = facts["output"].as_str().unwrap_or_default().to_owned();
     let reports = reports(messages, &view.run, &mut others);
     let mut lines: Vec<String> = reports.iter().map(|it| line("Report", it)).collect();
@@ -245,8 +261,8 @@ fn asked(run: RunId, it: &wire::Run, messages: &[wire::RunMessage]) -> CallToolR
 
 /// It goes on, and the client waits no longer.
 pub(super) fn still_running(run: RunId, it: Option<&wire::Run>) -> CallToolResult {
-    let known = json!({ "run_id": run.to_string(), "status": "running" });
-    let mut facts = it.map_or(known, run_facts);
+    let known = || with_run(json!({ "run_id": run.to_string(), "status": "running" }));
+    let mut facts = it.map_or_else(known, run_facts);
     let more = it.map(|_| summary(&facts));
     facts["next_actions"] = json!(["Call run_wait."]);
     let waits = it.and_then(awaited_node).map(|node| format!(", waiting for {node}"));
@@ -260,7 +276,8 @@ pub(super) fn still_running(run: RunId, it: Option<&wire::Run>) -> CallToolResul
 fn superseded(run: RunId) -> CallToolResult {
     const WORDS: &str = "Superseded: another call waits for this run. Do not call again.";
     let run = run.to_string();
-    text_result(WORDS, json!({ "run_id": run, "status": "superseded", "next_actions": [WORDS] }))
+    let facts = json!({ "run_id": run, "status": SUPERSEDED, "next_actions": [WORDS] });
+    text_result(WORDS, with_run(facts))
 }
 
 /// Every text in it without what hides.
@@ -345,7 +362,7 @@ fn spent(usage: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tasuki_proto::{limits::TEXT_BYTES_MAX, wire::StepStatus};
+    use tasuki_proto::limits::TEXT_BYTES_MAX;
 
     use super::{
         super::messages::{REPORTS_SHOWN, SAID_BYTES},

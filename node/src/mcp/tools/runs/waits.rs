@@ -14,10 +14,7 @@ use tasuki_proto::{
     run::RunId,
     wire::{self, RunStatus, run_answer::Standing},
 };
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep},
-};
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     super::{
@@ -38,14 +35,11 @@ use crate::{
     },
     role::{Actions, Refusal},
     runs::{
-        client::{RunClient, run_answer},
+        client::{Follow, RunClient, run_answer},
         view::RunView,
     },
     wait::{Question, RunAwaited},
 };
-
-/// Before a run is watched again, in milliseconds, after the broker ended that or was away.
-const AGAIN_MS: u64 = 1_000;
 
 /// What is told before anything is known.
 const UNKNOWN: &str = "waiting for the run";
@@ -156,16 +150,15 @@ pub(in crate::mcp::tools) async fn progress_of(
 
 /// Keeps `words` as the run is.
 async fn follow(client: &RunClient, run: RunId, words: &watch::Sender<String>) -> Infallible {
-    loop {
-        if let Ok(mut changes) = client.watch(run).await {
-            while let Ok(Some(change)) = changes.message().await {
-                let Some(run) = change.run else { continue };
-                let now = RunView { run, steps: Vec::new() }.progress();
-                words.send_if_modified(|told| std::mem::replace(told, now) != *told);
-            }
+    let seen = |change: wire::WatchRunResponse| {
+        if let Some(run) = change.run {
+            let now = RunView { run, steps: Vec::new() }.progress();
+            words.send_if_modified(|told| std::mem::replace(told, now) != *told);
         }
-        sleep(Duration::from_millis(AGAIN_MS)).await;
-    }
+        Follow::On
+    };
+    client.follow(run, seen).await;
+    std::future::pending().await
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use rmcp::model::CallToolResult;
 use serde::Serialize;
 
 use super::super::{
-    result::json_result,
+    result::{Time, json_result},
     sanitizer::{FRAME, Sanitizer},
     view::is_nothing,
 };
@@ -13,8 +13,10 @@ use super::super::{
 struct Answer<T> {
     #[serde(flatten)]
     what: T,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server_now_ms: Option<u64>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    server_now: Time,
+    #[serde(skip_serializing_if = "is_nothing")]
+    server_now_ms: u64,
     note: &'static str,
     #[serde(skip_serializing_if = "is_nothing")]
     stripped: usize,
@@ -32,12 +34,7 @@ pub(super) struct Made<T> {
     pub repeated: bool,
 }
 
-/// The broker's time; `None`: the node answered by itself.
-pub(super) fn known(now_ms: u64) -> Option<u64> {
-    (now_ms != 0).then_some(now_ms)
-}
-
-/// `what` with the broker's time, what was taken out of others' words, and what to do next.
+/// `what` with the broker's time unless the node answered by itself, what was taken out of others' words, and what to do next.
 pub(super) fn answer(
     what: impl Serialize,
     now_ms: u64,
@@ -45,7 +42,8 @@ pub(super) fn answer(
     next_actions: Vec<String>,
 ) -> CallToolResult {
     let stripped = others.stripped;
-    json_result(&Answer { what, server_now_ms: known(now_ms), note: FRAME, stripped, next_actions })
+    let (server_now, server_now_ms) = (Time(now_ms), now_ms);
+    json_result(&Answer { what, server_now, server_now_ms, note: FRAME, stripped, next_actions })
 }
 
 /// A list's place among all there is of it.

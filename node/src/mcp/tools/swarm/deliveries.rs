@@ -31,7 +31,7 @@ pub(super) struct SubmitDelivery {
     issue_id: Id<IssueId>,
     summary: Text,
     artifacts: Artifacts,
-    test_evidence: TestEvidence,
+    test_evidence: Option<TestEvidence>,
     refs: Option<Text<REFS_BYTES_MAX>>,
     timeout_sec: Option<Timeout>,
 }
@@ -44,8 +44,10 @@ impl SwarmTool for SubmitDelivery {
             issue_id: self.issue_id.0.to_string(),
             summary: self.summary.0,
             refs: self.refs.unwrap_or_default().0,
+            test_evidence: self
+                .test_evidence
+                .map(|it| it.into_wire(self.artifacts.test_result.0.0)),
             artifacts: Some(self.artifacts.into()),
-            test_evidence: Some(self.test_evidence.into()),
             ..wire::SubmitDeliveryRequest::default()
         };
         let delivery = caller.execute(request).await?.delivery.unwrap_or_default().delivery_id;
@@ -60,10 +62,10 @@ impl SwarmTool for SubmitDelivery {
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Artifacts {
     test_result: Word<Passed>,
-    test_cases: Vec<String>,
+    test_cases: Option<Vec<String>>,
     /// All files changed by the approved submissions.
     changed_files: Vec<String>,
-    reviewed_refs: Vec<String>,
+    reviewed_refs: Option<Vec<String>>,
     test_output: Option<String>,
     known_risks: Option<String>,
 }
@@ -72,9 +74,9 @@ impl From<Artifacts> for wire::DeliveryArtifacts {
     fn from(it: Artifacts) -> Self {
         Self {
             has_passed: it.test_result.0.0,
-            test_cases: it.test_cases,
+            test_cases: it.test_cases.unwrap_or_default(),
             changed_files: it.changed_files,
-            reviewed_refs: it.reviewed_refs,
+            reviewed_refs: it.reviewed_refs.unwrap_or_default(),
             test_output: it.test_output.unwrap_or_default(),
             known_risks: it.known_risks.unwrap_or_default(),
         }
@@ -83,34 +85,38 @@ impl From<Artifacts> for wire::DeliveryArtifacts {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct TestEvidence {
-    script_path: Text,
-    script_cmd: Text,
-    script_passed: bool,
-    script_result: Text,
-    /// issue-NAME-test-steps.md
-    doc_path: Text,
-    doc_commands: Vec<String>,
+    script_path: Option<Text>,
+    script_cmd: Option<Text>,
+    script_passed: Option<bool>,
+    script_result: Option<Text>,
+    /// issue-NAME-test-steps.md: a document of the issue, or one of changed_files.
+    doc_path: Option<Text>,
+    doc_commands: Option<Vec<String>>,
     /// One per entry of doc_commands, same order.
-    doc_results: Vec<CommandResult>,
-    doc_passed: bool,
+    doc_results: Option<Vec<CommandResult>>,
+    doc_passed: Option<bool>,
     /// Full hash of the commit with the work.
     commit: Option<Id<CommitHash>>,
     /// Commands that repeat the tests at that commit.
     commands: Option<Vec<String>>,
 }
 
-impl From<TestEvidence> for wire::TestEvidence {
-    fn from(it: TestEvidence) -> Self {
-        Self {
-            script_path: it.script_path.0,
-            script_cmd: it.script_cmd.0,
-            script_passed: it.script_passed,
-            script_result: it.script_result.0,
-            doc_path: it.doc_path.0,
-            doc_commands: it.doc_commands,
-            doc_results: it.doc_results.into_iter().map(Into::into).collect(),
-            doc_passed: it.doc_passed,
-            rerun: args::rerun(it.commit, it.commands),
+impl TestEvidence {
+    /// `passed` is how the tests ended as a whole.
+    fn into_wire(self, passed: bool) -> wire::TestEvidence {
+        let said = |text: Option<Text>| text.unwrap_or_default().0;
+        let doc_results = self.doc_results.unwrap_or_default();
+        let doc_passed = passed && doc_results.iter().all(|it| it.passed);
+        wire::TestEvidence {
+            script_path: said(self.script_path),
+            script_cmd: said(self.script_cmd),
+            script_passed: self.script_passed.unwrap_or(passed),
+            script_result: said(self.script_result),
+            doc_path: said(self.doc_path),
+            doc_commands: self.doc_commands.unwrap_or_default(),
+            doc_passed: self.doc_passed.unwrap_or(doc_passed),
+            doc_results: doc_results.into_iter().map(Into::into).collect(),
+            rerun: args::rerun(self.commit, self.commands),
         }
     }
 }
@@ -120,7 +126,6 @@ struct CommandResult {
     command: Text,
     passed: bool,
     exit_code: i32,
-    #[schemars(required)]
     output: Option<String>,
 }
 
@@ -423,7 +428,8 @@ mod tests {
         let whole = json!({ "issue_id": "issue_1_0000", "summary": "s", "artifacts": artifacts,
             "test_evidence": evidence });
         let it: Result<SubmitDelivery, Refusal> = arguments::read_all(whole.as_object().unwrap());
-        it.map(|it| it.test_evidence.into()).map_err(|why| why.message)
+        it.map(|it| it.test_evidence.unwrap().into_wire(it.artifacts.test_result.0.0))
+            .map_err(|why| why.message)
     }
 
     fn refused(evidence: Value) -> String {
@@ -441,16 +447,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_in_its_place() {
-        for (field, words) in [
-            ("script_passed", "`test_evidence.script_passed` is missing"),
-            ("doc_results", "`test_evidence.doc_results` is missing"),
-            ("doc_commands", "`test_evidence.doc_commands` is missing"),
-        ] {
-            let mut it = evidence();
-            it.as_object_mut().unwrap().remove(field);
-            assert!(refused(it).contains(words), "{field}");
-        }
+    fn what_is_not_said_is_as_the_tests_ended() {
+        let it = read(json!({ "doc_commands": ["make"] })).unwrap();
+        assert_eq!((it.script_passed, it.doc_passed, &it.doc_path[..]), (true, true, ""));
+        let failed = json!({ "command": "make", "passed": false, "exit_code": 2 });
+        let it = read(json!({ "doc_commands": ["make"], "doc_results": [failed] })).unwrap();
+        assert_eq!((it.script_passed, it.doc_passed), (true, false));
+        let it = read(json!({ "script_passed": false, "doc_passed": false })).unwrap();
+        assert_eq!((it.script_passed, it.doc_passed), (false, false));
+        let whole = json!({ "issue_id": "issue_1_0000", "summary": "s",
+            "artifacts": { "test_result": "failed", "changed_files": ["a.rs"] } });
+        let it: SubmitDelivery = arguments::read_all(whole.as_object().unwrap()).unwrap();
+        assert!(it.test_evidence.is_none());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_in_its_place() {
         for commit in ["abc", "HEAD", &"g".repeat(40), &"a".repeat(41)] {
             let mut it = evidence();
             it["commit"] = commit.into();

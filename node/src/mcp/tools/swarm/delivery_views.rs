@@ -27,6 +27,7 @@ view! {
         };
     } {
         id: String = it.delivery_id.clone(),
+        delivery_id: String = it.delivery_id.clone(),
         issue_id: String = it.issue_id.clone(),
         status: &'static str = delivery_status(it.status()),
         delivered_by: String = it.delivered_by.clone() => if_any,
@@ -39,6 +40,7 @@ view! {
         claimed_at: Time = Time(it.claimed_ms),
         reviewed_at: Time = Time(it.reviewed_ms),
         updated_at: Time = Time(it.updated_ms),
+        lease_expires_at: Time = Time(it.lease_expires_ms) => if_any,
         lease_expires_at_ms: u64 = it.lease_expires_ms => if_any,
         summary: String = others.text(&it.summary) => if_any,
         refs: String = others.text(&it.refs) => if_any,

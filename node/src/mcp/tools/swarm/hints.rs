@@ -123,10 +123,17 @@ const NOT_YOURS: &[Hint] = &[
 
 const LOCK_AGAIN: &[Hint] = &[("lockFiles", "If you still edit these files, {} locks them again")];
 
+const SUBMIT_LATER: &[Hint] = &[(
+    "lockFiles",
+    "Wait for the file with {} and wait_sec, check that your change still fits, then submit again; \
+     or leave the file out if you did not change it",
+)];
+
 /// What helps against a refusal of a call of `tool`.
 fn hints(reason: Reason, tool: &str) -> &'static [Hint] {
     match (tool, reason) {
         ("heartbeat" | "unlock", Reason::LeaseLost | Reason::StaleToken) => LOCK_AGAIN,
+        ("submitIssueTask", Reason::FileIsLocked) => SUBMIT_LATER,
         ("getWorker", Reason::UnknownWorker) => &[("listWorkers", "{} lists them")],
         _ => HINTS.iter().find(|it| it.0 == reason).map_or(&[], |(_, hints)| hints),
     }
@@ -147,5 +154,5 @@ pub(super) fn with_hint(refusal: Refusal, tool: &ToolDef, choices: &[ToolsetChoi
 
 #[cfg(test)]
 pub(super) fn all() -> impl Iterator<Item = &'static Hint> {
-    HINTS.iter().flat_map(|(_, hints)| *hints).chain(LOCK_AGAIN)
+    HINTS.iter().flat_map(|(_, hints)| *hints).chain(LOCK_AGAIN).chain(SUBMIT_LATER)
 }

@@ -11,7 +11,11 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{sanitizer::Sanitizer, view::view, waiting::superseded},
+    super::{
+        sanitizer::Sanitizer,
+        view::view,
+        waiting::{STILL_WAITING, SUPERSEDED, superseded},
+    },
     answer::answer,
     delivery_views,
     views::{self, Time},
@@ -67,8 +71,8 @@ pub(super) const fn status(standing: Standing, is_something: bool) -> &'static s
     match standing {
         Standing::There if is_something => "there",
         Standing::There => "ended",
-        Standing::Unspecified | Standing::StillWaiting => "still_waiting",
-        Standing::Superseded => "superseded",
+        Standing::Unspecified | Standing::StillWaiting => STILL_WAITING,
+        Standing::Superseded => SUPERSEDED,
     }
 }
 

@@ -60,7 +60,6 @@ view! {
         acquired_at: Time = Time(it.acquired_ms),
         last_heartbeat: Time = Time(it.renewed_ms),
         expires_at: Time = Time(it.expires_ms),
-        expires_at_ms: u64 = it.expires_ms,
     }
 }
 
@@ -83,6 +82,21 @@ async fn file_set(
     };
     let looked = tokio::task::spawn_blocking(look).await;
     looked.unwrap_or_else(|_| Err(no("the files could not be looked at".to_owned())))
+}
+
+/// What locks call the files that a submission changed, as far as they are files of the project's
+/// repository.
+pub(super) async fn changed_files(
+    caller: &Caller<'_>,
+    files: Vec<String>,
+) -> Option<wire::FileSet> {
+    let root = caller.call.host.project.clone();
+    let repositories = caller.call.host.repositories.clone();
+    let look = move || {
+        let here = std::env::current_dir().ok()?;
+        lock_base(root.as_deref(), &here, None).open(&repositories).ok()?.changed_files(&files)
+    };
+    tokio::task::spawn_blocking(look).await.ok().flatten()
 }
 
 /// The files cannot be named, so nothing can be said of locks on them.

@@ -158,13 +158,27 @@ impl Toolset for Swarm {
     }
 
     fn part(&self, _: &RoleId, sets: &[&str], _: &[RoleId]) -> Option<&'static dyn Part> {
-        let parts = [
-            (SWARM_LEAD, &prompt::LEAD),
-            (SWARM_WORKER, &prompt::WORKER),
-            (SWARM_ACCEPTOR, &prompt::ACCEPTOR),
-        ];
-        let found = parts.into_iter().find(|(set, _)| sets.contains(set));
+        let found = PARTS.into_iter().find(|(set, _)| sets.contains(set));
         found.map(|(_, part)| part as &dyn Part)
+    }
+
+    /// The part is the first one's.
+    fn prompt_note(&self, sets: &[&str]) -> Option<&'static str> {
+        let has = |set| sets.contains(&set);
+        match (has(SWARM_LEAD), has(SWARM_WORKER), has(SWARM_ACCEPTOR)) {
+            (true, true, true) => Some(
+                "You may also do tasks (claimIssueTask, submitIssueTask) and verify deliveries \
+                 (claimDelivery, reviewDelivery), never your own.",
+            ),
+            (true, true, false) => Some(
+                "You may also do tasks (claimIssueTask, submitIssueTask) and are then a worker.",
+            ),
+            (false, true, true) | (true, false, true) => Some(
+                "You may also verify deliveries of others (waitDeliveries, claimDelivery, \
+                 reviewDelivery).",
+            ),
+            (true | false, false, false) | (false, true, false) | (false, false, true) => None,
+        }
     }
 
     async fn call(
@@ -189,6 +203,13 @@ fn prefixed(refusal: &Refusal) -> CallToolResult {
     let message = format!("ERROR: {}", refusal.message);
     refused(&Refusal { message, ..refusal.clone() })
 }
+
+/// Parts by their sets; who has several plays the first.
+const PARTS: [(&str, &prompt::IssuePart); 3] = [
+    (SWARM_LEAD, &prompt::LEAD),
+    (SWARM_WORKER, &prompt::WORKER),
+    (SWARM_ACCEPTOR, &prompt::ACCEPTOR),
+];
 
 /// The tools that a text names. `heartbeat` and `unlock` are words as well, so they do not count.
 #[cfg(test)]

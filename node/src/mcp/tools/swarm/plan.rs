@@ -35,10 +35,11 @@ macro_rules! new_task {
             $($own: $type,)?
             subject: Text<SUBJECT_BYTES_MAX>,
             description: Option<String>,
-            difficulty: Word<wire::Difficulty>,
+            /// Default medium.
+            difficulty: Option<Word<wire::Difficulty>>,
             /// Points granted on approval. Default 0.
             points: Option<u32>,
-            spec: Spec,
+            spec: Option<Spec>,
             context_task_ids: Option<Vec<String>>,
             suggested_files: Option<Vec<String>>,
             labels: Option<Vec<String>>,
@@ -51,7 +52,7 @@ macro_rules! new_task {
             fn from(it: $name) -> Self {
                 Self {
                     subject: it.subject.0,
-                    difficulty: it.difficulty.0.into(),
+                    difficulty: it.difficulty.map_or(wire::Difficulty::Medium, |it| it.0).into(),
                     points: it.points.unwrap_or_default(),
                     words: Some(wire::TaskWords {
                         description: it.description.unwrap_or_default(),
@@ -59,7 +60,7 @@ macro_rules! new_task {
                         suggested_files: it.suggested_files.unwrap_or_default(),
                         labels: it.labels.unwrap_or_default(),
                         doc_paths: it.doc_paths.unwrap_or_default(),
-                        spec: Some(it.spec.into()),
+                        spec: it.spec.map(Into::into),
                         ..wire::TaskWords::default()
                     }),
                     blocked_by: it.blocked_by.unwrap_or_default(),
@@ -81,33 +82,34 @@ new_task! {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Spec {
-    name: Text,
+    name: Option<Text>,
     /// Parent of this task.
-    split_from: Text,
-    split_reason: Text,
-    impact_scope: Text,
+    split_from: Option<Text>,
+    split_reason: Option<Text>,
+    impact_scope: Option<Text>,
     context_task_ids: Option<Vec<String>>,
-    goal: Text,
-    rules: Text,
-    constraints: Text,
-    conventions: Text,
+    goal: Option<Text>,
+    rules: Option<Text>,
+    constraints: Option<Text>,
+    conventions: Option<Text>,
     /// How to check that it is done.
-    acceptance: Text,
+    acceptance: Option<Text>,
 }
 
 impl From<Spec> for wire::TaskSpec {
     fn from(it: Spec) -> Self {
+        let said = |text: Option<Text>| text.unwrap_or_default().0;
         Self {
-            name: it.name.0,
-            split_from: it.split_from.0,
-            split_reason: it.split_reason.0,
-            impact_scope: it.impact_scope.0,
+            name: said(it.name),
+            split_from: said(it.split_from),
+            split_reason: said(it.split_reason),
+            impact_scope: said(it.impact_scope),
             context_task_ids: it.context_task_ids.unwrap_or_default(),
-            goal: it.goal.0,
-            rules: it.rules.0,
-            constraints: it.constraints.0,
-            conventions: it.conventions.0,
-            acceptance: it.acceptance.0,
+            goal: said(it.goal),
+            rules: said(it.rules),
+            constraints: said(it.constraints),
+            conventions: said(it.conventions),
+            acceptance: said(it.acceptance),
         }
     }
 }

@@ -10,10 +10,7 @@ use tasuki_proto::{reason::Reason, wire};
 
 use super::{
     super::{
-        field_types::Name,
-        result::{json_result, time},
-        sanitizer::Sanitizer,
-        tool::ToolInfo,
+        field_types::Name, result::json_result, sanitizer::Sanitizer, tool::ToolInfo,
         view::is_nothing,
     },
     ACCEPTOR_FULL, LEAD_FULL, SwarmTool, WORKER_FULL,
@@ -40,11 +37,11 @@ const HELD_MAX: u32 = 50;
 
 #[derive(Debug, Serialize)]
 struct Now {
-    server_now: String,
+    server_now: Time,
     server_now_ms: u64,
 }
 
-/// Returns the broker's time in milliseconds.
+/// Returns the broker's time.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct SwarmNow {}
 
@@ -56,13 +53,14 @@ impl SwarmTool for SwarmNow {
         let worker = caller.role().to_string();
         let own = wire::ListWorkersRequest { worker, ..Default::default() };
         let server_now_ms = caller.query(own).await?.now_ms;
-        Ok(json_result(&Now { server_now: time(server_now_ms), server_now_ms }).into())
+        Ok(json_result(&Now { server_now: Time(server_now_ms), server_now_ms }).into())
     }
 }
 
 #[derive(Debug, Serialize)]
 struct Worker {
     id: String,
+    worker_id: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     node: String,
     joined_at: Time,
@@ -80,8 +78,8 @@ struct Claim {
     task_id: String,
     stage: &'static str,
     /// Left out: it does not run out while its submission waits for a verdict.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lease_expires_at_ms: Option<u64>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    lease_expires_at: Time,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_left_ms: Option<u64>,
 }
@@ -101,7 +99,7 @@ impl Worker {
                 issue_id: it.issue_id.clone(),
                 task_id: it.task_id.clone(),
                 stage: views::stage(it.stage()),
-                lease_expires_at_ms: lapses_ms,
+                lease_expires_at: Time(it.lease_expires_ms),
                 lease_left_ms: lapses_ms.map(|ms| ms.saturating_sub(now_ms)),
             }
         };
@@ -112,6 +110,7 @@ impl Worker {
         };
         Self {
             id: it.worker.clone(),
+            worker_id: it.worker.clone(),
             node: it.node.clone(),
             joined_at: Time(it.joined_ms),
             updated_at: Time(it.updated_ms),
@@ -200,7 +199,7 @@ struct Kept {
     issue_id: String,
     task_id: String,
     next_step_token: String,
-    reserved_until_ms: u64,
+    reserved_until: Time,
 }
 
 /// What the lead of an issue is to answer, the oldest.
@@ -238,7 +237,7 @@ impl SwarmTool for MyProfile {
             issue_id: it.issue_id.clone(),
             task_id: it.task_id.clone(),
             next_step_token: it.next_step_token.clone(),
-            reserved_until_ms: it.reserved_until_ms,
+            reserved_until: Time(it.reserved_until_ms),
         });
         let worker = workers.workers.first().map(|it| Worker::new(it, now_ms));
         let locks = wire::ListLocksRequest {

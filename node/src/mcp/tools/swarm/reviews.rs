@@ -3,10 +3,16 @@
 use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tasuki_proto::{limits::REFS_BYTES_MAX, reason::Reason, swarm::IssueId, wire};
+use tasuki_proto::{
+    limits::REFS_BYTES_MAX,
+    reason::Reason,
+    swarm::{IssueId, SCORE_REJECTED},
+    wire,
+};
 
 use super::{
     super::{
+        arguments::missing,
         field_types::{Id, Name, Text, Word, Words},
         result::json_result,
         sanitizer::Sanitizer,
@@ -19,7 +25,7 @@ use super::{
     caller::Caller,
     views,
 };
-use crate::{role::Refusal, wait::Awaited};
+use crate::{review_terms::with_defaults, role::Refusal, wait::Awaited};
 
 /// Declares a wait for the events of an issue: the tool, or one of its aliases.
 macro_rules! wait_events {
@@ -127,13 +133,15 @@ pub(super) struct ReviewTask {
     submission_id: Option<Name>,
     /// approved or rejected.
     verdict: Word<Approves>,
-    completion_score: Score,
+    /// 1 poor, 2 fair, 5 good. Required to approve.
+    completion_score: Option<Score>,
     /// From getNextStepToken. Required to approve.
     next_step_token: Option<Name>,
+    /// For the worker. Or give feedback_details.
     feedback: Option<String>,
-    artifacts: Artifacts,
-    #[schemars(length(min = 1))]
-    feedback_details: Vec<Finding>,
+    artifacts: Option<Artifacts>,
+    /// Default: the feedback.
+    feedback_details: Option<Vec<Finding>>,
 }
 
 impl SwarmTool for ReviewTask {
@@ -151,20 +159,30 @@ impl SwarmTool for ReviewTask {
                     .to_owned(),
             });
         }
-        check_findings(&self.artifacts, &self.feedback_details)?;
+        let score = match (self.completion_score, is_approved) {
+            (Some(Score(score)), _) => score,
+            (None, false) => SCORE_REJECTED,
+            (None, true) => {
+                let what = "required to approve: 1 poor, 2 fair, 5 good";
+                return Err(missing("completion_score", what));
+            }
+        };
+        let submission_id = self.submission_id.unwrap_or_default().0;
+        let task_id = self.task_id.0;
+        let looked_at = if submission_id.is_empty() { &task_id } else { &submission_id };
+        let draft = ReviewDraft {
+            feedback: self.feedback.unwrap_or_default(),
+            artifacts: self.artifacts.unwrap_or_default(),
+            details: self.feedback_details.unwrap_or_default(),
+        };
+        let review = draft.into_review(is_approved, looked_at)?;
         let request = wire::ReviewTaskRequest {
             issue_id: issue_id.clone(),
-            task_id: self.task_id.0,
-            submission_id: self.submission_id.unwrap_or_default().0,
-            completion_score: self.completion_score.0,
+            task_id,
+            submission_id,
+            completion_score: score,
             next_step_token,
-            review: Some(wire::Review {
-                is_approved,
-                feedback: self.feedback.unwrap_or_default(),
-                review_summary: self.artifacts.review_summary.0,
-                reviewed_refs: self.artifacts.reviewed_refs,
-                details: self.feedback_details.into_iter().map(Into::into).collect(),
-            }),
+            review: Some(review),
             ..wire::ReviewTaskRequest::default()
         };
         let reviewed = caller.execute(request).await?;
@@ -206,27 +224,38 @@ fn after_review(is_approved: bool, issue: Option<&wire::Issue>) -> &'static str 
     }
 }
 
-/// A verdict says what it rests on.
-fn check_findings(artifacts: &Artifacts, findings: &[Finding]) -> Result<(), Refusal> {
-    let what = if artifacts.reviewed_refs.is_empty() {
-        "list the files or commits you reviewed in reviewed_refs"
-    } else if findings.is_empty() {
-        "give your findings in feedback_details, one entry or more"
-    } else {
-        return Ok(());
-    };
-    Err(Refusal {
-        reason: Reason::InvalidArgument,
-        message: format!(
-            "artifacts.reviewed_refs and feedback_details are required: {what}. No change was made."
-        ),
-    })
+/// What a verdict rests on, as far as it was said.
+struct ReviewDraft {
+    feedback: String,
+    artifacts: Artifacts,
+    details: Vec<Finding>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+impl ReviewDraft {
+    /// The review, filled up as `tasuki task review` does.
+    fn into_review(self, is_approved: bool, looked_at: &str) -> Result<wire::Review, Refusal> {
+        let review_summary = self.artifacts.review_summary.unwrap_or_default().0;
+        let is_said = [&self.feedback, &review_summary].iter().any(|it| !it.trim().is_empty());
+        if !is_said && self.details.is_empty() {
+            let what = "say what you found, here or in feedback_details";
+            return Err(missing("feedback", what));
+        }
+        let review = wire::Review {
+            is_approved,
+            feedback: self.feedback,
+            review_summary,
+            reviewed_refs: self.artifacts.reviewed_refs.unwrap_or_default(),
+            details: self.details.into_iter().map(Into::into).collect(),
+        };
+        Ok(with_defaults(review, looked_at))
+    }
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 struct Artifacts {
-    review_summary: Text,
-    reviewed_refs: Vec<String>,
+    review_summary: Option<Text>,
+    /// Default: the submission.
+    reviewed_refs: Option<Vec<String>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -329,15 +358,18 @@ mod tests {
 
     use super::{super::super::arguments, *};
 
-    fn read(arguments: serde_json::Value) -> Result<ReviewTask, Refusal> {
+    fn read(arguments: serde_json::Value) -> Result<wire::Review, Refusal> {
         let mut whole = json!({
             "issue_id": "issue_1_0000", "task_id": "task-1", "verdict": "approved",
-            "completion_score": 5,
         });
         whole.as_object_mut().unwrap().extend(arguments.as_object().cloned().unwrap());
         let it: ReviewTask = arguments::read_all(whole.as_object().unwrap())?;
-        check_findings(&it.artifacts, &it.feedback_details)?;
-        Ok(it)
+        let draft = ReviewDraft {
+            feedback: it.feedback.unwrap_or_default(),
+            artifacts: it.artifacts.unwrap_or_default(),
+            details: it.feedback_details.unwrap_or_default(),
+        };
+        draft.into_review(it.verdict.0.0, "task-1")
     }
 
     #[test]
@@ -346,19 +378,16 @@ mod tests {
         let fine = json!({ "dimension": "Correctness", "severity": "info", "content": "ok",
             "line_range": 7 });
         let with = |detail: serde_json::Value| json!({ "artifacts": looked, "feedback_details": [fine, detail] });
-        let details = read(with(fine.clone())).unwrap().feedback_details;
-        assert_eq!(details.len(), 2);
-        let detail = wire::FeedbackDetail::from(details.into_iter().next().unwrap());
+        let review = read(with(fine.clone())).unwrap();
+        assert_eq!(
+            (review.details.len(), &review.reviewed_refs[..]),
+            (2, &["a.rs".to_owned()][..])
+        );
+        let detail = &review.details[0];
         assert_eq!((&detail.dimension[..], &detail.line_range[..]), ("correctness", "7"));
-        const BOTH: &str = "artifacts.reviewed_refs and feedback_details are required";
-        let none = json!({ "artifacts": looked, "feedback_details": [] });
-        assert!(read(none).unwrap_err().message.starts_with(BOTH));
-        let none = json!({ "artifacts": { "review_summary": "x", "reviewed_refs": [] },
-            "feedback_details": [fine] });
-        assert!(read(none).unwrap_err().message.starts_with(BOTH));
         for (arguments, words) in [
-            (json!({ "artifacts": looked }), "`feedback_details` is missing"),
-            (json!({ "feedback_details": [fine] }), "`artifacts` is missing"),
+            (json!({}), "`feedback` is missing"),
+            (json!({ "feedback": " ", "feedback_details": [] }), "`feedback` is missing"),
             (
                 with(json!({ "severity": "info", "content": "x" })),
                 "`feedback_details[1].dimension` is missing",
@@ -380,6 +409,20 @@ mod tests {
             let why = read(arguments).unwrap_err();
             assert_eq!(why.reason, Reason::InvalidArgument);
             assert!(why.message.contains(words), "{}", why.message);
+        }
+    }
+
+    #[test]
+    fn a_verdict_needs_no_more_than_why() {
+        for (arguments, severity, content) in [
+            (json!({ "feedback": "good" }), "info", "good"),
+            (json!({ "verdict": "rejected", "feedback": "no tests" }), "major", "no tests"),
+            (json!({ "artifacts": { "review_summary": "fine" } }), "info", "fine"),
+        ] {
+            let review = read(arguments).unwrap();
+            assert_eq!(review.reviewed_refs, ["task-1"]);
+            let [detail] = &review.details[..] else { panic!("{:?}", review.details) };
+            assert_eq!((&detail.severity[..], &detail.content[..]), (severity, content));
         }
     }
 

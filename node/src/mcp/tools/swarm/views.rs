@@ -1,14 +1,15 @@
 //! What answers about issues, tasks, deliveries and locks are made of, field by field, in the order
-//! an agent reads them. Fields that say nothing are left out. Times are milliseconds since the Unix
-//! epoch by the broker's clock, and `…_at` the same as text.
+//! an agent reads them. Fields that say nothing are left out. Times are by the broker's clock. Each
+//! thing is named by `id`, as prompts for other servers know it, and by the name of the argument
+//! that takes it; a time in `…_ms` is there for those prompts too.
 
 use std::collections::BTreeMap;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use tasuki_proto::wire;
 
+pub(super) use super::super::result::Time;
 use super::super::{
-    result::time,
     sanitizer::Sanitizer,
     view::{is_nothing, view},
 };
@@ -25,6 +26,7 @@ view! {
         };
     } {
         id: String = it.issue_id.clone(),
+        issue_id: String = it.issue_id.clone(),
         subject: String = others.line(&it.subject),
         status: &'static str = issue_status(it.status()),
         lead: String = it.lead.clone(),
@@ -37,6 +39,7 @@ view! {
         /// How many are in each state.
         tasks: BTreeMap<&'static str, u64> =
             TASK_STATUSES.into_iter().filter_map(counted).collect(),
+        lease_expires_at: Time = Time(it.lease_expires_ms) => if_any,
         lease_expires_at_ms: u64 = it.lease_expires_ms => if_any,
         created_at: Time = Time(it.created_ms),
         updated_at: Time = Time(it.updated_ms),
@@ -46,6 +49,7 @@ view! {
 view! {
     Task(it: wire::Task, others) {
         id: String = it.task_id.clone(),
+        task_id: String = it.task_id.clone(),
         issue_id: String = it.issue_id.clone(),
         subject: String = others.line(&it.subject),
         status: &'static str = task_status(it.status()),
@@ -55,9 +59,11 @@ view! {
         points: u32 = it.points,
         blocked_by: Texts = it.blocked_by.clone() => if_any,
         claimed_by: String = it.claimed_by.clone() => if_any,
+        lease_expires_at: Time = Time(it.lease_expires_ms) => if_any,
         lease_expires_at_ms: u64 = it.lease_expires_ms => if_any,
         reserved_for: String = it.reserved_for.clone() => if_any,
         reserved_token: String = it.reserved_token.clone() => if_any,
+        reserved_until: Time = Time(it.reserved_until_ms) => if_any,
         reserved_until_ms: u64 = it.reserved_until_ms => if_any,
         #[serde(flatten)]
         words: Option<Words> = it.words.as_ref().map(|it| Words::new(it, others)),
@@ -74,7 +80,11 @@ view! {
     /// What a task is about.
     Words(it: wire::TaskWords, others) {
         description: String = others.text(&it.description),
-        spec: Option<Spec> = it.spec.as_ref().map(|it| Spec::new(it, others)) => if_any,
+        spec: Option<Spec> = it
+            .spec
+            .as_ref()
+            .filter(|it| **it != wire::TaskSpec::default())
+            .map(|it| Spec::new(it, others)) => if_any,
         context_task_ids: Texts = others.lines(&it.context_task_ids),
         suggested_files: Texts = others.lines(&it.suggested_files),
         labels: Texts = others.lines(&it.labels),
@@ -86,16 +96,16 @@ view! {
 
 view! {
     Spec(it: wire::TaskSpec, others) {
-        name: String = others.text(&it.name),
-        split_from: String = others.text(&it.split_from),
-        split_reason: String = others.text(&it.split_reason),
-        impact_scope: String = others.text(&it.impact_scope),
-        context_task_ids: Texts = others.lines(&it.context_task_ids),
-        goal: String = others.text(&it.goal),
-        rules: String = others.text(&it.rules),
-        constraints: String = others.text(&it.constraints),
-        conventions: String = others.text(&it.conventions),
-        acceptance: String = others.text(&it.acceptance),
+        name: String = others.text(&it.name) => if_any,
+        split_from: String = others.text(&it.split_from) => if_any,
+        split_reason: String = others.text(&it.split_reason) => if_any,
+        impact_scope: String = others.text(&it.impact_scope) => if_any,
+        context_task_ids: Texts = others.lines(&it.context_task_ids) => if_any,
+        goal: String = others.text(&it.goal) => if_any,
+        rules: String = others.text(&it.rules) => if_any,
+        constraints: String = others.text(&it.constraints) => if_any,
+        conventions: String = others.text(&it.conventions) => if_any,
+        acceptance: String = others.text(&it.acceptance) => if_any,
     }
 }
 
@@ -111,6 +121,7 @@ view! {
         };
     } {
         id: String = it.submission_id.clone(),
+        submission_id: String = it.submission_id.clone(),
         worker_id: String = it.worker.clone(),
         status: &'static str = submission_status(it.status()),
         submitted_at: Time = Time(it.submitted_ms),
@@ -176,7 +187,7 @@ pub(super) struct Next {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub difficulty: &'static str,
     #[serde(skip_serializing_if = "is_nothing")]
-    pub reserved_until_ms: u64,
+    pub reserved_until: Time,
     pub worker_total_points: u64,
     pub consecutive_low_scores: u32,
 }
@@ -198,6 +209,7 @@ view! {
         };
     } {
         id: String = it.message_id.clone(),
+        message_id: String = it.message_id.clone(),
         task_id: String = it.task_id.clone(),
         sender_id: String = it.sender.clone(),
         kind: String = it.kind.clone(),
@@ -211,19 +223,6 @@ view! {
     }
 }
 
-/// Left out where it is not.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Time(pub u64);
-
-impl Serialize for Time {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            0 => to.serialize_none(),
-            ms => to.serialize_str(&time(ms)),
-        }
-    }
-}
-
 impl Next {
     pub(super) fn new(it: &wire::NextStep) -> Self {
         let has_task = !it.task_id.is_empty();
@@ -234,7 +233,7 @@ impl Next {
                 task_id: it.task_id.clone(),
             },
             difficulty: difficulty(it.difficulty()),
-            reserved_until_ms: it.reserved_until_ms,
+            reserved_until: Time(it.reserved_until_ms),
             worker_total_points: it.worker_total_points,
             consecutive_low_scores: it.consecutive_low_scores,
         }

@@ -17,7 +17,6 @@ use super::{
         view::is_nothing,
         waiting::superseded,
     },
-    answer::known,
     delivery_views, items, views,
 };
 use crate::{role::Refusal, wait::Awaited};
@@ -42,8 +41,10 @@ struct Waited {
     /// What it ended with in place of what was waited for.
     #[serde(skip_serializing_if = "String::is_empty")]
     ended_because: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server_now_ms: Option<u64>,
+    #[serde(skip_serializing_if = "is_nothing")]
+    server_now: views::Time,
+    #[serde(skip_serializing_if = "is_nothing")]
+    server_now_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -85,7 +86,8 @@ pub(in crate::mcp) fn wait_result(
         submission: submission.map(|it| views::Submission::new(&it, &mut others)),
         message: message.map(|it| views::Message::new(it, &mut others)),
         ended_because: others.text(&answer.ended_because),
-        server_now_ms: known(answer.now_ms),
+        server_now: views::Time(answer.now_ms),
+        server_now_ms: answer.now_ms,
         note: is_there.then_some(FRAME),
         stripped: others.stripped,
         next_actions: next(role, awaited, answer),

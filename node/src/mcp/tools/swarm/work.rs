@@ -29,6 +29,7 @@ use super::{
     answer::answer,
     args::{self, Lease, Timeout},
     caller::Caller,
+    locks::changed_files,
     unfinished::{Before, Unfinished, with_unfinished},
     views,
 };
@@ -123,6 +124,7 @@ pub(super) fn claim_key(issue: &str, task: &str) -> String {
 struct Claimed {
     #[serde(flatten)]
     task: views::Task,
+    server_now: views::Time,
     server_now_ms: u64,
     note: &'static str,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -135,6 +137,7 @@ impl Claimed {
         let mut others = Sanitizer::default();
         Self {
             task: views::Task::new(task, &mut others),
+            server_now: views::Time(now_ms),
             server_now_ms: now_ms,
             note: FRAME,
             stripped: others.stripped,
@@ -324,11 +327,13 @@ impl SwarmTool for SubmitTask {
 
     async fn call(self, caller: &Caller<'_>) -> Result<CallToolResponse, Refusal> {
         let claim = Claim::new(self.issue_id, self.task_id);
+        let words = self.artifacts.into_wire()?;
         let request = wire::SubmitTaskRequest {
             issue_id: claim.issue.clone(),
             task_id: claim.task.clone(),
             claim_token: claim.token(caller),
-            words: Some(self.artifacts.into_wire()?),
+            files: changed_files(caller, words.changed_files.clone()).await,
+            words: Some(words),
             ..wire::SubmitTaskRequest::default()
         };
         let submitted = match caller.execute(request).await {

@@ -13,9 +13,10 @@ use tasuki_proto::{
 
 use super::{
     super::{
+        result::Time,
         sanitizer::{FRAME, Sanitizer},
         view::is_nothing,
-        waiting::superseded,
+        waiting::{superseded, unmet},
     },
     labels::unlabelled,
 };
@@ -27,6 +28,8 @@ pub(super) struct TurnView<'a> {
     can_start: bool,
     previous_context: String,
     is_finished: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<&'static str>,
     #[serde(skip_serializing_if = "is_nothing")]
     still_waiting: bool,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -107,6 +110,7 @@ impl<'a> TurnView<'a> {
             can_start: *can_start,
             previous_context,
             is_finished: *is_finished,
+            status: unmet(*still_waiting, *superseded),
             still_waiting: *still_waiting,
             superseded: *superseded,
             loop_id,
@@ -155,10 +159,10 @@ pub(in crate::mcp) struct LoopView<'a> {
     holder: &'a str,
     participants: &'a [String],
     waiting: &'a [String],
-    turn_began_ms: u64,
-    lease_lapses_ms: u64,
+    turn_began: Time,
+    lease_lapses: Time,
     #[serde(skip_serializing_if = "is_nothing")]
-    quiet_since_ms: u64,
+    quiet_since: Time,
     entries: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
@@ -182,7 +186,7 @@ struct Latest<'a> {
     summary: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     instruction: Option<String>,
-    at_ms: u64,
+    at: Time,
     receipts: Receipts,
 }
 
@@ -190,28 +194,28 @@ struct Latest<'a> {
 #[derive(Debug, Default, Serialize)]
 struct Receipts {
     #[serde(skip_serializing_if = "is_nothing")]
-    stored_ms: u64,
+    stored: Time,
     #[serde(skip_serializing_if = "is_nothing")]
-    handed_ms: u64,
+    handed: Time,
     #[serde(skip_serializing_if = "is_nothing")]
-    seen_ms: u64,
+    seen: Time,
     #[serde(skip_serializing_if = "is_nothing")]
-    acted_ms: u64,
+    acted: Time,
     #[serde(skip_serializing_if = "is_nothing")]
-    failed_ms: u64,
+    failed: Time,
     #[serde(skip_serializing_if = "is_nothing")]
-    lapsed_ms: u64,
+    lapsed: Time,
 }
 
 impl From<&wire::Receipts> for Receipts {
     fn from(it: &wire::Receipts) -> Self {
         Self {
-            stored_ms: it.stored_ms,
-            handed_ms: it.handed_ms,
-            seen_ms: it.seen_ms,
-            acted_ms: it.acted_ms,
-            failed_ms: it.failed_ms,
-            lapsed_ms: it.lapsed_ms,
+            stored: Time(it.stored_ms),
+            handed: Time(it.handed_ms),
+            seen: Time(it.seen_ms),
+            acted: Time(it.acted_ms),
+            failed: Time(it.failed_ms),
+            lapsed: Time(it.lapsed_ms),
         }
     }
 }
@@ -236,9 +240,9 @@ impl<'a> LoopView<'a> {
             holder: shown.map_or("", |it| &it.holder),
             participants: shown.map_or(&[], |it| &it.participants),
             waiting: shown.map_or(&[], |it| &it.waiting),
-            turn_began_ms: shown.map_or(0, |it| it.turn_began_ms),
-            lease_lapses_ms: shown.map_or(0, |it| it.lease_lapses_ms),
-            quiet_since_ms: shown.map_or(0, |it| it.quiet_since_ms),
+            turn_began: Time(shown.map_or(0, |it| it.turn_began_ms)),
+            lease_lapses: Time(shown.map_or(0, |it| it.lease_lapses_ms)),
+            quiet_since: Time(shown.map_or(0, |it| it.quiet_since_ms)),
             entries: shown.map_or(0, |it| it.entries),
             note: response.latest.is_some().then_some(FRAME),
             latest: response.latest.as_ref().map(|it| Latest {
@@ -254,7 +258,7 @@ impl<'a> LoopView<'a> {
                 reason: others.text(&it.reason),
                 summary: Some(others.text(&it.summary)),
                 instruction: Some(others.text(&it.instruction)),
-                at_ms: it.at_ms,
+                at: Time(it.at_ms),
                 receipts: it
                     .receipts
                     .as_ref()

@@ -1,6 +1,8 @@
 //! The contract of a journal, kept by each implementation; and what only the one on disk has.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod snapshots;
 
 use std::{
     path::Path,
@@ -15,7 +17,7 @@ use bytes::Bytes;
 use common::{Heard, id, open, read_snapshot, write_snapshot};
 use prost::Message as _;
 use tasuki_broker::journal::{
-    Append, BodyKey, Journal, JournalError, Outcome, SnapshotLost, Writer,
+    Append, BodyKey, Journal, JournalError, Outcome, Writer,
     memory::MemoryJournal,
     sled::{Durability, Options, SledJournal, repair_mark, verify},
 };
@@ -439,92 +441,8 @@ fn in_sled<T>(dir: &Path, look: impl FnOnce(&sled::Db) -> T) -> T {
     seen
 }
 
-/// Keys of the database that begin with `kind`.
-fn count_keys(dir: &Path, kind: &[u8]) -> usize {
-    in_sled(dir, |db| db.scan_prefix(kind).count())
-}
-
 fn stored_meta(db: &sled::Db) -> Meta {
     Meta::decode(&db.get(b"M").expect("reads").expect("is there")[..]).expect("decodes")
-}
-
-/// Pieces of one part and of several, more than are written at once.
-fn snapshot_pieces() -> Vec<Bytes> {
-    (0..5_usize)
-        .map(|number| vec![u8::try_from(number).expect("small"); number * 30_000].into())
-        .collect()
-}
-
-/// Holds J6.
-#[tokio::test]
-async fn a_crash_at_any_piece_of_a_snapshot_leaves_the_one_before() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let journal = on_disk(dir.path());
-    let (mut opened, mut heard) = open(&journal, "w").await;
-    append_all(&mut opened.writer, &mut heard, 1..=10).await;
-    write_snapshot(&mut *opened.writer, 5, snapshot_pieces(), 4);
-    let crashed = || {
-        let copy = tempfile::tempdir().expect("a directory");
-        common::copy(dir.path(), copy.path());
-        copy
-    };
-    let mut copies = Vec::new();
-    let mut snapshot = opened.writer.snapshot(10.into(), 6.into());
-    for (number, piece) in (11..).zip(snapshot_pieces()) {
-        copies.push((crashed(), number - 1));
-        snapshot.piece(piece).expect("a piece is written");
-        // Records come in between, and are no part of it.
-        append_all(&mut opened.writer, &mut heard, number..=number).await;
-    }
-    copies.push((crashed(), 15));
-    snapshot.finish().expect("it is finished");
-    let finished = crashed();
-    journal.close().await.expect("closes");
-
-    let before = Some((5, snapshot_pieces()));
-    for (copy, last) in copies {
-        assert_eq!(verify(copy.path()).expect("is whole").workspaces[&id("w")].snapshot, 5);
-        let journal = on_disk(copy.path());
-        let (mut opened, mut heard) = open(&journal, "w").await;
-        assert_eq!(opened.last.get(), last);
-        assert_eq!(read_snapshot(opened.snapshot.take()), before, "crashed after record {last}");
-        assert_eq!(sequences(&journal, 4, 99), (4..=last).collect::<Vec<_>>());
-        // The next one is not mixed with what was left.
-        append_all(&mut opened.writer, &mut heard, last + 1..=last + 1).await;
-        write_snapshot(&mut *opened.writer, last + 1, ["new".into()], last);
-        append_all(&mut opened.writer, &mut heard, last + 2..=last + 3).await;
-        journal.close().await.expect("closes");
-        assert_eq!(count_keys(copy.path(), b"P"), 1, "nothing is left over");
-        assert_eq!(verify(copy.path()).expect("is whole").workspaces[&id("w")].snapshot, last + 1);
-    }
-    let journal = on_disk(finished.path());
-    let (opened, _heard) = open(&journal, "w").await;
-    assert_eq!(read_snapshot(opened.snapshot), Some((10, snapshot_pieces())));
-    journal.close().await.expect("closes");
-}
-
-#[tokio::test]
-async fn a_snapshot_that_is_not_finished_leaves_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let journal = on_disk(dir.path());
-    let (mut old, mut heard) = open(&journal, "w").await;
-    append_all(&mut old.writer, &mut heard, 1..=3).await;
-    let mut dropped = old.writer.snapshot(2.into(), 1.into());
-    // No disk has room for it. It is put off, and the journal goes on.
-    let lost = dropped.prepare(u64::MAX / 4).expect_err("there is no room");
-    assert!(matches!(lost, SnapshotLost::NoRoom { .. }), "{lost}");
-    dropped.piece(vec![1; 50_000].into()).expect("a piece is written");
-    drop(dropped);
-    let mut fenced = old.writer.snapshot(3.into(), 1.into());
-    fenced.piece(vec![2; 50_000].into()).expect("a piece is written");
-    let (mut new, mut heard) = open(&journal, "w").await;
-    assert_eq!(fenced.piece("late".into()), Err(SnapshotLost::Gone));
-    assert_eq!(fenced.finish(), Err(SnapshotLost::Gone));
-    assert!(new.snapshot.is_none() && journal.snapshot(&id("w")).is_none());
-    append_all(&mut new.writer, &mut heard, 4..=6).await;
-    journal.close().await.expect("closes");
-    assert_eq!(count_keys(dir.path(), b"P"), 0);
-    assert_eq!(sequences(&on_disk(dir.path()), 1, 9), [1, 2, 3, 4, 5, 6]);
 }
 
 #[tokio::test]
@@ -540,25 +458,4 @@ async fn a_database_of_a_pre_release_is_refused_by_name() {
         assert!(matches!(refused, JournalError::Older { .. }), "{refused}");
         assert!(refused.to_string().contains("an earlier pre-release"), "{refused}");
     }
-}
-
-/// More than the parts that a commit or a body can have.
-#[tokio::test]
-#[ignore = "needs a minute: it writes 400 MB"]
-async fn a_snapshot_may_have_any_size() {
-    const PIECES: u32 = 6_500;
-    let dir = tempfile::tempdir().expect("a directory");
-    let journal = on_disk(dir.path());
-    let (mut opened, mut heard) = open(&journal, "w").await;
-    append_all(&mut opened.writer, &mut heard, 1..=2).await;
-    let piece = |number: u32| Bytes::from(number.to_le_bytes().repeat(16 * 1024));
-    write_snapshot(&mut *opened.writer, 2, (0..PIECES).map(piece), 2);
-    journal.close().await.expect("closes");
-    let journal = on_disk(dir.path());
-    let (opened, _heard) = open(&journal, "w").await;
-    let found = opened.snapshot.expect("there is one").pieces;
-    for (number, found) in (0..PIECES).zip(found) {
-        assert!(found.expect("is read") == piece(number), "piece {number}");
-    }
-    journal.close().await.expect("closes");
 }

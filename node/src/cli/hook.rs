@@ -1,4 +1,4 @@
-//! `tasuki mail-hook`: calls of mail hooks that wait, and those that failed for good.
+//! `tasuki hook`: calls of hooks that wait, and those that failed for good.
 
 use std::fmt::Write as _;
 
@@ -18,9 +18,10 @@ use crate::{
 /// Of an id, at least so many of its digits name a call.
 const PREFIX_DIGITS_MIN: usize = 4;
 
-/// List, retry and drop calls of programs that run on mail
+/// List, retry and drop calls of hooks: of programs and addresses
 ///
-/// Hooks of Git and of coding agents, about locked files, are `tasuki lock-hook`.
+/// A node calls them on mail, turns, issues, tasks, deliveries and runs. Hooks of Git and of coding
+/// agents, about locked files, are `tasuki lock-hook`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
     /// List calls that wait, and dead letters: calls that failed for good, and why
@@ -59,7 +60,7 @@ struct Kept {
 
 pub(crate) fn run(command: Command, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let store = Store::of(&config.data.value);
-    let kept = look(&store, config).map_err(|why| {
+    let kept = read_kept(&store, config).map_err(|why| {
         Failure::local(format!("What hooks keep in the data directory cannot be read: {why}."))
     })?;
     match command {
@@ -72,11 +73,11 @@ pub(crate) fn run(command: Command, config: &Config, output: &mut Output) -> Res
                 Some(_) => store.revive(hook, call),
                 None => Ok(()),
             })?;
-            told(output, &done, "to be done again")
+            print_done(output, &done, "to be retried")
         }
         Command::Drop(which) => {
             let done = act(&kept, &which, &|hook, call| store.drop(hook, call))?;
-            told(output, &done, "forgotten")
+            print_done(output, &done, "dropped")
         }
     }
 }
@@ -86,7 +87,7 @@ fn refused(config: &Config) -> Option<&Problem> {
     config.distrust.as_ref().filter(|it| it.message.starts_with("`hooks`"))
 }
 
-fn look(store: &Store, config: &Config) -> std::io::Result<Vec<Kept>> {
+fn read_kept(store: &Store, config: &Config) -> std::io::Result<Vec<Kept>> {
     let configured = config.hooks.iter().map(|hook| hook.value.name.clone());
     let mut names = store.hooks()?;
     names.extend(configured.clone());
@@ -138,7 +139,7 @@ fn find<'a>(kept: &'a [Kept], id: &str) -> Result<(&'a HookName, &'a Call), Fail
     found.dedup_by(|one, other| one.1.id == other.1.id);
     match found.as_slice() {
         [one] if PREFIX_DIGITS_MIN <= id.len() => Ok(*one),
-        [] => Err(Failure::usage(format!("There is none with the id {}.", line(id)))),
+        [] => Err(Failure::usage(format!("No call has the id {}.", line(id)))),
         [_] => Err(Failure::usage(format!(
             "{} is short; give at least {PREFIX_DIGITS_MIN} digits of an id.",
             line(id)
@@ -147,16 +148,17 @@ fn find<'a>(kept: &'a [Kept], id: &str) -> Result<(&'a HookName, &'a Call), Fail
     }
 }
 
-fn told(output: &mut Output, ids: &[String], what: &str) -> Result<(), Failure> {
+fn print_done(output: &mut Output, ids: &[String], what: &str) -> Result<(), Failure> {
     output.answer(|| json!({ "ids": ids }), || format!("{} {what}.\n", ids.len()))
 }
 
 fn value(kept: &[Kept], refused: Option<&Problem>) -> Value {
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let call = |call: &Call| {
         let failed = call.failed.as_ref();
         json!({
-            "id": call.id, "event": call.event, "role": call.role,
-            "message_id": call.message_id, "at_ms": call.at_ms,
+            "id": call.id, "event": call.event, "role": text(&call.role),
+            "message_id": text(&call.message_id), "about": text(&call.about), "at_ms": call.at_ms,
             "failed_ms": failed.map(|it| it.at_ms), "attempts": failed.map(|it| it.attempts),
             "why": failed.map(|it| it.why.as_str()),
         })
@@ -188,10 +190,12 @@ fn lines(kept: &[Kept], refused: Option<&Problem>) -> String {
         let counts = format!("{waits} waiting, {fails} dead letters");
         write(format_args!("{}  {counts}{}\n", hook.bold(), note.yellow()));
         for call in waiting.iter().chain(dead) {
-            let Call { id, event, role, message_id, at_ms, .. } = call;
-            let (event, role, message_id) = (line(event), line(role), line(message_id));
+            let Call { id, event, role, message_id, about, at_ms, .. } = call;
+            let role = if role.is_empty() { "this node" } else { role };
+            let about = if about.is_empty() { message_id } else { about };
+            let (event, role, about) = (line(event), line(role), line(about));
             let at = time(*at_ms);
-            write(format_args!("  {}  {at}  {event} at {role}: {message_id}\n", line(id)));
+            write(format_args!("  {}  {at}  {event} at {role}: {about}\n", line(id)));
             if let Some(failed) = &call.failed {
                 let (why, attempts) = (line(&failed.why), failed.attempts);
                 let why = format!("failed {} after {attempts}: {why}", time(failed.at_ms));

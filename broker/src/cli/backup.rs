@@ -1,0 +1,395 @@
+//! `tasuki-broker backup` and `restore`: all the data in one file, and a data directory made of it.
+//!
+//! A broker that serves the directory makes the backup; of one that nobody serves it is made here.
+//! Either way the bytes are checked as they are written, and the file has its name once it is whole.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, IsTerminal as _, Read, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde_json::json;
+use tasuki_broker::{
+    backup::{self, BackupError, Restored, STAGING, Summary},
+    clock::Clock,
+    journal::{
+        JournalError,
+        sled::{Options, SledJournal},
+    },
+};
+use tasuki_proto::{
+    host::{
+        config, files,
+        progress::{Progress, Unit},
+    },
+    wire,
+};
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{
+    Data,
+    administer::{Administer, Answer, Broker, No, print},
+    claim_directory, directory, file,
+    scope::time,
+    used_directory,
+};
+
+/// Chunks that are read and not yet written.
+const CHUNKS_MAX: usize = 8;
+
+/// What is read of a backup at once, in bytes.
+const READ_BYTES: usize = 256 * 1024;
+
+#[derive(Debug, Args)]
+pub(super) struct Backup {
+    /// File to write; `-` is standard output
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    administer: Administer,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Restore {
+    /// File that `backup` wrote; `-` is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    #[command(flatten)]
+    data: Data,
+}
+
+pub(super) fn backup(it: Backup) -> u8 {
+    let Backup { file, administer } = it;
+    administer.run(async |administer| back_up(file, administer).await)
+}
+
+async fn back_up(file: PathBuf, administer: Administer) -> Result<Answer, No> {
+    let is_json = administer.data().json;
+    let is_standard = is_standard(&file);
+    if is_standard && is_json {
+        return Err(No::usage(
+            "Standard output is the backup's; name a file, or leave out --json.",
+        ));
+    }
+    if is_standard && io::stdout().is_terminal() {
+        return Err(No::usage("A backup is nothing for a terminal; name a file."));
+    }
+    let directory = used_directory(administer.data()).map_err(No::said)?;
+    let began = Instant::now();
+    let journal = match SledJournal::open(&directory, Options::default()) {
+        Ok(journal) => Some(journal),
+        Err(JournalError::InUse(_)) => None,
+        Err(why) => return Err(why.into()),
+    };
+    let (to, chunks) = mpsc::channel(CHUNKS_MAX);
+    let progress = Progress::start("backing up", Unit::Bytes, is_json);
+    let target = file.clone();
+    let written = tokio::task::spawn_blocking(move || {
+        let written = write(&target, Chunks::new(chunks), |bytes| progress.set(bytes));
+        progress.finish();
+        written
+    });
+    let sent = match journal {
+        Some(journal) => read_here(journal, &directory, to).await,
+        None => match administer.connect().await {
+            Ok(broker) => read_from(&broker, to).await,
+            Err(no) => {
+                // Nothing comes any more: whoever writes does not wait for it.
+                drop(to);
+                Err(no)
+            }
+        },
+    };
+    let written = written.await.map_err(|why| No::unavailable(format!("Writing it: {why}.")))?;
+    // What could not be written ends what is sent, too.
+    let summary = match (sent, written) {
+        (_, Err(no @ WriteError::File(..))) => return Err(no.into()),
+        (Err(no), _) => return Err(no),
+        (Ok(()), written) => written.map_err(No::from)?,
+    };
+    let seconds = began.elapsed().as_secs_f64();
+    let text = format!(
+        "{}: {} bytes, {} as of commit {}, {}; made in {seconds:.1} s",
+        file.display(),
+        summary.bytes,
+        contents(&summary),
+        summary.commit,
+        time(summary.made.as_millis()),
+    );
+    let secret = "It holds secrets (hashes of tokens, and the private key of the broker's \
+                  certificate, if it has one): keep it as you keep those.";
+    let value = json!({
+        "file": file.display().to_string(),
+        "bytes": summary.bytes,
+        "commit": summary.commit,
+        "made_ms": summary.made.as_millis(),
+        "workspaces": summary.workspaces,
+        "records": summary.records,
+        "bodies": summary.bodies,
+        "seconds": seconds,
+    });
+    Ok(match is_standard {
+        true => Answer { value, lines: String::new(), notes: format!("{text}\n{secret}") },
+        false => Answer { value, lines: text, notes: secret.to_owned() },
+    })
+}
+
+fn is_standard(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+fn contents(it: &Summary) -> String {
+    let plural = |count: u64, what: &str| match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    };
+    format!(
+        "{}, {} since the snapshots and {}",
+        plural(it.workspaces, "workspace"),
+        plural(it.records, "record"),
+        plural(it.bodies, "text")
+    )
+}
+
+/// Reads a directory that nobody serves.
+async fn read_here(
+    journal: SledJournal,
+    directory: &Path,
+    to: mpsc::Sender<Vec<u8>>,
+) -> Result<(), No> {
+    use tasuki_broker::journal::Journal as _;
+    let (cut, directory) = (journal.cut().await?, directory.to_owned());
+    let read = tokio::task::spawn_blocking(move || {
+        backup::write(&cut, &directory, Clock::system().now(), |bytes| {
+            to.blocking_send(bytes).map_err(|_| io::Error::other("it is not taken"))
+        })
+    });
+    read.await.map_err(|why| No::unavailable(format!("Reading it: {why}.")))??;
+    Ok(journal.close().await?)
+}
+
+/// Has the broker that serves the directory read it.
+async fn read_from(broker: &Broker, to: mpsc::Sender<Vec<u8>>) -> Result<(), No> {
+    broker
+        .administrate(async |mut it| {
+            let mut chunks = it.backup(wire::BackupRequest {}).await?.into_inner();
+            while let Some(it) = chunks.message().await? {
+                if to.send(it.chunk).await.is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        })
+        .await
+}
+
+/// Why there is no file.
+enum WriteError {
+    File(PathBuf, io::Error),
+    Backup(BackupError),
+}
+
+impl From<WriteError> for No {
+    fn from(why: WriteError) -> Self {
+        match why {
+            WriteError::File(path, why) => {
+                Self::unavailable(format!("{} cannot be written: {why}.", path.display()))
+            }
+            WriteError::Backup(why) => why.into(),
+        }
+    }
+}
+
+/// Writes what comes and checks it. A file is written beside its place, for this user alone, and
+/// replaces one that is there once it is whole and on the disk.
+fn write(file: &Path, chunks: Chunks, progress: impl FnMut(u64)) -> Result<Summary, WriteError> {
+    let failed = |why| WriteError::File(file.to_owned(), why);
+    if is_standard(file) {
+        return copy(chunks, io::stdout().lock(), progress, failed).map(|(summary, _)| summary);
+    }
+    if fs::metadata(file).is_ok_and(|it| !it.is_file()) {
+        // A device or a pipe: there is nothing to put into its place.
+        let out = fs::OpenOptions::new().write(true).open(file).map_err(failed)?;
+        return copy(chunks, out, progress, failed).map(|(summary, _)| summary);
+    }
+    let Some(name) = file.file_name() else {
+        return Err(failed(io::Error::other("it is a directory")));
+    };
+    let new =
+        file.with_file_name(format!(".{}.new-{}", name.to_string_lossy(), std::process::id()));
+    let written = files::private(&new)
+        .map_err(failed)
+        .and_then(|out| copy(chunks, out, progress, failed))
+        .and_then(|(summary, out)| {
+            let parent = files::directory_of(file);
+            out.sync_all()
+                .and_then(|()| fs::rename(&new, file))
+                .and_then(|()| File::open(parent)?.sync_all())
+                .map_err(failed)?;
+            Ok(summary)
+        });
+    if written.is_err() {
+        // What is left of it says nothing.
+        drop(fs::remove_file(&new));
+    }
+    written
+}
+
+fn copy<W: Write>(
+    chunks: Chunks,
+    out: W,
+    progress: impl FnMut(u64),
+    failed: impl FnOnce(io::Error) -> WriteError,
+) -> Result<(Summary, W), WriteError> {
+    let mut tee = Tee { chunks, out, failed: None };
+    let checked = backup::check(&mut tee, progress);
+    let flushed = tee.out.flush();
+    match (tee.failed.take(), checked) {
+        (Some(why), _) => Err(failed(why)),
+        (None, Err(why)) => Err(WriteError::Backup(why)),
+        (None, Ok(summary)) => {
+            flushed.map_err(failed)?;
+            Ok((summary, tee.out))
+        }
+    }
+}
+
+/// What comes in chunks, as something that is read.
+struct Chunks {
+    from: mpsc::Receiver<Vec<u8>>,
+    chunk: io::Cursor<Vec<u8>>,
+}
+
+impl Chunks {
+    fn new(from: mpsc::Receiver<Vec<u8>>) -> Self {
+        Self { from, chunk: io::Cursor::default() }
+    }
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.chunk.read(buffer)?;
+            if 0 < read || buffer.is_empty() {
+                return Ok(read);
+            }
+            match self.from.blocking_recv() {
+                Some(chunk) => self.chunk = io::Cursor::new(chunk),
+                None => return Ok(0),
+            }
+        }
+    }
+}
+
+/// Writes what is read.
+struct Tee<W> {
+    chunks: Chunks,
+    out: W,
+    failed: Option<io::Error>,
+}
+
+impl<W: Write> Read for Tee<W> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.chunks.read(buffer)?;
+        let (taken, _) = buffer.split_at(read);
+        if let Err(why) = self.out.write_all(taken) {
+            self.failed = Some(why);
+            return Err(io::Error::other("it cannot be written"));
+        }
+        Ok(read)
+    }
+}
+
+pub(super) fn restore(it: &Restore) -> u8 {
+    print(put_back(it), it.data.json)
+}
+
+fn put_back(it: &Restore) -> Result<Answer, No> {
+    let settings = file(&it.data).ok_or_else(|| No::said(super::EXIT_USAGE))?;
+    let broker = directory(&it.data, &settings).ok_or_else(|| No::said(super::EXIT_USAGE))?;
+    let data = files::directory_of(&broker).to_owned();
+    check_empty(&data)?;
+    let unwritable =
+        |why| No::unavailable(format!("{} cannot be written to: {why}.", data.display()));
+    claim_directory(&it.data, &settings);
+    files::private_directory(&data).map_err(unwritable)?;
+    let began = Instant::now();
+    let progress = Progress::start("restoring", Unit::Bytes, it.data.json);
+    let restored = match is_standard(&it.file) {
+        true => restore_from(io::stdin().lock(), &data, &progress),
+        false => {
+            let unreadable =
+                |why| No::unavailable(format!("{} cannot be read: {why}.", it.file.display()));
+            let input = File::open(&it.file).map_err(unreadable)?;
+            progress.set_total(input.metadata().map_err(unreadable)?.len());
+            restore_from(input, &data, &progress)
+        }
+    };
+    progress.finish();
+    Ok(describe(&restored?, &data, began.elapsed().as_secs_f64()))
+}
+
+fn restore_from(input: impl Read, data: &Path, progress: &Progress) -> Result<Restored, No> {
+    let input = BufReader::with_capacity(READ_BYTES, input);
+    let now = Clock::system().now();
+    Ok(backup::restore(input, data, now, |bytes| progress.set(bytes))?)
+}
+
+/// Only into a directory of its own: what is there is never mixed with what comes.
+fn check_empty(data: &Path) -> Result<(), No> {
+    let entries = match data.read_dir() {
+        Ok(entries) => entries,
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(why) => {
+            return Err(No::unavailable(format!("{} cannot be read: {why}.", data.display())));
+        }
+    };
+    // What an interrupted restore left is removed by the next.
+    let mut others = entries.filter_map(Result::ok).filter(|it| it.file_name() != STAGING);
+    match others.next() {
+        None => Ok(()),
+        Some(there) => Err(No::usage(format!(
+            "{} is not empty, it has {}; nothing was changed. Name a new directory: --data DIR.",
+            data.display(),
+            there.file_name().to_string_lossy()
+        ))),
+    }
+}
+
+fn describe(it: &Restored, data: &Path, seconds: f64) -> Answer {
+    let (backup, place) = (&it.backup, data.display());
+    let since = time(backup.made.as_millis());
+    let lines = format!(
+        "restored {} as of commit {} into {place}, in {seconds:.1} s",
+        contents(backup),
+        backup.commit
+    );
+    let notes = format!(
+        "Work since {since} is not in it.\n\
+         Nothing that was granted before holds: held turns, claims and locks have new numbers, \
+         steps that ran are lost, nodes register again.\n\
+         Tokens are as they were: {} are good and {} invitations are open, those included that \
+         were revoked or used since. Tokens made since are unknown: invite their machines again.\n\
+         Start it with `tasuki-broker serve --data {place}`; then look with `tasuki-broker token \
+         list --data {place}` and revoke with `tasuki-broker token revoke ID --data {place}`. Make \
+         sure that the broker that the backup is of does not serve any more.",
+        it.tokens, it.invitations
+    );
+    let value = json!({
+        "data": data.display().to_string(),
+        "folder": config::FOLDER,
+        "backup_ms": backup.made.as_millis(),
+        "commit": backup.commit,
+        "workspaces": it.workspaces.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "records": backup.records,
+        "bodies": backup.bodies,
+        "tokens": it.tokens,
+        "invitations": it.invitations,
+        "seconds": seconds,
+    });
+    Answer { value, lines, notes }
+}

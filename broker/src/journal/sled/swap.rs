@@ -1,0 +1,171 @@
+//! A database in the place of the one that it was made of, whenever the program is killed.
+//!
+//! ```text
+//! rewrite.new/{db, mark}           being written: of no use, and removed by whoever opens next
+//! rewrite.done/{db, mark, before}  whole: whoever opens next puts it in its place
+//! rewrite.old/                     the database of before, to be removed
+//! ```
+//!
+//! Renaming the first to the second decides. `before` is the mark of the database that it was made
+//! of: where another release wrote to that meanwhile, it stays, and what was made of it goes.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    SledJournal,
+    engine::{folder, storage, sync_dir},
+    mark,
+};
+use crate::journal::JournalError;
+
+/// Where a database is written that is to take the place of the one in this directory.
+pub fn staging(dir: &Path) -> PathBuf {
+    dir.join("rewrite.new")
+}
+
+fn done(dir: &Path) -> PathBuf {
+    dir.join("rewrite.done")
+}
+
+fn old(dir: &Path) -> PathBuf {
+    dir.join("rewrite.old")
+}
+
+/// The mark of the database that another was made of, beside that.
+const BEFORE: &str = "before";
+
+/// Whether a database is on its way to its place.
+pub(super) fn is_begun(dir: &Path) -> bool {
+    done(dir).exists()
+}
+
+/// A database that is to be replaced; nobody writes to it meanwhile.
+#[derive(Debug)]
+pub struct Rewriting<'a> {
+    pub journal: &'a SledJournal,
+}
+
+impl Rewriting<'_> {
+    /// From here on what is in [`staging`] counts, which is whole and on the disk. It comes to its
+    /// place when the directory is opened next.
+    ///
+    /// # Errors
+    /// When that cannot be written; then the database of before still counts.
+    pub fn decide(self) -> Result<(), JournalError> {
+        let dir = self.journal.dir();
+        let failed = |why| storage("replacing the database", &why);
+        let new = staging(dir);
+        fs::copy(mark::path(dir), new.join(BEFORE)).map_err(failed)?;
+        fs::File::open(new.join(BEFORE)).and_then(|it| it.sync_all()).map_err(failed)?;
+        sync_dir(&new).map_err(failed)?;
+        fs::rename(&new, done(dir)).map_err(failed)?;
+        sync_dir(dir).map_err(failed)
+    }
+}
+
+/// Finishes what was decided, and removes what was not. Whoever calls it has the lock.
+pub(super) fn finish(dir: &Path) -> Result<(), JournalError> {
+    let failed = |why| storage("replacing the database", &why);
+    if is_begun(dir) {
+        put_in_place(dir).map_err(failed)?;
+    }
+    for left in [staging(dir), done(dir), old(dir)] {
+        remove(&left).map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn put_in_place(dir: &Path) -> io::Result<()> {
+    let (done, old) = (done(dir), old(dir));
+    let (new_db, new_mark) = (folder(&done), mark::path(&done));
+    if new_db.exists() {
+        // Without one it was being removed.
+        let before = fs::read(done.join(BEFORE)).ok();
+        if before.is_none() || before != fs::read(mark::path(dir)).ok() {
+            tracing::warn!("{} was written to since it was rewritten, and stays", dir.display());
+            return Ok(());
+        }
+        if folder(dir).exists() {
+            remove(&old)?;
+            fs::rename(folder(dir), &old)?;
+        }
+        fs::rename(new_db, folder(dir))?;
+        sync_dir(dir)?;
+    }
+    // The new database is there, and does not go with the old mark.
+    if new_mark.exists() {
+        fs::rename(new_mark, mark::path(dir))?;
+        sync_dir(dir)?;
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A directory whose database is old, with one that is decided.
+    fn decided() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        write(&folder(dir.path()).join("db"), "old");
+        write(&mark::path(dir.path()), "old mark");
+        write(&folder(&done(dir.path())).join("db"), "new");
+        write(&mark::path(&done(dir.path())), "new mark");
+        write(&done(dir.path()).join(BEFORE), "old mark");
+        dir
+    }
+
+    fn found(dir: &Path) -> [String; 2] {
+        finish(dir).unwrap();
+        let mut left: Vec<_> = dir.read_dir().unwrap().map(|it| it.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["db", "mark"]);
+        [folder(dir).join("db"), mark::path(dir)].map(|path| fs::read_to_string(path).unwrap())
+    }
+
+    #[test]
+    fn it_comes_to_its_place_wherever_the_program_was_killed() {
+        let step = |at: usize, dir: &Path| match at {
+            0 => fs::rename(folder(dir), old(dir)).unwrap(),
+            1 => fs::rename(folder(&done(dir)), folder(dir)).unwrap(),
+            2 => fs::rename(mark::path(&done(dir)), mark::path(dir)).unwrap(),
+            3 => fs::remove_dir_all(done(dir)).unwrap(),
+            _ => fs::remove_dir_all(old(dir)).unwrap(),
+        };
+        for killed_at in 0..=5 {
+            let dir = decided();
+            (0..killed_at).for_each(|at| step(at, dir.path()));
+            assert_eq!(found(dir.path()), ["new", "new mark"], "after {killed_at} steps");
+            assert_eq!(found(dir.path()), ["new", "new mark"]);
+        }
+    }
+
+    #[test]
+    fn what_was_not_decided_is_removed() {
+        let dir = decided();
+        fs::rename(done(dir.path()), staging(dir.path())).unwrap();
+        assert_eq!(found(dir.path()), ["old", "old mark"]);
+    }
+
+    #[test]
+    fn a_database_that_was_written_to_since_stays() {
+        let dir = decided();
+        write(&mark::path(dir.path()), "newer mark");
+        assert_eq!(found(dir.path()), ["old", "newer mark"]);
+    }
+}

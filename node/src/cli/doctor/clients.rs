@@ -1,0 +1,231 @@
+//! What coding agents are told of this machine's nodes, and hooks about locked files.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use http::Uri;
+use tokio::{net::TcpStream, time::timeout};
+
+use super::finding::{Area, Finding, or_ok};
+use crate::{
+    cli::{
+        connect::{
+            configured::{self, ClientFile, Entry},
+            entry::Reached,
+        },
+        hosting, lock_hook,
+        text::line,
+    },
+    config::Config,
+    paths::NodeFile,
+    projects,
+};
+
+/// For a port of this machine to take a connection.
+const CONNECT_WITHIN: Duration = Duration::from_millis(500);
+
+/// Files of clients, and broken hooks. Blocks on the disk.
+pub(super) struct Read {
+    files: Vec<ClientFile>,
+    hooks: Vec<(&'static str, PathBuf, String)>,
+    /// Of all projects of the data directory: those that run, and the last address of each other.
+    running: Vec<NodeFile>,
+    last: Vec<NodeFile>,
+}
+
+impl Read {
+    pub(super) fn of(config: &Config) -> Self {
+        let directories = projects::directories(&config.root);
+        Self {
+            files: configured::files(&config.data.value),
+            hooks: lock_hook::broken(),
+            running: directories.iter().filter_map(|it| NodeFile::read(it)).collect(),
+            last: directories.iter().filter_map(|it| NodeFile::last(it)).collect(),
+        }
+    }
+}
+
+pub(super) async fn clients(read: &Read, config: &Config) -> Vec<Finding> {
+    let flags = hosting::node_flags(config);
+    let mut found = Vec::new();
+    let mut connected = Vec::new();
+    let mut listening = BTreeMap::new();
+    for file in &read.files {
+        let at = file.path.display();
+        let entries = match &file.entries {
+            Ok(entries) => entries,
+            Err(why) => {
+                let what = format!("{} cannot read {at}: {why}.", file.title);
+                let mend =
+                    format!("Correct {at}; the copies before a change are in the data directory.");
+                found.push(Finding::error(Area::Clients, what, mend));
+                continue;
+            }
+        };
+        for entry in entries {
+            connected.push(format!("{} as {}", file.title, line(&entry.role)));
+            let place = Place { file, entry, flags: &flags };
+            found.extend(place.limit());
+            let broken = match &entry.reached {
+                Reached::Command(words) => place.command(words, config, read),
+                Reached::Url(url) => {
+                    if let Some(address) = address(url) {
+                        if !listening.contains_key(&address) {
+                            let is_taken = is_taken(&address).await;
+                            listening.insert(address.clone(), is_taken);
+                        }
+                        place.url(&address, listening.get(&address) == Some(&true), read)
+                    } else {
+                        None
+                    }
+                }
+            };
+            found.extend(broken);
+        }
+    }
+    for (title, path, why) in &read.hooks {
+        let what = format!("The lock hook of {title} in {} is broken: {why}", path.display());
+        let mend = format!("`tasuki{flags} lock-hook install`, or `tasuki lock-hook uninstall`.");
+        found.push(Finding::error(Area::Clients, what, mend));
+    }
+    let connected = match connected.as_slice() {
+        [] => "none is connected; `tasuki connect` does that".to_owned(),
+        all => all.join(", "),
+    };
+    or_ok(found, Area::Clients, connected)
+}
+
+/// An entry, and where it stands.
+struct Place<'a> {
+    file: &'a ClientFile,
+    entry: &'a Entry,
+    flags: &'a str,
+}
+
+impl Place<'_> {
+    fn name(&self) -> String {
+        format!("`{}` in {}", line(&self.entry.name), self.file.path.display())
+    }
+
+    /// The command that writes the entry anew.
+    fn connect(&self) -> String {
+        let (flags, client, role) = (self.flags, &self.file.typed, line(&self.entry.role));
+        let scope = if self.file.is_project { " --scope project" } else { "" };
+        let name = match self.entry.name.as_str() {
+            "tasuki" => String::new(),
+            name => format!(" --name {}", line(name)),
+        };
+        format!("`tasuki{flags} connect {client} --role {role}{scope}{name}`")
+    }
+
+    /// A wait that is held for longer than the client waits is an error to its model.
+    fn limit(&self) -> Option<Finding> {
+        let Entry { limit_secs, hold_secs, .. } = self.entry;
+        let hold = hold_secs.as_ref()?;
+        let what = match limit_secs {
+            Some(limit) if hold < limit => return None,
+            Some(limit) => format!("{} gives a call up after {limit} s", self.file.title),
+            None => format!("{} has no time limit of its own there", self.file.title),
+        };
+        let what = format!(
+            "{what}, and {} has waits held for {hold} s: they would end as errors.",
+            self.name()
+        );
+        Some(Finding::warning(Area::Clients, what, self.connect()))
+    }
+
+    /// `address`: where it leads, if that is this machine.
+    fn url(&self, address: &str, is_taken: bool, read: &Read) -> Option<Finding> {
+        let leads = |node: &&NodeFile| self::address(&node.mcp).as_deref() == Some(address);
+        if let Some(node) = read.running.iter().find(leads) {
+            return self.role(node);
+        }
+        // Another data directory's node may be there, of which nothing is known here.
+        if is_taken {
+            return None;
+        }
+        let is_stopped = read.running.is_empty() && read.last.iter().any(|node| leads(&node));
+        if is_stopped {
+            return None;
+        }
+        let what = format!("{} leads to {address}, where nothing listens.", self.name());
+        let mend = if read.running.is_empty() {
+            format!("`tasuki{} up`; if its address is another then: {}", self.flags, self.connect())
+        } else {
+            self.connect()
+        };
+        Some(Finding::error(Area::Clients, what, mend))
+    }
+
+    fn command(&self, words: &[String], config: &Config, read: &Read) -> Option<Finding> {
+        let program = Path::new(words.first()?);
+        if program.is_absolute() && !program.exists() {
+            let what = format!("{} starts {}, which is gone.", self.name(), program.display());
+            return Some(Finding::error(Area::Clients, what, self.connect()));
+        }
+        let value = |flag: &str| words.iter().skip_while(|it| *it != flag).nth(1);
+        let is_elsewhere = value("--node").is_some()
+            || value("--data").is_some_and(|data| Path::new(data) != config.root);
+        if is_elsewhere {
+            return None;
+        }
+        let workspace = value("--workspace");
+        let is_meant = |node: &&NodeFile| match workspace {
+            Some(workspace) => node.workspace == *workspace,
+            None => node.workspace == config.workspace.value.as_str(),
+        };
+        self.role(read.running.iter().find(is_meant)?)
+    }
+
+    fn role(&self, node: &NodeFile) -> Option<Finding> {
+        let role = line(&self.entry.role);
+        if node.roles.contains(&self.entry.role) {
+            return None;
+        }
+        let roles = line(&node.roles.join(", "));
+        let what = format!("{} plays {role}; the node there hosts {roles}.", self.name());
+        let mend = format!(
+            "Add {role} to `roles` in tasuki.toml and start the node again, or connect another role: \
+             `tasuki{} connect {} --role ROLE`.",
+            self.flags, self.file.typed
+        );
+        Some(Finding::error(Area::Clients, what, mend))
+    }
+}
+
+/// `HOST:PORT` of a URL that leads to this machine.
+fn address(url: &str) -> Option<String> {
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host()?;
+    let port = uri.port_u16()?;
+    crate::mcp::dial::is_loopback(host).then(|| match host {
+        // Whoever listens on one of this machine's names is reached under all of them.
+        "localhost" => format!("127.0.0.1:{port}"),
+        _ => format!("{host}:{port}"),
+    })
+}
+
+async fn is_taken(address: &str) -> bool {
+    matches!(timeout(CONNECT_WITHIN, TcpStream::connect(address)).await, Ok(Ok(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_this_machine_are_looked_at() {
+        for (url, expected) in [
+            ("http://127.0.0.1:7421/mcp/A?as=x", Some("127.0.0.1:7421")),
+            ("http://localhost:7421/mcp/A", Some("127.0.0.1:7421")),
+            ("http://[::1]:1/mcp/A", Some("[::1]:1")),
+            ("https://desk.example:7421/mcp/A", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(address(url).as_deref(), expected, "{url}");
+        }
+    }
+}
