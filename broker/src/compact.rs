@@ -69,10 +69,11 @@ pub enum CompactError {
     )]
     Busy,
     #[error(
-        "{needed_mib} MiB are needed to rewrite the database, and the disk has {free_mib} MiB left; nothing was changed"
+        "{needed_mib} MiB are needed to rewrite the database, and the disk has {free_mib} MiB left, so \
+         it was not rewritten; free some space on that disk and run it again"
     )]
     NoRoom { needed_mib: u64, free_mib: u64 },
-    #[error("the rewritten database differs at {0}; it was not used and nothing was changed")]
+    #[error("the rewritten database differs at {0}; it was not used, and the old one stays")]
     Differs(String),
     #[error(transparent)]
     Journal(#[from] JournalError),

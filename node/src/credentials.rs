@@ -33,7 +33,7 @@ use tasuki_proto::{
     wire,
 };
 
-use crate::projects;
+use crate::{paths::is_running, projects};
 
 /// What a node has joined with.
 pub const FILE: &str = "joined.json";
@@ -280,10 +280,12 @@ impl Credentials {
     }
 }
 
-/// Where the guarded broker of this very data directory was last reached from this machine.
+/// Where the broker of this very data directory is reached from this machine: one that runs, or a
+/// guarded one where it was last.
 pub fn url_of_own_broker(data: &Path) -> Option<String> {
     let own = AdminFile::read(&data.join(FOLDER)).ok()??;
-    own.fingerprint.map(|_| own.url)
+    let is_there = own.fingerprint.is_some() || own.pid.is_some_and(is_running);
+    is_there.then_some(own.url)
 }
 
 /// The broker took [`Credentials::spare`] where it did not know the token: from here on it is

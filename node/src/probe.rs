@@ -28,13 +28,33 @@ const SETTINGS: &[u8] = &[4, 0, 0, 0, 0, 0];
 pub(crate) const GRPC: &str = "what is there speaks gRPC, as a broker does; a node's MCP port is 7421 \
                         unless it was given another";
 
-/// Whether a node's MCP port is there.
-pub(crate) async fn is_node(url: &str) -> bool {
-    let asked =
-        |at: &str| format!("GET /healthz HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
-    let Some(authority) = open_authority(url) else { return false };
-    let answer = ask(&authority, asked(&authority).as_bytes()).await;
-    answer.starts_with(b"HTTP/1.1 200") && answer.ends_with(b"\r\n\r\nok")
+/// What an alert of TLS begins with: how a server that encrypts answers what is not encrypted.
+const TLS_ALERT: &[u8] = &[0x15, 3];
+
+/// What is where a broker was expected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mistaken {
+    /// A node's MCP port.
+    Node,
+    /// The address of a broker's metrics.
+    Dashboard,
+    /// Something that encrypts, which was not asked for.
+    Tls,
+}
+
+/// `None`: a broker, or nothing that is known here.
+pub(crate) async fn mistaken_for_broker(url: &str) -> Option<Mistaken> {
+    let authority = open_authority(url)?;
+    let asked = format!("GET /healthz HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
+    let answer = ask(&authority, asked.as_bytes()).await;
+    let is_healthy = answer.starts_with(b"HTTP/1.1 200");
+    if is_healthy && answer.ends_with(b"\r\n\r\nok") {
+        Some(Mistaken::Node)
+    } else if is_healthy && answer.ends_with(b"\r\n\r\nok\n") {
+        Some(Mistaken::Dashboard)
+    } else {
+        answer.starts_with(TLS_ALERT).then_some(Mistaken::Tls)
+    }
 }
 
 /// Whether what is there speaks HTTP/2 from its first byte, as a broker's port does.
@@ -88,19 +108,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_and_a_broker_are_told_apart() {
+    async fn what_is_where_a_broker_or_a_node_was_expected_is_told_apart() {
         let node = says(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
         let broker = says(b"\0\0\x06\x04\0\0\0\0\0\0\x05\0\0\x40\0").await;
+        let dashboard = says(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nok\n").await;
+        let tls = says(&[0x15, 3, 3, 0, 2, 2, 50]).await;
         let other = says(b"HTTP/1.1 404 Not Found\r\n\r\n").await;
-        for (url, node, broker) in [
-            (node.as_str(), true, false),
-            (&broker, false, true),
-            (&other, false, false),
-            (&node.replace("http:", "https:"), false, false),
-            ("http://192.0.2.1:7421", false, false),
-            ("nonsense", false, false),
+        for (url, mistaken, is_broker) in [
+            (node.as_str(), Some(Mistaken::Node), false),
+            (&dashboard, Some(Mistaken::Dashboard), false),
+            (&tls, Some(Mistaken::Tls), false),
+            (&broker, None, true),
+            (&other, None, false),
+            (&node.replace("http:", "https:"), None, false),
+            ("http://192.0.2.1:7421", None, false),
+            ("nonsense", None, false),
         ] {
-            assert_eq!((is_node(url).await, is_grpc(url).await), (node, broker), "{url}");
+            let found = (mistaken_for_broker(url).await, is_grpc(url).await);
+            assert_eq!(found, (mistaken, is_broker), "{url}");
         }
     }
 }

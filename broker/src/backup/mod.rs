@@ -90,6 +90,16 @@ pub enum BackupError {
     Write(#[source] io::Error),
     #[error("writing {path}: {source}")]
     Directory { path: String, source: io::Error },
+    #[error(
+        "another restore writes to {0}; nothing was changed. Wait until it is done, or name a new \
+         directory: --data DIR"
+    )]
+    Restoring(String),
+    #[error(
+        "{0} was made meanwhile, such as by a broker that was started there; it stays as it is and \
+         nothing was restored. Name a new directory: --data DIR"
+    )]
+    Taken(String),
     #[error(transparent)]
     Journal(#[from] JournalError),
 }

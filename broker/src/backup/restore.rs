@@ -2,17 +2,21 @@
 //!
 //! It is written beside its place, under a name that no broker serves, and gets its own once
 //! everything is written, was checked as a start checks it, and is on the disk. Whatever fails
-//! before leaves nothing that could be taken for a broker's data.
+//! before leaves nothing that could be taken for a broker's data. One restore writes to a directory
+//! at a time, and removes nothing that another wrote.
 
 use std::{
-    fs,
+    fs::{self, TryLockError},
     io::{self, Read, Write as _},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
 
 use tasuki_proto::{
-    host::{config, files},
+    host::{
+        config,
+        files::{self, Locked},
+    },
     id::{Sequence, Timestamp, WorkspaceId},
     stored::{BackupFile, BackupRecord, BackupWorkspace},
 };
@@ -23,7 +27,7 @@ use super::{
 };
 use crate::{
     journal::{
-        BodyKey,
+        BodyKey, JournalError,
         codec::{self, CodecError},
         sled::{self, Restoring},
     },
@@ -46,20 +50,42 @@ pub fn restore(
     progress: impl FnMut(u64),
 ) -> Result<Restored, BackupError> {
     let (staging, place) = (data.join(STAGING), data.join(config::FOLDER));
+    let _lock = claim(data)?;
     let restored = write(input, &staging, now, progress)
         .and_then(|restored| sled::verify(&staging).map(|_| restored).map_err(Into::into));
     let restored = match restored {
         Ok(restored) => restored,
+        // Somebody else's, where the directory could not be locked.
+        Err(why @ BackupError::Journal(JournalError::InUse(_))) => return Err(why),
         Err(why) => {
             // Why it failed matters more; what is left is removed by the next restore.
             let _ = fs::remove_dir_all(&staging);
             return Err(why);
         }
     };
-    let failed = |source| BackupError::Directory { path: place.display().to_string(), source };
-    fs::rename(&staging, &place).map_err(failed)?;
-    fs::File::open(data).and_then(|it| it.sync_all()).map_err(failed)?;
-    Ok(restored)
+    let path = place.display().to_string();
+    match fs::rename(&staging, &place) {
+        Err(why) if why.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            let _ = fs::remove_dir_all(&staging);
+            Err(BackupError::Taken(path))
+        }
+        renamed => renamed
+            .and_then(|()| fs::File::open(data)?.sync_all())
+            .map(|()| restored)
+            .map_err(|source| BackupError::Directory { path, source }),
+    }
+}
+
+/// Keeps other restores out of a data directory, from before anything is written to it until it is
+/// whole.
+fn claim(data: &Path) -> Result<Option<Locked>, BackupError> {
+    let failed = |source| BackupError::Directory { path: data.display().to_string(), source };
+    match Locked::take(fs::File::open(data).map_err(failed)?) {
+        Ok(locked) => Ok(Some(locked)),
+        Err(TryLockError::WouldBlock) => Err(BackupError::Restoring(data.display().to_string())),
+        // Some file systems lock no directories; the lock in the one that is written remains.
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
 }
 
 fn write(

@@ -4,13 +4,13 @@
 //! Each command asks and ends in an [`Answer`], or in [`No`]; both are printed here. A secret that
 //! an answer carries is printed once, on stdout.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
 use tasuki_broker::{backup::BackupError, journal::JournalError};
 use tasuki_proto::{
-    host::{admin::AdminFile, files::SecretFileError},
+    host::{admin::AdminFile, files::SecretFileError, unwritable::Unwritable},
     invitation::{Fingerprint, Trust},
     net::{
         dial::{Channel, DialError, dial, refused_later},
@@ -78,6 +78,19 @@ impl No {
     pub(super) fn unavailable(message: impl Into<String>) -> Self {
         Self { exit: EXIT_UNAVAILABLE, code: "unavailable", message: message.into() }
     }
+
+    /// The same, and what else is to be known.
+    pub(super) fn with(mut self, text: &str) -> Self {
+        self.message.push_str(text);
+        self
+    }
+
+    /// Why a directory cannot be opened, with what helps where its disk takes nothing.
+    pub(super) fn opening(directory: &Path, why: JournalError) -> Self {
+        let is_disk = matches!(why, JournalError::Storage(_));
+        let found = if is_disk { Unwritable::find(directory) } else { None };
+        Self::from(why).with(&found.map(|why| format!(" {why}.")).unwrap_or_default())
+    }
 }
 
 impl From<JournalError> for No {
@@ -103,9 +116,11 @@ impl From<BackupError> for No {
                 code: Reason::Damaged.as_str(),
                 message: sentence(&why.to_string()),
             },
-            BackupError::Read(_) | BackupError::Write(_) | BackupError::Directory { .. } => {
-                Self::unavailable(sentence(&why.to_string()))
-            }
+            BackupError::Read(_)
+            | BackupError::Write(_)
+            | BackupError::Directory { .. }
+            | BackupError::Restoring(_)
+            | BackupError::Taken(_) => Self::unavailable(sentence(&why.to_string())),
         }
     }
 }
@@ -180,6 +195,22 @@ impl Administer {
         &self.data
     }
 
+    /// The broker that has the directory, which is in use: `held` says by which process. A command
+    /// that reads or compacts it has it as well, and answers nobody.
+    pub(super) async fn connect_to_holder(self, held: &str) -> Result<Broker, No> {
+        let settings = file(&self.data).ok_or_else(|| No::said(EXIT_USAGE))?;
+        let directory = directory(&self.data, &settings).ok_or_else(|| No::said(EXIT_USAGE))?;
+        let serves = |it: AdminFile| it.pid.is_none_or(|pid| held.ends_with(&process(pid)));
+        if !held.ends_with(')') || AdminFile::read(&directory)?.is_some_and(serves) {
+            return self.connect().await;
+        }
+        Err(No::unavailable(format!(
+            "{held} is in use, and not by a broker that serves: another command such as `verify`, \
+             `backup` or `compact` has it, or a broker that is starting. Run the same command again \
+             when it is done."
+        )))
+    }
+
     pub(super) async fn connect(self) -> Result<Broker, No> {
         let settings = file(&self.data)
             .ok_or_else(|| No::usage("The configuration file cannot be used; the log says why."))?;
@@ -250,6 +281,11 @@ impl Broker {
             Err(status) => Err(refused(&self.file.url, &status)),
         }
     }
+}
+
+/// As the lock on the data names who has it.
+fn process(pid: u32) -> String {
+    format!("(process {pid})")
 }
 
 fn not_there(url: &str, why: &DialError) -> No {

@@ -21,7 +21,8 @@ use tasuki_broker::{
 };
 use tasuki_proto::{
     host::{
-        config, files,
+        config,
+        files::{self, Locked},
         progress::{Progress, Unit},
     },
     wire,
@@ -80,10 +81,10 @@ async fn back_up(file: PathBuf, administer: Administer) -> Result<Answer, No> {
     }
     let directory = used_directory(administer.data()).map_err(No::said)?;
     let began = Instant::now();
-    let journal = match SledJournal::open(&directory, Options::default()) {
-        Ok(journal) => Some(journal),
-        Err(JournalError::InUse(_)) => None,
-        Err(why) => return Err(why.into()),
+    let (journal, held) = match SledJournal::open(&directory, Options::default()) {
+        Ok(journal) => (Some(journal), String::new()),
+        Err(JournalError::InUse(held)) => (None, held),
+        Err(why) => return Err(No::opening(&directory, why)),
     };
     let (to, chunks) = mpsc::channel(CHUNKS_MAX);
     let progress = Progress::start("backing up", Unit::Bytes, is_json);
@@ -95,7 +96,7 @@ async fn back_up(file: PathBuf, administer: Administer) -> Result<Answer, No> {
     });
     let sent = match journal {
         Some(journal) => read_here(journal, &directory, to).await,
-        None => match administer.connect().await {
+        None => match administer.connect_to_holder(&held).await {
             Ok(broker) => read_from(&broker, to).await,
             Err(no) => {
                 // Nothing comes any more: whoever writes does not wait for it.
@@ -219,9 +220,16 @@ fn write(file: &Path, chunks: Chunks, progress: impl FnMut(u64)) -> Result<Summa
     let Some(name) = file.file_name() else {
         return Err(failed(io::Error::other("it is a directory")));
     };
-    let new =
-        file.with_file_name(format!(".{}.new-{}", name.to_string_lossy(), std::process::id()));
-    let written = files::private(&new)
+    let unfinished = format!(".{}.new-", name.to_string_lossy());
+    remove_unfinished(file, &unfinished);
+    let new = file.with_file_name(format!("{unfinished}{}", std::process::id()));
+    let locked = || {
+        let out = files::private(&new)?;
+        // As long as it is open; where a file system locks nothing, nobody takes it away either.
+        let _ = out.try_lock();
+        Ok(out)
+    };
+    let written = locked()
         .map_err(failed)
         .and_then(|out| copy(chunks, out, progress, failed))
         .and_then(|(summary, out)| {
@@ -237,6 +245,27 @@ fn write(file: &Path, chunks: Chunks, progress: impl FnMut(u64)) -> Result<Summa
         drop(fs::remove_file(&new));
     }
     written
+}
+
+/// Removes what backups to the same file wrote that were killed: as long and as secret as the backup,
+/// under names that nobody looks for.
+fn remove_unfinished(file: &Path, unfinished: &str) {
+    let entries = files::directory_of(file).read_dir().into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|it| it.strip_prefix(unfinished)) else { continue };
+        let is_file = entry.file_type().is_ok_and(|it| it.is_file());
+        if !is_file || !pid.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
+        // One that is being written is locked.
+        if let Ok(left) = File::open(entry.path())
+            && let Ok(_lock) = Locked::take(left)
+        {
+            // What cannot be removed does no harm to the new one.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn copy<W: Write>(

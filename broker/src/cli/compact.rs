@@ -94,18 +94,19 @@ async fn compact_data(
         Ok(journal) => {
             let compacted = compact_here(journal, &request).await?;
             if is_rewriting && !request.is_dry_run {
-                rewrite(&directory, is_json).await?;
+                let removed = removed_before(&compacted);
+                rewrite(&directory, is_json).await.map_err(|no| no.with(&removed))?;
             }
             compacted
         }
-        Err(JournalError::InUse(_)) if is_rewriting => {
-            return Err(No::usage(
-                "A running broker cannot rewrite its database. Nothing was removed: stop it first, \
-                 or leave out --rewrite.",
-            ));
+        Err(JournalError::InUse(held)) if is_rewriting => {
+            return Err(No::usage(format!(
+                "{held} is in use, and a database is rewritten only while nothing uses it. Nothing \
+                 was removed: stop the broker first, or leave out --rewrite."
+            )));
         }
-        Err(JournalError::InUse(_)) => {
-            let broker = administer.connect().await?;
+        Err(JournalError::InUse(held)) => {
+            let broker = administer.connect_to_holder(&held).await?;
             let asked = request.clone();
             let removed = broker.administrate(async move |mut it| {
                 let mut told = it.compact(asked).await?.into_inner();
@@ -117,7 +118,7 @@ async fn compact_data(
             });
             removed.await?
         }
-        Err(why) => return Err(why.into()),
+        Err(why) => return Err(No::opening(&directory, why)),
     };
     progress.finish();
     let after = Disk::of(&directory).database;
@@ -166,6 +167,16 @@ async fn rewrite(directory: &Path, is_json: bool) -> Result<(), No> {
     });
     let done = done.await;
     done.map_err(|why| No::unavailable(format!("Rewriting failed: {why}.")))?.map_err(No::from)
+}
+
+/// What a rewrite that fails leaves removed.
+fn removed_before(compacted: &[wire::CompactResponse]) -> String {
+    if compacted.is_empty() {
+        return String::new();
+    }
+    let all = |count: Count| compacted.iter().map(count).sum::<u64>();
+    let [texts, bytes] = [all(|it| it.bodies), all(|it| it.bytes)];
+    format!(" What was over was removed before, {texts} texts of {bytes} bytes, and stays removed.")
 }
 
 impl From<CompactError> for No {

@@ -35,10 +35,10 @@ pub(super) fn verify(administer: Administer) -> u8 {
         let verified = sled::verify_with_progress(&directory, |bytes| progress.advance(bytes));
         let report = match verified {
             Ok(report) => grpc::data_report(&report, Fence::default(), None),
-            Err(JournalError::InUse(_)) => {
-                ask(&administer.connect().await?, false, &progress).await?
+            Err(JournalError::InUse(held)) => {
+                ask(&administer.connect_to_holder(&held).await?, false, &progress).await?
             }
-            Err(why) => return Err(damaged(&why, data)),
+            Err(why) => return Err(damaged(&directory, why, data)),
         };
         progress.finish();
         Ok(Answer { value: in_json(&report), lines: in_words(&report), notes: String::new() })
@@ -52,10 +52,10 @@ pub(super) fn stats(administer: Administer) -> u8 {
         let progress = Progress::start("counting", Unit::Bytes, data.json);
         let report = match SledJournal::open(&directory, Options::default()) {
             Ok(journal) => count(&journal, &progress).await?,
-            Err(JournalError::InUse(_)) => {
-                ask(&administer.connect().await?, true, &progress).await?
+            Err(JournalError::InUse(held)) => {
+                ask(&administer.connect_to_holder(&held).await?, true, &progress).await?
             }
-            Err(why) => return Err(damaged(&why, data)),
+            Err(why) => return Err(damaged(&directory, why, data)),
         };
         progress.finish();
         let disk = Disk::of(&directory);
@@ -123,9 +123,13 @@ fn report_error(error: &JournalError, data: &Data) {
     tracing::error!("{error}");
 }
 
-fn damaged(error: &JournalError, data: &Data) -> No {
-    report_error(error, data);
-    No::said(exit_code(error))
+fn damaged(directory: &Path, error: JournalError, data: &Data) -> No {
+    // A disk that takes nothing is no damage, and has its own mend.
+    if matches!(error, JournalError::Storage(_)) {
+        return No::opening(directory, error);
+    }
+    report_error(&error, data);
+    No::said(exit_code(&error))
 }
 
 fn bytes(it: &wire::WorkspaceData) -> u64 {

@@ -66,7 +66,7 @@ pub(super) async fn backup(
         });
         let written = written.and_then(|()| send(&mut chunk).map_err(BackupError::Write));
         match written {
-            Ok(()) => info!(commit, "a backup was made"),
+            Ok(()) => info!(commit, "a backup was sent"),
             Err(error) => {
                 info!(commit, %error, "a backup was not finished");
                 items.end(if let BackupError::Journal(error) = &error {

@@ -4,10 +4,16 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Stdio,
 };
 
 use tasuki_proto::wire;
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{
+    io::AsyncWriteExt as _,
+    process::{Child, Command},
+    sync::watch,
+    task::JoinSet,
+};
 
 use crate::{
     common::Dice,
@@ -263,6 +269,105 @@ async fn a_backup_is_for_its_owner_alone_and_replaces_an_older_one() {
         .unwrap();
     assert!(ended.status.success(), "{ended:?}");
     assert_whole(&target).await;
+}
+
+/// What a backup that was killed left is removed by the next one, unless it is still written.
+#[tokio::test]
+async fn what_a_killed_backup_left_goes_with_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = backed_up(dir.path()).await;
+    let unfinished = |pid: &str| dir.path().join(format!(".file.backup.new-{pid}"));
+    for pid in ["1", "2", "x"] {
+        fs::write(unfinished(pid), "secret").unwrap();
+    }
+    let written = fs::File::open(unfinished("2")).unwrap();
+    written.try_lock().unwrap();
+    back_up(&data, &file).await;
+    let left = ["1", "2", "x"].map(|pid| unfinished(pid).exists());
+    assert_eq!(left, [false, true, true]);
+}
+
+/// A restore that has read half of a backup and waits for the rest.
+async fn begun_restore(half: &[u8], target: &Path) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tasuki-broker"))
+        .args(arguments(&["restore", "-"], target))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    child.stdin.as_mut().unwrap().write_all(half).await.unwrap();
+    let staging = target.join("broker.restoring");
+    let appears = async {
+        while !staging.join("mark").exists() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("it has begun", appears).await;
+    child
+}
+
+async fn end_restore(mut child: Child, rest: &[u8]) -> std::process::Output {
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(rest).await.unwrap();
+    drop(input);
+    soon("the restore ends", child.wait_with_output()).await.unwrap()
+}
+
+#[tokio::test]
+async fn of_two_restores_at_once_the_first_is_whole_and_the_second_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, file) = backed_up(dir.path()).await;
+    let bytes = fs::read(&file).unwrap();
+    let (half, rest) = bytes.split_at(bytes.len() / 2);
+    let target = dir.path().join("restored");
+    let first = begun_restore(half, &target).await;
+    for _ in 0..2 {
+        let second = restore(&file, &target).await;
+        assert_eq!(second.code, Some(69), "{second:?}");
+        assert!(second.log.contains("Another restore writes to"), "{}", second.log);
+        assert!(target.join("broker.restoring/mark").exists(), "it is the first one's");
+    }
+    let ended = end_restore(first, rest).await;
+    assert!(ended.status.success(), "{ended:?}");
+    assert_whole(&target).await;
+    assert!(!target.join("broker.restoring").exists());
+}
+
+#[tokio::test]
+async fn a_restore_leaves_a_broker_that_was_started_meanwhile_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, file) = backed_up(dir.path()).await;
+    let bytes = fs::read(&file).unwrap();
+    let (half, rest) = bytes.split_at(bytes.len() / 2);
+    let target = dir.path().join("restored");
+    let restoring = begun_restore(half, &target).await;
+    let (broker, address) = Process::served(&target).await;
+    let ended = end_restore(restoring, rest).await;
+    assert_eq!(ended.status.code(), Some(69), "{ended:?}");
+    let log = String::from_utf8(ended.stderr).unwrap();
+    assert!(log.contains("nothing was restored. Name a new directory"), "{log}");
+    assert!(!target.join("broker.restoring").exists());
+    Player::new("one", "chain").create(channel(address)).await.unwrap();
+    broker.kill().await;
+    assert_whole(&target).await;
+}
+
+/// A command that has the data is no broker to be asked.
+#[tokio::test]
+async fn data_that_another_command_has_is_said_to_be_in_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = backed_up(dir.path()).await;
+    // As the backup before it did.
+    let lock = fs::File::open(data.join("broker/lock")).unwrap();
+    lock.try_lock().unwrap();
+    let file = file.to_str().unwrap();
+    for words in [&["verify"][..], &["stats"], &["compact"], &["backup", file]] {
+        let ended = run(words, &data).await;
+        assert_eq!(ended.code, Some(69), "{ended:?}");
+        assert!(ended.log.contains("another command such as `verify`"), "{}", ended.log);
+    }
 }
 
 #[tokio::test]

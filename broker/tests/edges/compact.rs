@@ -10,6 +10,7 @@ use tonic::transport::Channel;
 
 use crate::{
     common::Dice,
+    full::SmallDisk,
     support::{
         Ended, Player, Process, arguments, assert_whole, caller, channel, history, key, reason,
         run, seed, setting, soon, turns,
@@ -265,4 +266,29 @@ async fn a_rewrite_that_is_killed_leaves_the_old_database_or_the_new_one() {
             assert!(!data.join("broker").join(left).exists(), "{left} is left");
         }
     }
+}
+
+/// What was removed before there was no room to rewrite the database is not said to be there.
+#[tokio::test]
+#[ignore = "needs small disks: it mounts one"]
+async fn a_rewrite_without_room_says_what_was_removed() {
+    const MIB: u64 = 1024 * 1024;
+    let disk = SmallDisk::mount(64);
+    let data = disk.path().join("data");
+    let (broker, address) = Process::served(&data).await;
+    let work = Work::begin(address).await;
+    broker.terminate();
+    broker.ended().await;
+    disk.fill_but(4 * MIB);
+    let ended = run(&["compact", "--older-than", "0s", "--yes", "--rewrite"], &data).await;
+    assert_eq!(ended.code, Some(69), "{ended:?}");
+    for part in ["so it was not rewritten", "was removed before", "and stays removed"] {
+        assert!(ended.log.contains(part), "{}", ended.log);
+    }
+    assert!(!ended.log.contains("nothing was changed"), "{}", ended.log);
+    assert_eq!(compact(&data, &[]).await["workspaces"], json!({}));
+    disk.grow();
+    let (broker, address) = Process::served(&data).await;
+    work.check(address).await;
+    broker.kill().await;
 }

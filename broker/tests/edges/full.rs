@@ -40,6 +40,14 @@ impl SmallDisk {
         self.0.path().to_owned()
     }
 
+    /// Fills it, but for so many bytes.
+    pub(crate) fn fill_but(&self, bytes: u64) {
+        let disk = rustix::fs::statvfs(self.0.path()).unwrap();
+        let fill = disk.f_bavail * disk.f_frsize - bytes;
+        let fill = vec![1; usize::try_from(fill).unwrap()];
+        std::fs::write(self.0.path().join("fill"), fill).unwrap();
+    }
+
     pub(crate) fn grow(&self) {
         run("mount", &["-o", "remount,size=200m"], self.0.path()).unwrap();
     }

@@ -276,7 +276,7 @@ impl Command {
 
 /// The options of commands that ask a broker. [`Flags::target`] reads them.
 fn target() -> [Arg; 2] {
-    let broker = broker_url("the running node's, else http://127.0.0.1:7420");
+    let broker = broker_url("the running node's or broker's, else http://127.0.0.1:7420");
     [broker.global(true), workspace().global(true)]
 }
 

@@ -117,7 +117,7 @@ impl Key {
                 "broker",
                 "TASUKI_BROKER",
                 "",
-                "URL of the broker; default: the running node's, else http://127.0.0.1:7420",
+                "URL of the broker; default: the running node's or broker's, else http://127.0.0.1:7420",
             ),
             Self::Roles => (
                 "roles",

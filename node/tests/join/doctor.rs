@@ -146,8 +146,32 @@ async fn a_joined_laptop_and_a_guarded_broker_are_healthy() {
     assert!(whole.is_healthy() && whole.told["delivery_ms"].is_u64(), "{whole:?}");
 }
 
+#[tokio::test]
+async fn an_open_broker_on_any_port_is_found_by_its_data() {
+    let place = tempfile::tempdir().unwrap();
+    let home = Home::new(place.path(), "home");
+    let _broker = dashboard(&home).await;
+    let report = Report::at(&home).await;
+    assert_eq!(report.count("errors"), 0, "{report:?}");
+    // As the doctor finds it, so do the other commands.
+    let listed = home.run("tasuki mail mailboxes").await;
+    let said = String::from_utf8(listed.stderr).unwrap();
+    assert!(!said.contains("No broker answers"), "{said}");
+}
+
+/// An open broker with a dashboard, at whose address it is.
+async fn dashboard(home: &Home) -> Served {
+    let line = "tasuki-broker serve --listen 127.0.0.1:0 --dashboard 127.0.0.1:0";
+    Served::start(home.command(line), &home.path.join("broker.log"), "(dashboard)").await
+}
+
+/// Of the broker of a home's data.
+fn broker_url(home: &Home) -> String {
+    home.read("broker/admin.json")["url"].as_str().unwrap().to_owned()
+}
+
 /// What is broken, what is said of it, and how its mend begins to be said.
-const BREAKAGES: [(&str, &str, &str); 34] = [
+const BREAKAGES: [(&str, &str, &str); 43] = [
     ("broker port taken", "is not to be had: ", "--broker-listen ADDRESS"),
     ("node port taken", "is not to be had: ", "--listen ADDRESS"),
     ("node killed", "ended without being stopped", "up`"),
@@ -162,6 +186,15 @@ const BREAKAGES: [(&str, &str, &str); 34] = [
     ("runner gone", "The runner mine cannot be started", "`tasuki runners check`"),
     ("few open files", "may have 256 files", "ulimit -n"),
     ("client to a closed port", "where nothing listens", "connect claude-code --role A"),
+    ("client to a broker", "which is a broker, and no node", "connect claude-code --role A"),
+    ("client to a dashboard", "which is the dashboard of a broker", "connect claude-code --role A"),
+    ("client with https", "the node there takes http:// alone", "connect claude-code --role A"),
+    ("client file no file", "Claude Code cannot read", "Correct "),
+    ("data is a file", "is no directory", "Choose another with --data DIR"),
+    ("node address lost", "does not say where it listens", "stop`, then "),
+    ("broker is a dashboard", "is the dashboard of a broker", "`broker`"),
+    ("broker takes TLS", "takes TLS alone", "`broker`"),
+    ("broker takes no TLS", "does not speak TLS", "http:// or https://"),
     ("client limit below the hold", "gives a call up after 60 s", "connect claude-code --role A"),
     ("client of an unknown role", "plays Z; the node there hosts A, B", "`roles` in tasuki.toml"),
     ("client file malformed", "Codex cannot read", "Correct "),
@@ -254,6 +287,52 @@ async fn broken(what: &str, place: &Path, expected: &(&str, &str)) -> Option<Rep
             let _up = up(&home, "").await;
             client(&home, "http://127.0.0.1:1/mcp/A", 3_600_000);
             Report::at(&home).await
+        }
+        "client to a broker" => {
+            let _up = up(&home, "").await;
+            client(&home, &format!("{}/mcp/A", broker_url(&home)), 3_600_000);
+            Report::at(&home).await
+        }
+        "client to a dashboard" => {
+            let dashboard = dashboard(&home).await;
+            client(&home, &format!("{}/mcp/A", dashboard.url), 3_600_000);
+            Report::at(&home).await
+        }
+        "client with https" => {
+            let up = up(&home, "").await;
+            client(&home, &format!("{}/mcp/A", up.url.replace("http:", "https:")), 3_600_000);
+            Report::at(&home).await
+        }
+        "client file no file" => {
+            let _up = up(&home, "").await;
+            home.says("tasuki connect claude-code --role A").await;
+            let file = home.path.join(".claude.json");
+            fs::remove_file(&file).unwrap();
+            fs::create_dir(&file).unwrap();
+            Report::at(&home).await
+        }
+        "data is a file" => {
+            write(&home.path.join("file"), "text");
+            let file = home.path.join("file");
+            with("TASUKI_DATA", file.to_str().unwrap()).await
+        }
+        "node address lost" => {
+            let _up = up(&home, "").await;
+            fs::remove_file(home.file("node.json")).unwrap();
+            Report::at(&home).await
+        }
+        "broker is a dashboard" => {
+            let dashboard = dashboard(&home).await;
+            with("TASUKI_BROKER", &dashboard.url).await
+        }
+        "broker takes TLS" => {
+            let host = Host::new(place, "host").await;
+            let url = host.broker.url.replace("https:", "http:");
+            with("TASUKI_BROKER", &url).await
+        }
+        "broker takes no TLS" => {
+            let _up = up(&home, "").await;
+            with("TASUKI_BROKER", &broker_url(&home).replace("http:", "https:")).await
         }
         "client limit below the hold" => {
             let up = up(&home, "").await;

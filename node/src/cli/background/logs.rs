@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     fs::{self, File},
-    io::{self, Read as _},
+    io::{self, Read as _, Seek as _},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -137,6 +137,11 @@ impl Tail {
             let Some(file) = &mut self.file else { return Ok(lines) };
             // Looked at before it is read: what is written in between is read as well.
             let is_current = is_at(file, &path)?;
+            // Somebody emptied it: what is written to it begins anew.
+            if file.metadata()?.len() < file.stream_position()? {
+                file.rewind()?;
+                self.begun.clear();
+            }
             file.read_to_end(&mut self.begun)?;
             lines.extend(whole_lines(&mut self.begun));
             if is_current {
@@ -269,6 +274,13 @@ mod tests {
         writer.write_all(b"five\n").unwrap();
         assert_eq!(tail.more().unwrap(), ["four", "five"]);
         assert!(tail.more().unwrap().is_empty());
+        // Other programs that rotate it copy it and empty it.
+        writer.write_all(b"begun").unwrap();
+        assert!(tail.more().unwrap().is_empty());
+        fs::OpenOptions::new().write(true).open(&log).unwrap().set_len(0).unwrap();
+        assert!(tail.more().unwrap().is_empty());
+        fs::write(&log, "six\n").unwrap();
+        assert_eq!(tail.more().unwrap(), ["six"]);
 
         let newest = |count| Vec::from(Tail::new(data.path()).newest(count).unwrap());
         assert_eq!(newest(1), ["five"]);

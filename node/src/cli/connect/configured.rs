@@ -1,7 +1,8 @@
 //! Agents that coding agents' own configuration connects.
 //!
 //! Read from the files themselves: an entry that somebody wrote by hand is found as well, and one
-//! that was removed is not. A file that cannot be read counts as connecting nobody.
+//! that was removed is not. A file that cannot be read counts as connecting nobody, unless this
+//! program wrote to it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,7 +33,7 @@ pub(in crate::cli) struct ClientFile {
     /// For whoever works in this directory, and nowhere else.
     pub is_project: bool,
     /// Its entries of ours; why the client cannot read it.
-    pub entries: Result<Vec<Entry>, EditError>,
+    pub entries: Result<Vec<Entry>, String>,
 }
 
 /// An entry of ours.
@@ -74,20 +75,29 @@ fn client_file(
     path: PathBuf,
     logged: &BTreeSet<&Path>,
 ) -> Option<ClientFile> {
-    let text = file_io::read(&path).ok()?.text?;
-    let entries = Document::parse(client.row().format, &text)
-        .and_then(|document| document.get(&[client.row().table.to_owned()]))
-        .map(|servers| entries(client, &servers.unwrap_or_default()));
-    // Of one that cannot be read only its text tells whether that matters to us.
-    let is_ours = match &entries {
-        Ok(entries) => !entries.is_empty(),
-        Err(_) => {
-            logged.contains(path.as_path()) || text.contains("/mcp/") || text.contains("tasuki")
+    let is_logged = logged.contains(path.as_path());
+    let (entries, is_ours) = match file_io::read(&path) {
+        Ok(file) => {
+            let text = file.text?;
+            let entries = read_entries(client, &text);
+            // Of one that cannot be parsed only its text tells whether that matters to us.
+            let is_ours = match &entries {
+                Ok(entries) => !entries.is_empty(),
+                Err(_) => is_logged || text.contains("/mcp/") || text.contains("tasuki"),
+            };
+            (entries.map_err(|why| why.to_string()), is_ours)
         }
+        Err(why) => (Err(why.trim_end_matches('.').to_owned()), is_logged),
     };
     let is_project = scope == Scope::Project;
     let (title, typed) = (client.title(), client::typed(client));
     is_ours.then_some(ClientFile { title, typed, path, is_project, entries })
+}
+
+fn read_entries(client: Client, text: &str) -> Result<Vec<Entry>, EditError> {
+    let document = Document::parse(client.row().format, text)?;
+    let servers = document.get(&[client.row().table.to_owned()])?;
+    Ok(entries(client, &servers.unwrap_or_default()))
 }
 
 fn entries(client: Client, servers: &Json) -> Vec<Entry> {

@@ -63,7 +63,8 @@ pub(super) async fn look(config: &Config) -> Looked {
     let began = clock::now();
     let late = || {
         let secs = ANSWERS_WITHIN.as_secs();
-        Failure::reason(Reason::Unavailable, format!("No answer came within {secs} s."))
+        let what = format!("What is at {} did not answer within {secs} s.", broker.url);
+        Failure::reason(Reason::Unavailable, what)
     };
     let asked = timeout(ANSWERS_WITHIN, ask(&broker)).await;
     match asked.unwrap_or_else(|_| Err(late())) {
@@ -167,7 +168,7 @@ fn clock_off(broker_ms: u64, before_ms: u64, after_ms: u64) -> Option<String> {
 /// Why it cannot be used.
 async fn unusable(why: &Failure, broker: &Broker, config: &Config) -> Finding {
     if let Err(wrong) = wrong_port::check_broker(config).await {
-        let mend = "Give the broker's own address: --broker http://127.0.0.1:7420.";
+        let mend = "Set `broker` (TASUKI_BROKER, --broker URL) to the broker's own address.";
         return Finding::error(Area::Broker, wrong.message, mend);
     }
     let flags = hosting::data_flag(config);
@@ -179,6 +180,15 @@ async fn unusable(why: &Failure, broker: &Broker, config: &Config) -> Finding {
     let mend = match (why.as_reason(), why.exit()) {
         (Some(Reason::Unavailable), _) => {
             let is_own = url.starts_with("http://") && NodeFile::read(&config.data.value).is_none();
+            // More than that nothing is there, where more is known: no TLS, no gRPC, no answer in time.
+            let is_nobody = why.message == broker.unreachable().message;
+            if !is_nobody {
+                let mend = format!(
+                    "Is {url} the address of a broker, with http:// or https:// as it prints it at \
+                     its start? One that hangs is started again where it runs."
+                );
+                return Finding::error(Area::Broker, why.message.clone(), mend);
+            }
             let what = format!("No broker answers at {url}.");
             let mend = if is_own {
                 format!("`tasuki{flags} up` runs one here, or give its address with --broker URL.")

@@ -21,6 +21,7 @@ use crate::{
     },
     config::Config,
     paths::NodeFile,
+    probe::{self, Mistaken},
     projects,
 };
 
@@ -46,6 +47,11 @@ impl Read {
             last: directories.iter().filter_map(|it| NodeFile::last(it)).collect(),
         }
     }
+
+    /// The node of ours that listens there.
+    fn node_at(&self, address: &str) -> Option<&NodeFile> {
+        self.running.iter().find(|node| leads_to(node, address))
+    }
 }
 
 pub(super) async fn clients(read: &Read, config: &Config) -> Vec<Finding> {
@@ -58,6 +64,7 @@ pub(super) async fn clients(read: &Read, config: &Config) -> Vec<Finding> {
         let entries = match &file.entries {
             Ok(entries) => entries,
             Err(why) => {
+                let why = why.strip_prefix(&format!("{at} cannot be read: ")).unwrap_or(why);
                 let what = format!("{} cannot read {at}: {why}.", file.title);
                 let mend =
                     format!("Correct {at}; the copies before a change are in the data directory.");
@@ -73,11 +80,13 @@ pub(super) async fn clients(read: &Read, config: &Config) -> Vec<Finding> {
                 Reached::Command(words) => place.command(words, config, read),
                 Reached::Url(url) => {
                     if let Some(address) = address(url) {
-                        if !listening.contains_key(&address) {
-                            let is_taken = is_taken(&address).await;
-                            listening.insert(address.clone(), is_taken);
-                        }
-                        place.url(&address, listening.get(&address) == Some(&true), read)
+                        let server = match listening.get(&address) {
+                            Some(server) => *server,
+                            None if read.node_at(&address).is_some() => Server::Unknown,
+                            None => Server::find(&address).await,
+                        };
+                        listening.insert(address.clone(), server);
+                        place.url(url, &address, server, read)
                     } else {
                         None
                     }
@@ -137,27 +146,44 @@ impl Place<'_> {
         Some(Finding::warning(Area::Clients, what, self.connect()))
     }
 
-    /// `address`: where it leads, if that is this machine.
-    fn url(&self, address: &str, is_taken: bool, read: &Read) -> Option<Finding> {
-        let leads = |node: &&NodeFile| self::address(&node.mcp).as_deref() == Some(address);
-        if let Some(node) = read.running.iter().find(leads) {
-            return self.role(node);
+    /// `address`: where it leads, on this machine. `server`: what is there, where no node is known.
+    fn url(&self, url: &str, address: &str, server: Server, read: &Read) -> Option<Finding> {
+        if let Some(node) = read.node_at(address) {
+            return self.scheme(url, node).or_else(|| self.role(node));
         }
-        // Another data directory's node may be there, of which nothing is known here.
-        if is_taken {
-            return None;
-        }
-        let is_stopped = read.running.is_empty() && read.last.iter().any(|node| leads(&node));
+        let what = match server {
+            Server::Unknown => return None,
+            Server::Nobody => "where nothing listens",
+            Server::Broker => "which is a broker, and no node",
+            Server::Dashboard => "which is the dashboard of a broker, and no node",
+        };
+        let is_stopped = read.running.is_empty()
+            && server == Server::Nobody
+            && read.last.iter().any(|node| leads_to(node, address));
         if is_stopped {
             return None;
         }
-        let what = format!("{} leads to {address}, where nothing listens.", self.name());
+        let what = format!("{} leads to {address}, {what}.", self.name());
         let mend = if read.running.is_empty() {
             format!("`tasuki{} up`; if its address is another then: {}", self.flags, self.connect())
         } else {
             self.connect()
         };
         Some(Finding::error(Area::Clients, what, mend))
+    }
+
+    /// A node that encrypts is not reached without, and the other way round.
+    fn scheme(&self, url: &str, node: &NodeFile) -> Option<Finding> {
+        let scheme = |url: &str| url.split_once("://").map(|(scheme, _)| scheme.to_lowercase());
+        let (entered, own) = (scheme(url)?, scheme(&node.mcp)?);
+        let finding = || {
+            let what = format!(
+                "{} leads to {entered}://, and the node there takes {own}:// alone.",
+                self.name()
+            );
+            Finding::error(Area::Clients, what, self.connect())
+        };
+        (entered != own).then(finding)
     }
 
     fn command(&self, words: &[String], config: &Config, read: &Read) -> Option<Finding> {
@@ -208,8 +234,35 @@ fn address(url: &str) -> Option<String> {
     })
 }
 
-async fn is_taken(address: &str) -> bool {
-    matches!(timeout(CONNECT_WITHIN, TcpStream::connect(address)).await, Ok(Ok(_)))
+fn leads_to(node: &NodeFile, address: &str) -> bool {
+    self::address(&node.mcp).as_deref() == Some(address)
+}
+
+/// What is at an address of this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Server {
+    Nobody,
+    Broker,
+    Dashboard,
+    /// Such as another data directory's node, of which nothing is known here.
+    Unknown,
+}
+
+impl Server {
+    async fn find(address: &str) -> Self {
+        let connected = timeout(CONNECT_WITHIN, TcpStream::connect(address)).await;
+        if !matches!(connected, Ok(Ok(_))) {
+            return Self::Nobody;
+        }
+        let url = format!("http://{address}");
+        if probe::mistaken_for_broker(&url).await == Some(Mistaken::Dashboard) {
+            Self::Dashboard
+        } else if probe::is_grpc(&url).await {
+            Self::Broker
+        } else {
+            Self::Unknown
+        }
+    }
 }
 
 #[cfg(test)]

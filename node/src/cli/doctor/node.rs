@@ -20,6 +20,7 @@ use crate::{
     cli::{background::logs, hosting, node_address, shared_broker::RunningBroker, text::line},
     config::{Config, Source},
     credentials::Joined,
+    holder::Holder,
     hooks,
     mcp::ask,
     mirror,
@@ -48,7 +49,21 @@ fn running(config: &Config) -> Option<NodeFile> {
 pub(super) async fn node(config: &Config) -> Vec<Finding> {
     let start = start_command(config);
     let data = &config.data.value;
+    let stop = format!("`tasuki{} stop`", hosting::node_flags(config));
+    let restart = format!("{stop}, then {start}.");
     let Some(file) = running(config) else {
+        if NodeFile::read(data).is_none()
+            && let Some(holder) = Holder::read(data)
+        {
+            let what = format!(
+                "A node (pid {}) has {} and does not say where it listens: it is starting or ending, \
+                 or its node.json was removed or damaged.",
+                holder.pid,
+                data.display()
+            );
+            let mend = format!("If it stays so: {restart}");
+            return vec![Finding::error(Area::Node, what, mend)];
+        }
         return match NodeFile::last(data) {
             Some(last)
                 if last.workspace == config.workspace.value.as_str() && !is_running(last.pid) =>
@@ -67,8 +82,6 @@ pub(super) async fn node(config: &Config) -> Vec<Finding> {
     };
     let (pid, url, roles) = (file.pid, file.mcp.clone(), file.roles.clone());
     let mut found = open_files(pid);
-    let stop = format!("`tasuki{} stop`", hosting::node_flags(config));
-    let restart = format!("{stop}, then {start}.");
     let at = node_address::local(file, data, &Bearing::Node);
     let told = timeout(ANSWER_WITHIN, ask::get(&at, "/status")).await;
     match told {

@@ -53,6 +53,12 @@ pub(super) fn storage(config: &Config, now_ms: u64) -> Vec<Finding> {
         let what = format!("{} is not there yet; the first start makes it", root.display());
         return or_ok(found, Area::Data, what);
     }
+    if !root.is_dir() {
+        let what = format!("{} is no directory.", root.display());
+        let mend = "Choose another with --data DIR, or move what is there away.";
+        found.push(Finding::error(Area::Data, what, mend));
+        return found;
+    }
     let free = free_bytes(root);
     if let Some(free) = free.filter(|free| *free < FREE_BYTES_LOW)
         && found.is_empty()
