@@ -32,7 +32,7 @@ use crate::{
 /// For the disk to answer; one across a network may not.
 const DISK_WITHIN: Duration = Duration::from_secs(5);
 
-/// Find what is wrong with this machine's set-up, and how to mend it
+/// Find what is wrong with a machine's set-up, and how to mend it
 ///
 /// Looks at the program, the configuration, the data directory, the node, the broker, the clients'
 /// configuration and what waits, and sends a letter from one agent to another, in a workspace of its

@@ -38,9 +38,9 @@ fn only_what_everybody_is_done_with_for_long_goes() {
         (&[(1, "A writes 1 to B: m")], 50, "so already | A o1 | B i1*"),
         (&[(1, "A writes 1 to B: m"), (2, "B sees 1 to 1")], 50, "so already | A o1 | B i1"),
         (
-            &[(1, "A writes 1 to B,C: m"), (2, "B resolves 1")],
+            &[(0, "opens C"), (1, "A writes 1 to B,C: m"), (2, "B resolves 1")],
             50,
-            "so already | A o1 | B d1 | C i1*",
+            "so already | C i1* | A o1 | B d1",
         ),
         (
             &[(1, "A writes 1 to B: m"), (2, "B waits"), (3, "B answers 1 to A: n")],
@@ -71,7 +71,7 @@ fn only_what_everybody_is_done_with_for_long_goes() {
             "done | A o2 | B i2*",
         ),
         (&[(1, "1 is taken over: A to B in done")], 50, "done"),
-        (&[(1, "1 is taken over: A to B in inbox")], 50, "so already | A o1 | B i1*"),
+        (&[(1, "1 is taken over: A to B in inbox")], 50, "so already | A d1 | B i1*"),
     ] {
         let (_, said) = compacted(steps, before);
         assert_eq!(said, expected, "{steps:?}");
