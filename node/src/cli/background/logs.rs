@@ -283,9 +283,9 @@ mod tests {
         assert_eq!(tail.more().unwrap(), ["six"]);
 
         let newest = |count| Vec::from(Tail::new(data.path()).newest(count).unwrap());
-        assert_eq!(newest(1), ["five"]);
-        assert_eq!(newest(3), ["three", "four", "five"]);
-        assert_eq!(newest(99), ["one", "two", "three", "four", "five"]);
+        assert_eq!(newest(1), ["six"]);
+        assert_eq!(newest(3), ["three", "four", "six"]);
+        assert_eq!(newest(99), ["one", "two", "three", "four", "six"]);
         assert!(newest(0).is_empty());
     }
 
