@@ -237,11 +237,8 @@ async fn a_workspace_waits_for_its_snapshot_before_it_sleeps() {
     it.wake().await;
     assert!(it.workspaces.journal().snapshot(&it.id).is_none());
     gate.set_shut(false);
-    until("asleep", || {
-        it.idle();
-        !it.workspaces.is_awake(&it.id)
-    })
-    .await;
+    it.idle();
+    until("asleep", || !it.workspaces.is_awake(&it.id)).await;
     it.check().await;
 }
 
@@ -250,19 +247,13 @@ async fn a_snapshot_that_cannot_be_made_keeps_nobody_awake() {
     let (it, gate) = gated().await;
     gate.is_lost.store(true, Ordering::SeqCst);
     it.grow(0, DUE + 10).await;
-    until("asleep", || {
-        it.idle();
-        !it.workspaces.is_awake(&it.id)
-    })
-    .await;
+    it.idle();
+    until("asleep", || !it.workspaces.is_awake(&it.id)).await;
     assert!(it.workspaces.journal().snapshot(&it.id).is_none());
     gate.is_lost.store(false, Ordering::SeqCst);
     // Nothing is lost, and the next one is made of all.
     it.grow(DUE + 10, DUE + 11).await;
-    until("asleep again", || {
-        it.idle();
-        !it.workspaces.is_awake(&it.id)
-    })
-    .await;
+    it.idle();
+    until("asleep again", || !it.workspaces.is_awake(&it.id)).await;
     assert_eq!(it.check().await.get(), DUE + 11);
 }
