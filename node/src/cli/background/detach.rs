@@ -5,7 +5,7 @@
 //! goes where the command's own output goes, so a start that fails says the same as in the
 //! foreground. Its log goes to a file from the beginning.
 
-use std::{ffi::OsString, fs::File, io, process::Stdio, time::Duration};
+use std::{ffi::OsString, fmt::Write as _, fs::File, io, process::Stdio, time::Duration};
 
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use serde_json::json;
@@ -179,14 +179,17 @@ fn say_running(node: &NodeFile, output: &mut Output) -> Result<(), Failure> {
 fn how_to_go_on(config: &Config, pid: u32) -> String {
     let flags = hosting::node_flags(config);
     let role = config.roles.value.first().map(|role| role.name.as_str()).unwrap_or_default();
-    format!(
-        "
-Running in the background (pid {pid}).
-  tasuki{flags} connect claude-code --role {role}     connects an agent
-  tasuki{flags} logs -f                               shows the log
-  tasuki{flags} stop                                  stops it; data is kept
-"
-    )
+    let commands = [
+        (format!("connect claude-code --role {role}"), "connects an agent"),
+        ("logs -f".to_owned(), "shows the log"),
+        ("stop".to_owned(), "stops it; data is kept"),
+    ];
+    let width = commands.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
+    let mut text = format!("\nRunning in the background (pid {pid}).\n");
+    for (command, what) in commands {
+        _ = writeln!(text, "  tasuki{flags} {command:width$}  {what}");
+    }
+    text
 }
 
 fn too_slow(pid: u32, flags: &str) -> Failure {
