@@ -19,6 +19,7 @@ check() {
         landlock) perl -e 'exit(syscall(444, 0, 0, 1) < 3)' ;;
         'small disks') unshare --mount mount -t tmpfs tmpfs /tmp ;;
         'network namespaces') command -v nft && unshare --net ip link set lo up ;;
+        'a bare machine') unshare --mount --pid --net --fork ip link set lo up ;;
         libfaketime) ls /usr/lib/*/faketime/libfaketimeMT.so.1 ;;
         strace) strace -o /dev/null true ;;
         'the MCP SDKs' | 'the MCP Inspector' | 'the MCP conformance suite' | 'python with grpcio')

@@ -9,6 +9,7 @@
 //!
 //! What commands print isn't compared: it differs from run to run.
 
+mod bare;
 mod inline;
 mod limits;
 mod scenes;
@@ -23,8 +24,11 @@ use std::{
 use self::world::World;
 
 /// Scenes that other tests type, which read the same page.
-const ELSEWHERE: [(&str, &str); 2] =
-    [("machines", "node/tests/machines/readme.rs"), ("walk", "node/tests/cli/swarm_walk.rs")];
+const ELSEWHERE: [(&str, &str); 3] = [
+    ("install", "examples/tests/docs/bare.rs"),
+    ("machines", "node/tests/machines/readme.rs"),
+    ("walk", "node/tests/cli/swarm_walk.rs"),
+];
 
 struct Block {
     /// Page and line.
