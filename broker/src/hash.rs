@@ -4,13 +4,18 @@ use std::fmt;
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 use crate::canonical::{Canonical, write_item};
 
 /// 16 bytes of BLAKE3.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
 #[cbor(transparent)]
-pub struct Hash(#[cbor(n(0), with = "minicbor::bytes")] pub [u8; 16]);
+pub struct Hash(
+    #[cbor(n(0), with = "minicbor::bytes")]
+    #[serde(with = "tasuki_proto::json::digits")]
+    pub [u8; 16],
+);
 
 impl Hash {
     pub fn of(bytes: &[u8]) -> Self {

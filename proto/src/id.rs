@@ -1,10 +1,16 @@
 //! Names and numbers of the domain, valid by construction.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use crate::{disk::as_text, limits::ID_BYTES_MAX};
+use crate::{disk::as_text, json::as_displayed, limits::ID_BYTES_MAX};
 
 /// Why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +67,7 @@ macro_rules! name {
         }
 
         as_text!($name);
+        as_displayed!($name);
     };
 }
 
@@ -162,6 +169,7 @@ macro_rules! number {
         $(#[$doc])*
         #[derive(
             Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode,
+            Serialize, Deserialize,
         )]
         #[cbor(transparent)]
         pub struct $name(#[n(0)] u64);
@@ -241,6 +249,38 @@ impl Timestamp {
     #[must_use]
     pub const fn millis_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// In JSON as RFC 3339 in UTC to the millisecond; after the year 9999 as the number.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Time(String),
+    Millis(u64),
+}
+
+/// The first millisecond that RFC 3339 cannot write: the year 10000.
+const RFC_3339_END_MS: u64 = 253_402_300_800_000;
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        if RFC_3339_END_MS <= self.0 {
+            return Written::Millis(self.0).serialize(to);
+        }
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(self.0);
+        Written::Time(humantime::format_rfc3339_millis(time).to_string()).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let time = match Written::deserialize(from)? {
+            Written::Time(time) => humantime::parse_rfc3339(&time).map_err(D::Error::custom)?,
+            Written::Millis(ms) => return Ok(Self(ms)),
+        };
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).map_err(D::Error::custom)?;
+        u64::try_from(since.as_millis()).map(Self).map_err(D::Error::custom)
     }
 }
 

@@ -12,6 +12,7 @@
 //! - [`mail`]: types, boxes, ids and file names of mail.
 //! - [`swarm`]: ids of issues, tasks, locks and deliveries. [`run`]: those of runs.
 //! - [`private`]: keys of nodes, and who vouches for them, where mail is private.
+//! - [`json`]: what is written for programs to read.
 //! - [`trace`]: which call of an agent a call of ours belongs to.
 //! - [`visible`]: what of somebody else's text may stand in ours.
 //! - [`nearest`]: the name that was meant.
@@ -24,7 +25,7 @@ pub mod echo;
 pub mod host;
 pub mod id;
 pub mod invitation;
-mod json;
+pub mod json;
 pub mod limits;
 pub mod mail;
 pub mod nearest;

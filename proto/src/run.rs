@@ -5,6 +5,7 @@
 use std::fmt;
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 use crate::swarm::stamped;
 
@@ -14,7 +15,7 @@ stamped!(
 );
 
 /// One process of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
 pub struct StepId {
     #[n(0)]
     pub run: RunId,

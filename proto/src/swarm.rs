@@ -10,6 +10,7 @@ use minicbor::{Decode, Decoder, Encode, decode};
 
 use crate::{
     disk::{as_bytes, as_text},
+    json::as_displayed,
     wire,
 };
 
@@ -101,6 +102,8 @@ macro_rules! stamped {
                 stamp.map(Self).ok_or_else(|| $crate::swarm::NotAnId::new(text, example))
             }
         }
+
+        $crate::json::as_displayed!($name);
     };
 }
 pub(crate) use stamped;
@@ -144,6 +147,8 @@ impl<'b, C> Decode<'b, C> for TaskNumber {
         }
     }
 }
+
+as_displayed!(TaskNumber);
 
 impl TaskNumber {
     /// Where it stands among the tasks.
@@ -193,6 +198,7 @@ impl fmt::Display for DocName {
 }
 
 as_text!(DocName);
+as_displayed!(DocName);
 
 /// Why a text is no name of a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -9,10 +9,12 @@
 use std::{fmt, str::FromStr};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     disk::{as_bytes, as_text},
     id::TokenId,
+    json::{as_displayed, digits},
 };
 
 /// Every token begins so; it lets scanners find one that leaked.
@@ -93,6 +95,18 @@ impl SecretHash {
 }
 
 as_bytes!(SecretHash);
+
+impl Serialize for SecretHash {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        digits::serialize(self.as_bytes(), to)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretHash {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        digits::deserialize(from).map(Self::from_bytes)
+    }
+}
 
 /// A token whole, as its bearer has it. `Debug` does not show the secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,6 +192,7 @@ impl FromStr for Right {
 }
 
 as_text!(Right);
+as_displayed!(Right);
 
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -16,6 +16,7 @@ use std::{
 };
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{ClientId, IdempotencyKey, Sequence, Timestamp, TokenId},
     limits::KEY_WINDOW,
@@ -87,7 +88,7 @@ pub struct Answer {
     pub is_repeat: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Retired {
     #[n(0)]
     pub highest: u64,
@@ -96,10 +97,13 @@ pub struct Retired {
 }
 
 /// What a snapshot holds.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum SnapshotItem<'a> {
     #[n(0)]
+    /// Answers name what was granted, so they are not exported.
+    #[serde(skip)]
     Active(#[n(0)] Cow<'a, Owner>, #[n(1)] Cow<'a, ClientId>, #[n(2)] Cow<'a, Client>),
     #[n(1)]
     Retired(#[n(0)] Cow<'a, Owner>, #[n(1)] Cow<'a, ClientId>, #[n(2)] Cow<'a, Retired>),

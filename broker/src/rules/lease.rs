@@ -10,6 +10,7 @@
 //! Not here: held turns, whose leases are renewed at half of their time (`turn`).
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::id::Timestamp;
 
 use super::presence::Presence;
@@ -18,7 +19,7 @@ use super::presence::Presence;
 pub(super) const SIGNS_IN_A_LEASE: u64 = 3;
 
 /// The time limit on something that is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Lease {
     #[n(0)]
     pub lapses: Timestamp,

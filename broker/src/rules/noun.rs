@@ -5,6 +5,7 @@
 //! a snapshot holds are its `Item`s ([`Kept`]).
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{PersonId, RoleId, Timestamp},
     token::Right,
@@ -115,8 +116,9 @@ macro_rules! nouns {
         }
 
         /// Some of the state, as a snapshot holds it.
-        #[derive(Debug, Encode, Decode)]
+        #[derive(Debug, Encode, Decode, Serialize, Deserialize)]
         #[cbor(flat)]
+        #[serde(rename_all = "snake_case")]
         pub enum SnapshotItem<'a> {
             #[n(0)]
             Clients(#[n(0)] clients::SnapshotItem<'a>),

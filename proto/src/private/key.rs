@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr};
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 use super::{Unproven, octets::Writer};
 use crate::{
@@ -79,17 +80,20 @@ impl FromStr for KeyId {
 }
 
 /// A node's public keys and the roles it wants to have, on its own word.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct NodeKey {
     #[n(0)]
     pub node: NodeId,
     #[n(1)]
     pub roles: Vec<RoleId>,
     #[cbor(n(2), with = "minicbor::bytes")]
+    #[serde(with = "crate::json::digits")]
     pub sign: [u8; SIGN_KEY_BYTES],
     #[cbor(n(3), with = "minicbor::bytes")]
+    #[serde(with = "crate::json::digits")]
     pub seal: [u8; SEAL_KEY_BYTES],
     #[cbor(n(4), with = "minicbor::bytes")]
+    #[serde(with = "crate::json::digits")]
     pub proof: [u8; SIGNATURE_BYTES],
 }
 

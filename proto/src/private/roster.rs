@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use ed25519_dalek::{Signer as _, SigningKey};
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::{
     KeyId, SEAL_KEY_BYTES, SIGN_KEY_BYTES, SIGNATURE_BYTES, Unproven,
@@ -236,6 +238,27 @@ impl<C> Encode<C> for SignedRoster {
     ) -> Result<(), encode::Error<W::Error>> {
         to.array(2)?.bytes(&self.roster.encode())?.bytes(&self.signature)?.ok()
     }
+}
+
+impl Serialize for SignedRoster {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Exported { roster: self.roster.encode().into(), signature: self.signature }.serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for SignedRoster {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Exported { roster, signature } = Exported::deserialize(from)?;
+        Self::of_bytes(&roster, &signature).map_err(D::Error::custom)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Exported {
+    #[serde(with = "crate::json::octets")]
+    roster: Bytes,
+    #[serde(with = "crate::json::digits")]
+    signature: [u8; SIGNATURE_BYTES],
 }
 
 impl<'b, C> Decode<'b, C> for SignedRoster {

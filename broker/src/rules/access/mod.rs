@@ -24,6 +24,7 @@ use std::{
 };
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{InvitationId, PersonId, RoleId, Timestamp, TokenId, WorkspaceId},
     token::SecretHash,
@@ -52,8 +53,9 @@ pub struct Access {
 }
 
 /// What a snapshot holds.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum SnapshotItem<'a> {
     #[n(0)]
     Invitation(#[n(0)] Cow<'a, InvitationId>, #[n(1)] Cow<'a, Invitation>),
@@ -95,7 +97,7 @@ impl Access {
 }
 
 /// A way for one node to join.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Invitation {
     #[n(0)]
     pub code: SecretHash,
@@ -121,7 +123,7 @@ pub struct Invitation {
     pub misuses: Vec<Misuse>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Misuse {
     #[n(0)]
     pub at: Timestamp,
@@ -130,7 +132,7 @@ pub struct Misuse {
 }
 
 /// What a bearer may do, and how to know it.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Token {
     #[n(0)]
     pub secret: SecretHash,
@@ -256,8 +258,9 @@ pub struct Rotate {
 }
 
 /// What happened. Times are the record's unless said.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     #[n(0)]
     InvitationOpened(#[n(0)] InvitationOpened),
@@ -296,8 +299,9 @@ pub enum Event {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Reply {
     #[n(0)]
     Invited {
@@ -324,7 +328,7 @@ pub enum Reply {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct InvitationOpened {
     #[n(0)]
     pub invitation: InvitationId,
@@ -340,7 +344,7 @@ pub struct InvitationOpened {
     pub label: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct TokenIssued {
     #[n(0)]
     pub token: TokenId,

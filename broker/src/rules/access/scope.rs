@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{RoleId, WorkspaceId},
     token::Right,
 };
 
 /// What a bearer may do.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Scope {
     /// `None`: in every workspace there is.
     #[n(0)]
@@ -21,8 +22,9 @@ pub struct Scope {
 }
 
 /// As which roles a bearer may act.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Roles {
     #[n(0)]
     Any,

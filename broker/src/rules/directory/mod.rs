@@ -9,6 +9,7 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::id::{Epoch, NodeId, PersonId, RoleId, Timestamp, TokenId, Toolset};
 
 use super::{
@@ -31,7 +32,7 @@ pub struct Directory {
     pub forgotten: Epoch,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Node {
     #[n(0)]
     pub epoch: Epoch,
@@ -46,7 +47,7 @@ pub struct Node {
     pub token: Option<TokenId>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct RoleSpec {
     #[n(0)]
     pub role: RoleId,
@@ -59,8 +60,9 @@ pub struct RoleSpec {
 }
 
 /// What a snapshot holds.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum SnapshotItem<'a> {
     #[n(0)]
     Forgotten(#[n(0)] Epoch),
@@ -131,15 +133,17 @@ pub struct Register {
     pub orphan_of: Option<TokenId>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     #[n(0)]
     NodeRegistered(#[n(0)] NodeRegistered),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Reply {
     #[n(0)]
     Registered {
@@ -148,7 +152,7 @@ pub enum Reply {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct NodeRegistered {
     #[n(0)]
     pub node: NodeId,

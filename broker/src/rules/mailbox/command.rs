@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{PersonId, RoleId, Timestamp},
     mail::{BoxKind, MessageId, MessageType, file_name},
@@ -56,8 +57,9 @@ pub struct Send {
 }
 
 /// What a sender knows of the answers to what the role wrote before.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum Earlier {
     #[default]
     #[n(0)]
@@ -85,7 +87,7 @@ pub struct Subject {
 }
 
 /// A file that is attached, as it is called there.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Attachment {
     #[n(0)]
     pub name: String,
@@ -94,6 +96,7 @@ pub struct Attachment {
     #[n(2)]
     pub size: u64,
     #[cbor(n(3), with = "minicbor::bytes")]
+    #[serde(with = "tasuki_proto::json::digits")]
     pub hash: ContentHash,
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{NodeId, RoleId, Timestamp, TokenId},
     mail::{BoxKind, MessageId},
@@ -218,7 +219,7 @@ pub struct AttachmentKept {
 }
 
 /// All there is to read of one entry, kept beside the record that names it.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct EntryBody {
     #[n(0)]
     pub thread: MessageId,
@@ -236,6 +237,7 @@ pub struct EntryBody {
     #[n(6)]
     pub text: String,
     #[cbor(n(7), with = "crate::cbor::octets")]
+    #[serde(with = "tasuki_proto::json::octets")]
     pub sealed: Bytes,
     #[n(8)]
     pub attachments: Vec<Attachment>,
@@ -254,7 +256,7 @@ pub struct EntryBody {
 }
 
 /// What a thread is called.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Title {
     #[n(0)]
     pub subject: String,

@@ -38,6 +38,7 @@ use std::{
 };
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     mail::{BoxKind, MessageId, MessageType},
@@ -90,12 +91,12 @@ pub struct Mailboxes {
 }
 
 /// A role among those that have a mailbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 #[cbor(transparent)]
 pub struct RoleNumber(#[n(0)] pub u16);
 
 /// What one role has.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Mailbox {
     #[n(0)]
     pub role: RoleId,
@@ -108,17 +109,20 @@ pub struct Mailbox {
     pub recent: Recent,
     /// Derived, by [`BoxKind`].
     #[cbor(skip)]
+    #[serde(skip)]
     boxes: [BTreeSet<Order>; 4],
     /// Derived: threads with unseen entries that are no dead letters.
     #[cbor(skip)]
+    #[serde(skip)]
     unseen: BTreeSet<Order>,
     /// Derived: dead letters.
     #[cbor(skip)]
+    #[serde(skip)]
     dead: BTreeSet<Order>,
 }
 
 /// A file that is kept, to be attached.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct File {
     /// In bytes.
     #[n(0)]
@@ -132,7 +136,7 @@ pub struct File {
 }
 
 /// A name that a sender gave to what it sent.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct ClientRef {
     #[n(0)]
     pub name: String,
@@ -193,8 +197,9 @@ impl<'a> RoleContext<'a> {
 }
 
 /// What a snapshot holds. Mailboxes come before threads, and threads before what names them.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum SnapshotItem<'a> {
     #[n(0)]
     Arrivals(#[n(0)] u32),
@@ -205,7 +210,12 @@ pub enum SnapshotItem<'a> {
     #[n(3)]
     Expiry(#[n(0)] Timestamp, #[n(1)] ThreadNumber, #[n(2)] u32),
     #[n(4)]
-    File(#[cbor(n(0), with = "minicbor::bytes")] ContentHash, #[n(1)] Cow<'a, File>),
+    File(
+        #[cbor(n(0), with = "minicbor::bytes")]
+        #[serde(with = "tasuki_proto::json::digits")]
+        ContentHash,
+        #[n(1)] Cow<'a, File>,
+    ),
     /// So many threads were removed between the one before and the one after.
     #[n(5)]
     Removed(#[n(0)] u32),

@@ -1,6 +1,7 @@
 //! How copies leave the inbox by their role's act, and how mailboxes are opened and closed.
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::RoleId,
     mail::{BoxKind, MessageId},
@@ -10,7 +11,7 @@ use super::{CopyMoved, Event, MAILBOXES_MAX, Mailboxes, Move, RoleContext, Threa
 use crate::rules::{Decision, Rejection, Reply};
 
 /// What became of one thread that was to be moved.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Moved {
     #[n(0)]
     pub thread: MessageId,
@@ -18,8 +19,9 @@ pub struct Moved {
     pub outcome: MoveOutcome,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum MoveOutcome {
     #[n(0)]
     Moved,

@@ -8,17 +8,18 @@
 use std::collections::VecDeque;
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{limits::LETTERS_KNOWN_MAX, mail::MessageId};
 
 use super::command::Earlier;
 use crate::hash::Hash;
 
 /// The letters of one role, oldest first. All but the last were under way together with others.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(transparent)]
 pub struct Recent(#[n(0)] VecDeque<Letter>);
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Letter {
     #[n(0)]
     pub content: Hash,

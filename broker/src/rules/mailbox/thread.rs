@@ -1,6 +1,7 @@
 //! One thread as it is kept in memory: 96 bytes for an entry from one role to another.
 
 use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use tasuki_proto::{
     id::Timestamp,
@@ -11,14 +12,14 @@ use super::{RoleNumber, URGENT};
 use crate::cbor::rows::{self, Row};
 
 /// A thread's place in the order in which they began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 #[cbor(transparent)]
 pub struct ThreadNumber(#[n(0)] pub u32);
 
 /// The entries of a thread without their words, and the copies roles have of it. On disk its parts
 /// are rows of numbers, since there may be millions of threads.
 #[expect(clippy::box_collection, reason = "8 bytes in each of a million threads, not 24")]
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
     pub id: MessageId,
     /// In order: entry 1 is the first (X1).
@@ -30,7 +31,7 @@ pub struct Thread {
 }
 
 /// An entry, as far as decisions need it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// A bit for each copy it is addressed to.
     pub to: u64,
@@ -41,7 +42,7 @@ pub struct Head {
 }
 
 /// A role's copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Copy {
     pub role: RoleNumber,
     pub kind: BoxKind,
@@ -57,16 +58,18 @@ pub struct Copy {
 }
 
 /// What follows from the entries, kept to find the copy in its box.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyState {
+    #[serde(skip)]
     pub has_unseen: bool,
+    #[serde(skip)]
     pub is_urgent: bool,
     /// Waits pass it over.
     pub is_dead: bool,
 }
 
 /// How far a thread got at one role, and when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     pub at: Timestamp,
     pub status: ReceiptStatus,
@@ -75,7 +78,8 @@ pub struct Receipt {
     pub entry: u32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReceiptStatus {
     // On disk by their places, as boxes are.
     Handed,

@@ -16,6 +16,7 @@ mod tests;
 use std::{borrow::Cow, collections::BTreeMap};
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{NodeId, PersonId, RoleId, Timestamp, TokenId},
     limits::{PENDING_KEYS_MAX, PENDING_KEYS_PER_TOKEN_MAX},
@@ -34,7 +35,7 @@ pub struct Privacy {
 }
 
 /// A key that nobody vouched for yet.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Pending {
     #[n(0)]
     pub key: NodeKey,
@@ -72,8 +73,9 @@ impl Acting for Command {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     #[n(0)]
     RosterSet(#[n(0)] SignedRoster),
@@ -82,7 +84,7 @@ pub enum Event {
 }
 
 /// A node said which key is its own.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Published {
     #[n(0)]
     pub key: NodeKey,
@@ -91,8 +93,9 @@ pub struct Published {
 }
 
 /// What a snapshot holds.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum SnapshotItem<'a> {
     #[n(0)]
     Roster(#[n(0)] Cow<'a, SignedRoster>),

@@ -1,9 +1,10 @@
 //! What runs use, and what they may use.
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 /// What a step used, or several together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Usage {
     #[n(0)]
     pub input_tokens: u64,
@@ -39,7 +40,7 @@ impl Usage {
 }
 
 /// What a run and all below it may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Budget {
     /// `None` is no limit.
     #[n(0)]

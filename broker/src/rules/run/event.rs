@@ -1,6 +1,7 @@
 //! What happened to runs.
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{Epoch, FencingToken, NodeId, NodeLabel, RunnerName, Timestamp},
     run::{RunId, StepId},
@@ -114,7 +115,7 @@ pub struct Started {
 }
 
 /// What a step is, without its words.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct StepSpec {
     /// For people.
     #[n(0)]
@@ -162,7 +163,7 @@ pub struct StepEnded {
 }
 
 /// What else is known of how a step ended, without its words.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct StepResult {
     /// The one that answered.
     #[n(0)]

@@ -37,6 +37,7 @@ use std::{
 };
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{FencingToken, Timestamp},
     run::{RunId, StepId},
@@ -96,8 +97,9 @@ pub struct Runs {
 }
 
 /// What a snapshot holds.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum SnapshotItem<'a> {
     /// The latest claim's token, and what the next id ends with.
     #[n(0)]

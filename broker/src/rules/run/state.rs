@@ -1,6 +1,7 @@
 //! One run, its steps, and what its sub-agents asked and told.
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{Epoch, FencingToken, NodeId, NodeLabel, PersonId, RoleId, Timestamp, TokenId},
     run::{RunId, StepId},
@@ -16,7 +17,7 @@ use crate::{
     rules::{directory::Directory, lease::Lease},
 };
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Run {
     #[n(0)]
     pub id: RunId,
@@ -50,11 +51,13 @@ pub struct Run {
     pub messages: Vec<Message>,
     /// Derived: the runs right below it.
     #[cbor(skip)]
+    #[serde(skip)]
     pub children: Vec<RunId>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     #[n(1)]
     Single,
@@ -66,8 +69,9 @@ pub enum Mode {
 }
 
 /// Who asked for a run.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Asker {
     #[n(0)]
     Role(#[n(0)] RoleId),
@@ -79,7 +83,7 @@ pub enum Asker {
 }
 
 /// Where a run was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Origin {
     #[n(0)]
     pub node: Option<NodeId>,
@@ -116,8 +120,9 @@ impl Source {
 }
 
 /// Why nothing of a run begins any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// What runs is to be stopped, too.
     #[n(1)]
@@ -126,8 +131,9 @@ pub enum StopReason {
     Budget,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
     #[n(1)]
     Succeeded,
@@ -141,7 +147,7 @@ pub enum RunOutcome {
     OutOfBudget,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Step {
     #[n(0)]
     pub spec: StepSpec,
@@ -152,8 +158,9 @@ pub struct Step {
     pub usage: Usage,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum StepState {
     #[n(0)]
     Waiting,
@@ -164,7 +171,7 @@ pub enum StepState {
 }
 
 /// A node's charge of a step.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Claim {
     #[n(0)]
     pub node: NodeId,
@@ -182,7 +189,7 @@ pub struct Claim {
 }
 
 /// How a step ended. Nothing of it changes any more (RU4).
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Ended {
     #[n(0)]
     pub outcome: Outcome,
@@ -195,8 +202,9 @@ pub struct Ended {
     pub result: StepResult,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     #[n(0)]
     Succeeded,
@@ -210,8 +218,9 @@ pub enum Outcome {
     Lost,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum Failure {
     #[n(1)]
     ModelError,
@@ -246,7 +255,7 @@ pub enum Failure {
 }
 
 /// What a sub-agent asked or told.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Message {
     #[n(0)]
     pub step: u32,
@@ -260,8 +269,9 @@ pub struct Message {
     pub state: MessageState,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum MessageKind {
     #[n(1)]
     Question,
@@ -272,8 +282,9 @@ pub enum MessageKind {
     File,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum MessageState {
     /// A question without a reply; a report.
     #[n(0)]

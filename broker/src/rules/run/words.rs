@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::run::{RunId, StepId};
 
 use crate::{
@@ -10,14 +11,16 @@ use crate::{
 };
 
 /// Words, in the clear or so that only nodes with the right key can read them.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Text {
     #[n(0)]
     Plain(#[n(0)] String),
     #[n(1)]
     Sealed {
         #[cbor(n(0), with = "crate::cbor::octets")]
+        #[serde(with = "tasuki_proto::json::octets")]
         envelope: Bytes,
         /// The sender's mark of what is sealed, the same for the same words.
         #[n(1)]
@@ -60,8 +63,9 @@ impl Text {
 }
 
 /// Words, and what they belong to. Each is written once.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Words {
     #[n(0)]
     Step {
@@ -107,6 +111,7 @@ pub enum Words {
         #[n(1)]
         number: u32,
         #[cbor(n(2), with = "crate::cbor::octets")]
+        #[serde(with = "tasuki_proto::json::octets")]
         content: Bytes,
     },
 }
@@ -119,7 +124,7 @@ pub struct File {
 }
 
 /// What is known of a file without its content.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct FileFacts {
     /// Without a path.
     #[n(0)]
@@ -141,7 +146,7 @@ impl File {
 }
 
 /// What a step is told.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct StepWords {
     #[n(0)]
     pub task: Text,
@@ -153,7 +158,7 @@ pub struct StepWords {
 }
 
 /// What a step says at its end.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct OutputWords {
     /// In order.
     #[n(0)]

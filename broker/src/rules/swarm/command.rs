@@ -1,6 +1,7 @@
 //! What can be asked about issues, tasks, locks and deliveries.
 
 use minicbor::{Decode, Decoder, Encode, decode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{FencingToken, PersonId, RoleId},
     swarm::{
@@ -212,13 +213,22 @@ named!(
 );
 
 /// How well a task was done: 1, 2 or 5.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Serialize, Deserialize)]
 #[cbor(transparent)]
+#[serde(try_from = "u32")]
 pub struct Score(#[n(0)] u8);
 
 impl<'b, C> Decode<'b, C> for Score {
     fn decode(from: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
         Self::new(from.u32()?).ok_or_else(|| decode::Error::message("no such score"))
+    }
+}
+
+impl TryFrom<u32> for Score {
+    type Error = &'static str;
+
+    fn try_from(score: u32) -> Result<Self, &'static str> {
+        Self::new(score).ok_or("no such score")
     }
 }
 
@@ -321,7 +331,7 @@ pub struct ReviewDelivery {
 }
 
 /// A person answers for an approval although evidence failed.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Override {
     #[n(0)]
     pub person: PersonId,

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
     limits::{DOC_VERSIONS_MAX, DOCS_MAX},
@@ -21,14 +22,14 @@ use super::{
 use crate::{hash::Hash, rules::rejection::listed};
 
 /// The documents of one place.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Docs {
     #[n(0)]
     pub by_name: BTreeMap<DocName, Doc>,
 }
 
 /// The newest version of a document.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Doc {
     /// From 1.
     #[n(0)]

@@ -9,6 +9,7 @@ use std::{
 };
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{RoleId, Timestamp},
     limits::{
@@ -27,7 +28,7 @@ use super::{
 use crate::rules::turn::Actor;
 
 /// An issue as it stood elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct ImportedIssue {
     /// Without its tasks.
     #[n(0)]

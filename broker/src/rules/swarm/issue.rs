@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
     swarm::{DeliveryId, IssueId, SubmissionId, TaskMessageId, TaskNumber},
@@ -18,7 +19,7 @@ use super::{
 };
 use crate::hash::Hash;
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Issue {
     #[n(0)]
     pub id: IssueId,
@@ -49,6 +50,7 @@ pub struct Issue {
     pub audit: u64,
     /// By number, from 1.
     #[cbor(skip)]
+    #[serde(skip)]
     pub tasks: Vec<Task>,
     #[n(11)]
     pub docs: Docs,
@@ -56,6 +58,7 @@ pub struct Issue {
     pub totals: BTreeMap<RoleId, Total>,
     /// For the lead, by the number of what happened in the audit.
     #[cbor(skip)]
+    #[serde(skip)]
     pub items: BTreeMap<u64, Item>,
     /// The newest.
     #[n(13)]
@@ -65,27 +68,35 @@ pub struct Issue {
     pub is_accepted: bool,
     /// Derived: by [`super::TaskState`].
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) by_state: [BTreeSet<TaskNumber>; 5],
     /// Derived: tasks that may be claimed and are not reserved.
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) ready: BTreeSet<TaskNumber>,
     /// Derived: the same as what a next step is chosen from, by [`Difficulty`].
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) choice: [OrderStatisticSet<Choice>; 3],
     /// Derived: tasks that are claimed by a worker, or were when they were done.
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) by_worker: BTreeMap<RoleId, BTreeSet<TaskNumber>>,
     /// Derived: the newest task that was made by each role; by a person under `None`.
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) newest: BTreeMap<Option<RoleId>, TaskNumber>,
     /// Derived: reserved tasks.
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) reserved: BTreeMap<TaskNumber, RoleId>,
     /// Derived: items that were never handed.
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) unhanded: BTreeSet<u64>,
     /// Derived: the others, by when they were handed.
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) handed: BTreeSet<(Timestamp, u64)>,
 }
 
@@ -99,7 +110,7 @@ named!(
 );
 
 /// What a worker earned in an issue.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Total {
     #[n(0)]
     pub points: u32,
@@ -117,7 +128,7 @@ pub(super) struct Choice {
 }
 
 /// Something for the lead to look at.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Item {
     #[n(0)]
     pub kind: ItemKind,
@@ -125,8 +136,9 @@ pub struct Item {
     pub state: ItemState,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum ItemKind {
     #[n(0)]
     Submission(#[n(0)] TaskNumber, #[n(1)] SubmissionId),
@@ -152,8 +164,9 @@ impl ItemKind {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum ItemState {
     #[n(0)]
     New,
@@ -163,7 +176,7 @@ pub enum ItemState {
 }
 
 /// An issue's finished work before the acceptors.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Delivery {
     #[n(0)]
     pub id: DeliveryId,
@@ -219,7 +232,7 @@ impl DeliveryState {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct DeliveryClaim {
     #[n(0)]
     pub role: RoleId,
@@ -232,7 +245,7 @@ pub struct DeliveryClaim {
 }
 
 /// Evidence that was run again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Attached {
     #[n(0)]
     pub is_passed: bool,
@@ -242,7 +255,7 @@ pub struct Attached {
     pub at: Timestamp,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct DeliveryVerdict {
     #[n(0)]
     pub verdict: Verdict,

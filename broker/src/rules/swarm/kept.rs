@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{FencingToken, RoleId},
     swarm::{DocName, IssueId, LockId},
@@ -11,8 +12,9 @@ use tasuki_proto::{
 use super::{Delivery, Doc, Issue, Item, Settings, Swarm, Task, Worker, lock};
 use crate::rules::Kept;
 
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum SnapshotItem<'a> {
     /// Settings, the latest grant's token, and what the next id ends with.
     #[n(0)]

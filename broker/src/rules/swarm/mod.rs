@@ -56,6 +56,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
     limits::HEARTBEAT_MS,
@@ -96,7 +97,7 @@ pub use crate::rules::lease::Lease;
 use crate::{hash::Hash, rules::lease::SIGNS_IN_A_LEASE};
 
 /// How long things last in a workspace, in milliseconds.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Settings {
     /// An issue that nobody works on; 0 is for ever.
     #[n(0)]
@@ -145,8 +146,9 @@ impl Settings {
 }
 
 /// What hangs on a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum LeaseTarget {
     #[n(0)]
     Issue(#[n(0)] IssueId),
@@ -170,7 +172,7 @@ impl LeaseTarget {
 }
 
 /// A role that claims tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Worker {
     #[n(0)]
     pub joined: Timestamp,

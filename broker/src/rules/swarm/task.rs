@@ -1,6 +1,7 @@
 //! One task: its claim, its reservation, what was submitted for it and said about it.
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{FencingToken, RoleId, Timestamp},
     swarm::{DocName, NextStepId, SubmissionId, TaskMessageId, TaskNumber},
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::hash::Hash;
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Task {
     #[n(0)]
     pub number: TaskNumber,
@@ -59,9 +60,11 @@ pub struct Task {
     pub docs: Docs,
     /// Derived: what it blocks.
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) blocks: Vec<TaskNumber>,
     /// Derived: how many of those that it is blocked by are neither done nor canceled.
     #[cbor(skip)]
+    #[serde(skip)]
     pub(super) undone_blockers: usize,
 }
 
@@ -85,7 +88,7 @@ impl TaskState {
 }
 
 /// A worker's charge of a task. It stays with a task that is done: then it says who did it.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Claim {
     #[n(0)]
     pub worker: RoleId,
@@ -98,7 +101,7 @@ pub struct Claim {
 }
 
 /// Who had charge of a task, and lost it.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct PreviousClaim {
     #[n(0)]
     pub worker: RoleId,
@@ -110,7 +113,7 @@ pub struct PreviousClaim {
 }
 
 /// The task is kept for the bearer of a next step (I5).
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Reservation {
     #[n(0)]
     pub next_step: NextStepId,
@@ -125,7 +128,7 @@ pub struct Reservation {
     pub is_attached: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Submission {
     #[n(0)]
     pub id: SubmissionId,
@@ -153,7 +156,7 @@ pub struct Submission {
 
 /// A file's name as far as the rules need it: to tell whether it is named again. Whoever makes two
 /// names of one hash deceives nobody but an acceptor who would have let the file out as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 #[cbor(transparent)]
 pub struct FileHash(#[n(0)] pub u64);
 
@@ -166,7 +169,7 @@ impl FileHash {
 }
 
 /// What a review said.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Judged {
     #[n(0)]
     pub verdict: Verdict,
@@ -202,7 +205,7 @@ named!(
 );
 
 /// A next step that was chosen for a submission.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct NextStepOffer {
     #[n(0)]
     pub next_step: NextStepId,
@@ -216,7 +219,7 @@ pub struct NextStepOffer {
     pub total: Total,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Message {
     #[n(0)]
     pub id: TaskMessageId,

@@ -2,14 +2,16 @@
 //! in memory.
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{NodeId, PersonId, RoleId, Timestamp, TokenId},
     swarm::{DeliveryId, DocName, IssueId, NextStepId, SubmissionId, TaskMessageId, TaskNumber},
 };
 
 /// Words, and what they belong to. Each is written once.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum Words {
     #[n(0)]
     Issue {
@@ -126,8 +128,9 @@ pub enum Words {
 }
 
 /// Where a document is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum DocPlace {
     #[n(0)]
     Shared,
@@ -138,7 +141,7 @@ pub enum DocPlace {
 }
 
 /// Documents in the project that belong to an issue.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct DocPaths {
     #[n(0)]
     pub shared: Vec<String>,
@@ -146,7 +149,7 @@ pub struct DocPaths {
     pub project: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct TaskWords {
     #[n(0)]
     pub description: String,
@@ -169,7 +172,7 @@ pub struct TaskWords {
     pub spec: TaskSpec,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct TaskSpec {
     #[n(0)]
     pub name: String,
@@ -192,7 +195,7 @@ pub struct TaskSpec {
 }
 
 /// What a worker submits.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Artifacts {
     #[n(0)]
     pub summary: String,
@@ -215,7 +218,7 @@ pub struct Artifacts {
     pub commands: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct ReviewWords {
     #[n(0)]
     pub summary: String,
@@ -229,7 +232,7 @@ pub struct ReviewWords {
     pub details: Vec<FeedbackDetail>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct FeedbackDetail {
     #[n(0)]
     pub dimension: Dimension,
@@ -250,8 +253,9 @@ macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$about:meta])* $variant:ident $n:tt $text:literal,)* }) => {
         named!(
             $(#[$doc])*
-            #[derive(minicbor::Encode, minicbor::Decode)]
+            #[derive(minicbor::Encode, minicbor::Decode, serde::Serialize, serde::Deserialize)]
             #[cbor(index_only)]
+            #[serde(rename_all = "snake_case")]
             $name { $($(#[$about])* #[n($n)] $variant $text,)* }
         );
 
@@ -311,7 +315,7 @@ named!(
     }
 );
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct MessageWords {
     #[n(0)]
     pub content: String,
@@ -320,7 +324,7 @@ pub struct MessageWords {
 }
 
 /// What a lead puts before the acceptors.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct DeliveryWords {
     #[n(0)]
     pub summary: String,
@@ -347,7 +351,7 @@ pub struct DeliveryWords {
     pub commands: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct TestEvidence {
     #[n(0)]
     pub script_path: String,
@@ -369,7 +373,7 @@ pub struct TestEvidence {
 }
 
 /// What came of a command.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct CommandResult {
     #[n(0)]
     pub command: String,
@@ -382,7 +386,7 @@ pub struct CommandResult {
 }
 
 /// What an acceptor found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Verification {
     #[n(0)]
     pub is_script_passed: bool,
@@ -395,7 +399,7 @@ pub struct Verification {
     pub doc_results: Vec<CommandResult>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct VerdictWords {
     #[n(0)]
     pub feedback: String,
@@ -406,7 +410,7 @@ pub struct VerdictWords {
 }
 
 /// What came of running a delivery's commands again.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct EvidenceWords {
     /// What was checked out.
     #[n(0)]
@@ -421,7 +425,7 @@ pub struct EvidenceWords {
     pub node: Option<NodeId>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Run {
     #[n(0)]
     pub result: CommandResult,
@@ -470,7 +474,7 @@ named!(
 );
 
 /// One thing that happened to an issue. Never changed.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct AuditEntry {
     #[n(0)]
     pub issue: IssueId,

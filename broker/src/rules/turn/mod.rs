@@ -22,6 +22,7 @@ use std::{
 };
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{LoopId, NodeId, PersonId, RoleId, Timestamp, TokenId, Turn},
     limits::LOOP_DEFAULT,
@@ -62,7 +63,7 @@ pub struct Loops {
     graced: BTreeSet<LoopId>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Loop {
     /// In order.
     #[n(0)]
@@ -99,8 +100,9 @@ pub struct Loop {
 }
 
 /// What a snapshot holds.
-#[derive(Debug, Encode, Decode)]
+#[derive(Debug, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
+#[serde(rename_all = "snake_case")]
 pub enum SnapshotItem<'a> {
     #[n(0)]
     Loop(#[n(0)] Cow<'a, LoopId>, #[n(1)] Box<Cow<'a, Loop>>),
@@ -110,7 +112,7 @@ pub enum SnapshotItem<'a> {
 }
 
 /// The time limit on a held turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Lease {
     #[n(0)]
     pub lapses: Timestamp,
@@ -122,7 +124,7 @@ pub struct Lease {
 }
 
 /// How a turn ended.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Ended {
     #[n(0)]
     pub turn: Turn,
@@ -139,7 +141,7 @@ pub struct Ended {
 }
 
 /// One entry of a loop's history, without its words.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct EntryMeta {
     #[n(0)]
     pub loop_id: LoopId,
@@ -174,8 +176,9 @@ pub struct EntryMeta {
     pub has_text: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum EntryKind {
     #[n(0)]
     Handover,
@@ -186,7 +189,7 @@ pub enum EntryKind {
 }
 
 /// The words of one history entry, and the facts of the one before, which are final with it.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct EntryBody {
     #[n(0)]
     pub loop_id: LoopId,
@@ -201,7 +204,7 @@ pub struct EntryBody {
 }
 
 /// How far a handover got, each the time it happened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Receipts {
     #[n(0)]
     pub stored: Option<Timestamp>,

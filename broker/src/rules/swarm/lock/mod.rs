@@ -16,6 +16,7 @@ use std::{
 };
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     echo::echo,
     id::{FencingToken, RoleId, Timestamp},
@@ -60,7 +61,7 @@ pub struct Locks {
 }
 
 /// One grant of locks.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Lock {
     #[n(0)]
     pub id: LockId,
@@ -83,7 +84,7 @@ pub struct Lock {
 }
 
 /// A lock that its holder did not give back.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Ended {
     #[n(0)]
     pub lock: LockId,
@@ -93,7 +94,7 @@ pub struct Ended {
 }
 
 /// Why somebody else unlocked it.
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct Forced {
     /// A role or a person.
     #[n(0)]

@@ -14,10 +14,12 @@
 use std::cell::Cell;
 
 use minicbor::{Decode, Decoder, Encode, decode};
+use serde::{Deserialize, Serialize};
 use tasuki_proto::limits::{LOCK_PATH_BYTES_MAX, REPOSITORY_BYTES_MAX};
 
 /// A file, or files, in a repository.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Encode)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Encode, Serialize, Deserialize)]
+#[serde(try_from = "Exported")]
 pub struct LockKey {
     #[n(0)]
     repository: String,
@@ -33,6 +35,21 @@ impl<'b, C> Decode<'b, C> for LockKey {
     fn decode(from: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
         from.array()?;
         Self::new(from.str()?, from.str()?, from.bool()?).map_err(decode::Error::message)
+    }
+}
+
+#[derive(Deserialize)]
+struct Exported {
+    repository: String,
+    path: String,
+    is_case_folded: bool,
+}
+
+impl TryFrom<Exported> for LockKey {
+    type Error = String;
+
+    fn try_from(it: Exported) -> Result<Self, String> {
+        Self::new(&it.repository, &it.path, it.is_case_folded)
     }
 }
 
