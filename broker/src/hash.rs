@@ -9,7 +9,20 @@ use serde::{Deserialize, Serialize};
 use crate::canonical::{Canonical, write_item};
 
 /// 16 bytes of BLAKE3.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Encode,
+    Decode,
+    Serialize,
+    Deserialize,
+)]
 #[cbor(transparent)]
 pub struct Hash(
     #[cbor(n(0), with = "minicbor::bytes")]

@@ -9,9 +9,7 @@ use std::{fmt, str::FromStr};
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    disk::as_bytes, id::Timestamp, json::as_displayed, limits::FILE_NAME_BYTES_MAX, wire,
-};
+use crate::{disk::as_bytes, id::Timestamp, json::as_displayed, limits::FILE_NAME_BYTES_MAX, wire};
 
 /// What an entry is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +61,9 @@ impl fmt::Display for MessageType {
 }
 
 /// Where a role's copy of a thread is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
 pub enum BoxKind {

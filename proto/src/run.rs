@@ -15,7 +15,21 @@ stamped!(
 );
 
 /// One process of a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Encode,
+    Decode,
+    Serialize,
+    Deserialize,
+)]
 pub struct StepId {
     #[n(0)]
     pub run: RunId,

@@ -1,8 +1,11 @@
-//! Backups: all that a broker keeps, as of one commit, in one file; and a data directory made of it.
+//! Backups and exports: all that a broker keeps, as of one commit, in one file, byte for byte or as
+//! lines to be read; and a data directory made of either.
 //!
 //! - `format`: the file, frame by frame, each checked.
 //! - `write`: a cut of the journal to a file, while the broker serves.
-//! - `restore`: a file to a new data directory, in which nothing granted before holds
+//! - `lines`: the lines of an export, from a backup and back.
+//! - `parts`: what both hold, as it is read.
+//! - `restore`: either to a new data directory, in which nothing granted before holds
 //!   (`rules::restored`).
 //! - `counts`: how much there is of what, for statistics.
 //!
@@ -19,6 +22,8 @@
 
 mod counts;
 mod format;
+mod lines;
+mod parts;
 mod restore;
 mod write;
 
@@ -28,7 +33,8 @@ use tasuki_proto::id::{Timestamp, WorkspaceId};
 
 pub use self::{
     counts::{Counts, WorkspaceCounts, count},
-    restore::{STAGING, restore},
+    lines::{Exported, export},
+    restore::{STAGING, import, restore},
     write::{check, write},
 };
 use crate::journal::JournalError;
@@ -84,9 +90,28 @@ pub enum BackupError {
          copy of it, or an older backup"
     )]
     Damaged { at: u64, place: Place, what: String },
-    #[error("reading the backup: {0}")]
+    #[error("this is no export of a broker; nothing of it is used")]
+    NotExport,
+    #[error(
+        "the export has version {0}, this release reads {version}; use the release that wrote it",
+        version = lines::VERSION
+    )]
+    NewerExport(u64),
+    #[error(
+        "the export ends in line {0} without its end: it was cut off; nothing of it is used. Take \
+         another copy of it, or export again"
+    )]
+    ExportCutOff(u64),
+    #[error(
+        "line {number} of the export: {what}; nothing of it is used. Take another copy of it, or \
+         export again"
+    )]
+    Line { number: u64, what: String },
+    #[error("there is no workspace {0}; nothing was made")]
+    NoWorkspace(WorkspaceId),
+    #[error("reading it: {0}")]
     Read(#[source] io::Error),
-    #[error("writing the backup: {0}")]
+    #[error("writing it: {0}")]
     Write(#[source] io::Error),
     #[error("writing {path}: {source}")]
     Directory { path: String, source: io::Error },

@@ -108,9 +108,14 @@ impl From<BackupError> for No {
     fn from(why: BackupError) -> Self {
         match why {
             BackupError::Journal(why) => why.into(),
+            BackupError::NoWorkspace(_) => Self::usage(sentence(&why.to_string())),
             BackupError::NotOne
             | BackupError::Newer(_)
             | BackupError::CutOff { .. }
+            | BackupError::NotExport
+            | BackupError::NewerExport(_)
+            | BackupError::ExportCutOff(_)
+            | BackupError::Line { .. }
             | BackupError::Damaged { .. } => Self {
                 exit: EXIT_DAMAGED,
                 code: Reason::Damaged.as_str(),

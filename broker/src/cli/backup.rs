@@ -5,7 +5,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, IsTerminal as _, Read, Write},
+    io::{self, BufReader, BufWriter, IsTerminal as _, Read, Write},
     path::{Path, PathBuf},
 };
 
@@ -25,6 +25,7 @@ use tasuki_proto::{
         files::{self, Locked},
         progress::{Progress, Unit},
     },
+    id::Timestamp,
     wire,
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -32,7 +33,7 @@ use tokio::{sync::mpsc, time::Instant};
 use super::{
     Data,
     administer::{Administer, Answer, Broker, No, print},
-    claim_directory, directory, file,
+    claim_directory, directory,
     scope::time,
     used_directory,
 };
@@ -42,6 +43,12 @@ const CHUNKS_MAX: usize = 8;
 
 /// What is read of a backup at once, in bytes.
 const READ_BYTES: usize = 256 * 1024;
+
+/// What is written at once, in bytes.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// A file as it is read.
+pub(super) type Input = BufReader<Counted<Box<dyn Read>>>;
 
 #[derive(Debug, Args)]
 pub(super) struct Backup {
@@ -69,49 +76,12 @@ pub(super) fn backup(it: Backup) -> u8 {
 }
 
 async fn back_up(file: PathBuf, administer: Administer) -> Result<Answer, No> {
-    let is_json = administer.data().json;
     let is_standard = is_standard(&file);
-    if is_standard && is_json {
-        return Err(No::usage(
-            "Standard output is the backup's; name a file, or leave out --json.",
-        ));
-    }
     if is_standard && io::stdout().is_terminal() {
         return Err(No::usage("A backup is nothing for a terminal; name a file."));
     }
-    let directory = used_directory(administer.data()).map_err(No::said)?;
     let began = Instant::now();
-    let (journal, held) = match SledJournal::open(&directory, Options::default()) {
-        Ok(journal) => (Some(journal), String::new()),
-        Err(JournalError::InUse(held)) => (None, held),
-        Err(why) => return Err(No::opening(&directory, why)),
-    };
-    let (to, chunks) = mpsc::channel(CHUNKS_MAX);
-    let progress = Progress::start("backing up", Unit::Bytes, is_json);
-    let target = file.clone();
-    let written = tokio::task::spawn_blocking(move || {
-        let written = write(&target, Chunks::new(chunks), |bytes| progress.set(bytes));
-        progress.finish();
-        written
-    });
-    let sent = match journal {
-        Some(journal) => read_here(journal, &directory, to).await,
-        None => match administer.connect_to_holder(&held).await {
-            Ok(broker) => read_from(&broker, to).await,
-            Err(no) => {
-                // Nothing comes any more: whoever writes does not wait for it.
-                drop(to);
-                Err(no)
-            }
-        },
-    };
-    let written = written.await.map_err(|why| No::unavailable(format!("Writing it: {why}.")))?;
-    // What could not be written ends what is sent, too.
-    let summary = match (sent, written) {
-        (_, Err(no @ WriteError::File(..))) => return Err(no.into()),
-        (Err(no), _) => return Err(no),
-        (Ok(()), written) => written.map_err(No::from)?,
-    };
+    let summary = take(&file, administer, "backing up", copy).await?;
     let seconds = began.elapsed().as_secs_f64();
     let text = format!(
         "{}: {} bytes, {} as of commit {}, {}; made in {seconds:.1} s",
@@ -139,11 +109,61 @@ async fn back_up(file: PathBuf, administer: Administer) -> Result<Answer, No> {
     })
 }
 
-fn is_standard(file: &Path) -> bool {
+/// Has a backup of all data, and writes `file` of it: what it is made of, where to, and how far it
+/// got.
+///
+/// # Errors
+/// When it cannot be read or written. Then there is no such file.
+pub(super) async fn take<T: Send + 'static>(
+    file: &Path,
+    administer: Administer,
+    what: &str,
+    make: impl FnOnce(Counted<Chunks>, &mut dyn Write) -> Result<T, BackupError> + Send + 'static,
+) -> Result<T, No> {
+    let is_json = administer.data().json;
+    if is_standard(file) && is_json {
+        return Err(No::usage("Standard output is the file's; name one, or leave out --json."));
+    }
+    let directory = used_directory(administer.data()).map_err(No::said)?;
+    let (journal, held) = match SledJournal::open(&directory, Options::default()) {
+        Ok(journal) => (Some(journal), String::new()),
+        Err(JournalError::InUse(held)) => (None, held),
+        Err(why) => return Err(No::opening(&directory, why)),
+    };
+    let (to, chunks) = mpsc::channel(CHUNKS_MAX);
+    let progress = Progress::start(what, Unit::Bytes, is_json);
+    let target = file.to_owned();
+    let written = tokio::task::spawn_blocking(move || {
+        let chunks = Counted::new(Chunks::new(chunks), &progress);
+        let written = write(&target, |out| make(chunks, out));
+        progress.finish();
+        written
+    });
+    let sent = match journal {
+        Some(journal) => read_here(journal, &directory, to).await,
+        None => match administer.connect_to_holder(&held).await {
+            Ok(broker) => read_from(&broker, to).await,
+            Err(no) => {
+                // Nothing comes any more: whoever writes does not wait for it.
+                drop(to);
+                Err(no)
+            }
+        },
+    };
+    let written = written.await.map_err(|why| No::unavailable(format!("Writing it: {why}.")))?;
+    // What could not be written ends what is sent, too.
+    match (sent, written) {
+        (_, Err(no @ WriteError::File(..))) => Err(no.into()),
+        (Err(no), _) => Err(no),
+        (Ok(()), written) => Ok(written?),
+    }
+}
+
+pub(super) fn is_standard(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-fn contents(it: &Summary) -> String {
+pub(super) fn contents(it: &Summary) -> String {
     let plural = |count: u64, what: &str| match count {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
@@ -205,17 +225,28 @@ impl From<WriteError> for No {
     }
 }
 
-/// Writes what comes and checks it. A file is written beside its place, for this user alone, and
-/// replaces one that is there once it is whole and on the disk.
-fn write(file: &Path, chunks: Chunks, progress: impl FnMut(u64)) -> Result<Summary, WriteError> {
+/// Writes a file. It is written beside its place, for this user alone, and replaces one that is
+/// there once it is whole and on the disk.
+fn write<T>(
+    file: &Path,
+    make: impl FnOnce(&mut dyn Write) -> Result<T, BackupError>,
+) -> Result<T, WriteError> {
     let failed = |why| WriteError::File(file.to_owned(), why);
+    let write = |out: &mut dyn Write| {
+        let mut out = BufWriter::with_capacity(WRITE_BYTES, out);
+        let made = make(&mut out).map_err(|why| match why {
+            BackupError::Write(why) => failed(why),
+            why => WriteError::Backup(why),
+        })?;
+        out.flush().map_err(failed).map(|()| made)
+    };
     if is_standard(file) {
-        return copy(chunks, io::stdout().lock(), progress, failed).map(|(summary, _)| summary);
+        return write(&mut io::stdout().lock());
     }
     if fs::metadata(file).is_ok_and(|it| !it.is_file()) {
         // A device or a pipe: there is nothing to put into its place.
-        let out = fs::OpenOptions::new().write(true).open(file).map_err(failed)?;
-        return copy(chunks, out, progress, failed).map(|(summary, _)| summary);
+        let mut out = fs::OpenOptions::new().write(true).open(file).map_err(failed)?;
+        return write(&mut out);
     }
     let Some(name) = file.file_name() else {
         return Err(failed(io::Error::other("it is a directory")));
@@ -229,17 +260,15 @@ fn write(file: &Path, chunks: Chunks, progress: impl FnMut(u64)) -> Result<Summa
         let _ = out.try_lock();
         Ok(out)
     };
-    let written = locked()
-        .map_err(failed)
-        .and_then(|out| copy(chunks, out, progress, failed))
-        .and_then(|(summary, out)| {
-            let parent = files::directory_of(file);
-            out.sync_all()
-                .and_then(|()| fs::rename(&new, file))
-                .and_then(|()| File::open(parent)?.sync_all())
-                .map_err(failed)?;
-            Ok(summary)
-        });
+    let written = locked().map_err(failed).and_then(|mut out| {
+        let made = write(&mut out)?;
+        let parent = files::directory_of(file);
+        out.sync_all()
+            .and_then(|()| fs::rename(&new, file))
+            .and_then(|()| File::open(parent)?.sync_all())
+            .map_err(failed)?;
+        Ok(made)
+    });
     if written.is_err() {
         // What is left of it says nothing.
         drop(fs::remove_file(&new));
@@ -268,27 +297,36 @@ fn remove_unfinished(file: &Path, unfinished: &str) {
     }
 }
 
-fn copy<W: Write>(
-    chunks: Chunks,
-    out: W,
-    progress: impl FnMut(u64),
-    failed: impl FnOnce(io::Error) -> WriteError,
-) -> Result<(Summary, W), WriteError> {
+fn copy(chunks: Counted<Chunks>, out: &mut dyn Write) -> Result<Summary, BackupError> {
     let mut tee = Tee { chunks, out, failed: None };
-    let checked = backup::check(&mut tee, progress);
-    let flushed = tee.out.flush();
-    match (tee.failed.take(), checked) {
-        (Some(why), _) => Err(failed(why)),
-        (None, Err(why)) => Err(WriteError::Backup(why)),
-        (None, Ok(summary)) => {
-            flushed.map_err(failed)?;
-            Ok((summary, tee.out))
-        }
+    let checked = backup::check(&mut tee);
+    tee.failed.take().map_or(checked, |why| Err(BackupError::Write(why)))
+}
+
+/// Shows how much of something was read.
+pub(super) struct Counted<R> {
+    input: R,
+    bytes: u64,
+    progress: Progress,
+}
+
+impl<R> Counted<R> {
+    pub(super) fn new(input: R, progress: &Progress) -> Self {
+        Self { input, bytes: 0, progress: progress.clone() }
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        self.bytes += read as u64;
+        self.progress.set(self.bytes);
+        Ok(read)
     }
 }
 
 /// What comes in chunks, as something that is read.
-struct Chunks {
+pub(super) struct Chunks {
     from: mpsc::Receiver<Vec<u8>>,
     chunk: io::Cursor<Vec<u8>>,
 }
@@ -315,13 +353,13 @@ impl Read for Chunks {
 }
 
 /// Writes what is read.
-struct Tee<W> {
-    chunks: Chunks,
-    out: W,
+struct Tee<'a> {
+    chunks: Counted<Chunks>,
+    out: &'a mut dyn Write,
     failed: Option<io::Error>,
 }
 
-impl<W: Write> Read for Tee<W> {
+impl Read for Tee<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.chunks.read(buffer)?;
         let (taken, _) = buffer.split_at(read);
@@ -338,34 +376,44 @@ pub(super) fn restore(it: &Restore) -> u8 {
 }
 
 fn put_back(it: &Restore) -> Result<Answer, No> {
-    let settings = file(&it.data).ok_or_else(|| No::said(super::EXIT_USAGE))?;
-    let broker = directory(&it.data, &settings).ok_or_else(|| No::said(super::EXIT_USAGE))?;
+    let began = Instant::now();
+    let (restored, data) = make_data(&it.file, &it.data, "restoring", backup::restore)?;
+    Ok(describe(&restored, &data, began.elapsed().as_secs_f64()))
+}
+
+/// Makes a new data directory of a file: of what, where, and when.
+///
+/// # Errors
+/// When there is something in the directory, or nothing can be made of the file.
+pub(super) fn make_data(
+    file: &Path,
+    place: &Data,
+    what: &str,
+    make: impl FnOnce(Input, &Path, Timestamp) -> Result<Restored, BackupError>,
+) -> Result<(Restored, PathBuf), No> {
+    let settings = super::file(place).ok_or_else(|| No::said(super::EXIT_USAGE))?;
+    let broker = directory(place, &settings).ok_or_else(|| No::said(super::EXIT_USAGE))?;
     let data = files::directory_of(&broker).to_owned();
     check_empty(&data)?;
     let unwritable =
         |why| No::unavailable(format!("{} cannot be written to: {why}.", data.display()));
-    claim_directory(&it.data, &settings);
+    claim_directory(place, &settings);
     files::private_directory(&data).map_err(unwritable)?;
-    let began = Instant::now();
-    let progress = Progress::start("restoring", Unit::Bytes, it.data.json);
-    let restored = match is_standard(&it.file) {
-        true => restore_from(io::stdin().lock(), &data, &progress),
+    let progress = Progress::start(what, Unit::Bytes, place.json);
+    let input: Box<dyn Read> = match is_standard(file) {
+        true => Box::new(io::stdin().lock()),
         false => {
             let unreadable =
-                |why| No::unavailable(format!("{} cannot be read: {why}.", it.file.display()));
-            let input = File::open(&it.file).map_err(unreadable)?;
+                |why| No::unavailable(format!("{} cannot be read: {why}.", file.display()));
+            let input = File::open(file).map_err(unreadable)?;
             progress.set_total(input.metadata().map_err(unreadable)?.len());
-            restore_from(input, &data, &progress)
+            Box::new(input)
         }
     };
+    let input = BufReader::with_capacity(READ_BYTES, Counted::new(input, &progress));
+    let restored = make(input, &data, Clock::system().now());
     progress.finish();
-    Ok(describe(&restored?, &data, began.elapsed().as_secs_f64()))
-}
-
-fn restore_from(input: impl Read, data: &Path, progress: &Progress) -> Result<Restored, No> {
-    let input = BufReader::with_capacity(READ_BYTES, input);
-    let now = Clock::system().now();
-    Ok(backup::restore(input, data, now, |bytes| progress.set(bytes))?)
+    Ok((restored?, data))
 }
 
 /// Only into a directory of its own: what is there is never mixed with what comes.

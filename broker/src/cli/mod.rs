@@ -7,6 +7,7 @@
 mod administer;
 mod backup;
 mod compact;
+mod export;
 mod invite;
 mod reindex;
 mod scope;
@@ -78,6 +79,17 @@ enum Command {
     /// Only a new or empty directory is written to. Nothing that was granted before holds in it:
     /// turns, claims, locks and nodes' registrations have new numbers.
     Restore(backup::Restore),
+    /// Write what is kept as JSON lines, to read it, move it or work on it.
+    ///
+    /// Also while the broker serves, as of one commit. In it: every workspace with its loops, mail,
+    /// issues, runs and files, and tokens as hashes. Not in it: certificates and keys, and the data
+    /// of nodes. Private mail stays sealed.
+    Export(export::Export),
+    /// Make a data directory from an export.
+    ///
+    /// Only a new or empty directory is written to. Nothing that was granted before holds in it, as
+    /// after `restore`, and the broker gets a new certificate.
+    Import(export::Import),
     /// Set a lost or damaged mark to the newest commit, after checking everything else.
     ///
     /// The mark shows whether the newest commits are missing. A new one hides such a loss, so use
@@ -159,6 +171,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Stats(it) => verify::stats(it),
         Command::Backup(it) => backup::backup(it),
         Command::Restore(it) => backup::restore(&it),
+        Command::Export(it) => export::export(it),
+        Command::Import(it) => export::import(&it),
         Command::RepairMark(it) => verify::repair_mark(&it),
         Command::Compact(it) => compact::compact(it),
         Command::Reindex(it) => reindex::run(&it),

@@ -43,6 +43,7 @@ pub mod turn;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use tasuki_proto::id::{IdempotencyKey, LoopId, RoleId, Sequence, Timestamp, Turn};
 
 pub(crate) use self::rejection::listed;
@@ -119,11 +120,12 @@ pub struct Decision {
 }
 
 /// A body that a record names.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Body {
     Entry(turn::EntryBody),
     Mail(mailbox::EntryBody),
-    File(mailbox::StoreAttachment),
+    File(mailbox::FileBody),
     Swarm(swarm::Words),
     Run(run::Words),
 }

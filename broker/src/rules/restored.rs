@@ -102,6 +102,11 @@ impl Workspace {
         (events, words.into_iter().map(Body::Swarm).collect())
     }
 
+    /// Leaves of kept answers only their keys, as a restore does.
+    pub fn forget_answers(&mut self) {
+        self.clients.fence();
+    }
+
     /// Makes every number that was granted before void.
     fn fence(&mut self, fence: Fence) {
         self.clients.fence();

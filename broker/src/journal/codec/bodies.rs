@@ -2,7 +2,10 @@
 //!
 //! A body says what it belongs to, so that none is taken for another's.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    str::{self, Utf8Error},
+};
 
 use bytes::Bytes;
 use minicbor::{Decode, Encode};
@@ -120,13 +123,14 @@ pub fn text_owner(key: &BodyKey) -> Option<TextOwner> {
 
 /// A body in its parts, each with the key it is kept under.
 pub fn encode_body(body: &Body) -> Vec<(BodyKey, Bytes)> {
-    match body {
-        Body::Entry(it) => vec![(entry_key(&it.loop_id, it.number), encode(it).into())],
-        Body::Mail(it) => encode_mail(it),
-        Body::File(it) => vec![(file_key(&it.hash), it.content.clone())],
-        Body::Swarm(it) => vec![(swarm_key(it), encode(it).into())],
-        Body::Run(it) => vec![(run_key(it), encode(it).into())],
-    }
+    let bytes = match body {
+        Body::Entry(it) => encode(it).into(),
+        Body::Mail(it) => return encode_mail(it),
+        Body::File(it) => it.content.clone(),
+        Body::Swarm(it) => encode(it).into(),
+        Body::Run(it) => encode(it).into(),
+    };
+    vec![(body_key(body), bytes)]
 }
 
 fn encode_mail(it: &mailbox::EntryBody) -> Vec<(BodyKey, Bytes)> {
@@ -182,6 +186,54 @@ pub fn decode_words(place: &Words, bytes: &[u8]) -> Result<Words, CodecError> {
 pub fn decode_run_words(place: &run::Words, bytes: &[u8]) -> Result<run::Words, CodecError> {
     let it: run::Words = decode("words of a run", bytes)?;
     check_place("words of a run", &run_key(place), run_key(&it)).map(|()| it)
+}
+
+/// A body as what it is; where the text of a letter is apart, without it.
+///
+/// # Errors
+/// When the bytes are something else, or no release so far writes such a body.
+pub fn decode_body(key: &BodyKey, bytes: &Bytes) -> Result<(Body, MailText), CodecError> {
+    let unknown = || CodecError::Unknown("a body");
+    let (kind, name) = key.0.split_once('/').ok_or_else(unknown)?;
+    let mut place = MailText::Here;
+    let body = match kind {
+        "loop" => Body::Entry(decode("entry", bytes)?),
+        "mail" => {
+            let StoredMail { entry, text } = decode("mail", bytes)?;
+            place = text;
+            Body::Mail(entry.into_owned())
+        }
+        "file" => {
+            let hash = *blake3::Hash::from_hex(name).map_err(|_| unknown())?.as_bytes();
+            Body::File(mailbox::FileBody { hash, content: bytes.clone() })
+        }
+        "swarm" => Body::Swarm(decode("words", bytes)?),
+        "run" => Body::Run(decode("words of a run", bytes)?),
+        _ => return Err(unknown()),
+    };
+    check_place("a body", key, body_key(&body)).map(|()| (body, place))
+}
+
+/// A letter with its text that is apart.
+///
+/// # Errors
+/// When the bytes are something else.
+pub fn with_text(letter: Body, key: &BodyKey, text: &Bytes) -> Result<Body, CodecError> {
+    let Body::Mail(mut letter) = letter else { return Err(CodecError::Unknown("a body")) };
+    check_place("text", &mail_text_key(letter.thread, letter.number), key.clone())?;
+    let malformed = |why: Utf8Error| CodecError::Malformed { what: "text", why: why.to_string() };
+    letter.text = str::from_utf8(text).map_err(malformed)?.to_owned();
+    Ok(Body::Mail(letter))
+}
+
+fn body_key(body: &Body) -> BodyKey {
+    match body {
+        Body::Entry(it) => entry_key(&it.loop_id, it.number),
+        Body::Mail(it) => mail_key(it.thread, it.number),
+        Body::File(it) => file_key(&it.hash),
+        Body::Swarm(it) => swarm_key(it),
+        Body::Run(it) => run_key(it),
+    }
 }
 
 fn check_place(what: &'static str, asked: &BodyKey, found: BodyKey) -> Result<(), CodecError> {

@@ -218,6 +218,15 @@ pub struct AttachmentKept {
     pub role: RoleId,
 }
 
+/// A file that is kept, whoever sent it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileBody {
+    #[serde(with = "tasuki_proto::json::digits")]
+    pub hash: ContentHash,
+    #[serde(with = "tasuki_proto::json::octets")]
+    pub content: Bytes,
+}
+
 /// All there is to read of one entry, kept beside the record that names it.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct EntryBody {

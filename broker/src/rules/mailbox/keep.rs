@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use tasuki_proto::{id::RoleId, limits::ATTACHMENTS_BYTES_MAX};
 
 use super::{
-    AttachmentKept, ContentHash, Event, File, MAILBOXES_MAX, Mailboxes, StoreAttachment,
+    AttachmentKept, ContentHash, Event, File, FileBody, MAILBOXES_MAX, Mailboxes, StoreAttachment,
     ThreadNumber,
 };
 use crate::rules::{Body, Decision, Rejection, Reply};
@@ -30,7 +30,9 @@ impl Mailboxes {
         let kept = AttachmentKept { hash: it.hash, size, role: it.role.clone() };
         let mut decision = Decision::new([Event::Kept(kept)], Reply::Done);
         if !self.files.contains_key(&it.hash) {
-            decision.bodies.push(Body::File(it.clone()));
+            decision
+                .bodies
+                .push(Body::File(FileBody { hash: it.hash, content: it.content.clone() }));
         }
         Ok(decision)
     }

@@ -50,8 +50,8 @@ pub use self::{
         StoreAttachment, Subject, ThreadTarget,
     },
     event::{
-        AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event, Reply,
-        ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
+        AttachmentKept, CopyMoved, EntryBody, EntryHead, EntryLapsed, EntrySent, Event, FileBody,
+        Reply, ThreadHanded, ThreadImported, ThreadRevived, ThreadSeen, Title,
     },
     facts::{Answer, MailboxCounts, ThreadSummary},
     moves::{MoveOutcome, Moved},
@@ -91,7 +91,9 @@ pub struct Mailboxes {
 }
 
 /// A role among those that have a mailbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(transparent)]
 pub struct RoleNumber(#[n(0)] pub u16);
 

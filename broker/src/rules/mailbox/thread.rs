@@ -12,7 +12,20 @@ use super::{RoleNumber, URGENT};
 use crate::cbor::rows::{self, Row};
 
 /// A thread's place in the order in which they began.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Encode,
+    Decode,
+    Serialize,
+    Deserialize,
+)]
 #[cbor(transparent)]
 pub struct ThreadNumber(#[n(0)] pub u32);
 

@@ -146,7 +146,9 @@ impl Settings {
 }
 
 /// What hangs on a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(flat)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseTarget {

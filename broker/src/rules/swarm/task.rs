@@ -156,7 +156,9 @@ pub struct Submission {
 
 /// A file's name as far as the rules need it: to tell whether it is named again. Whoever makes two
 /// names of one hash deceives nobody but an acceptor who would have let the file out as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(transparent)]
 pub struct FileHash(#[n(0)] pub u64);
 

@@ -128,7 +128,9 @@ pub enum Words {
 }
 
 /// Where a document is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(flat)]
 #[serde(rename_all = "snake_case")]
 pub enum DocPlace {
