@@ -174,7 +174,7 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> Out<P> {
 }
 
 /// As it is written: without what is null.
-fn written(line: &impl Serialize) -> serde_json::Result<Value> {
+pub(crate) fn written(line: &impl Serialize) -> serde_json::Result<Value> {
     let mut value = serde_json::to_value(line)?;
     strip(&mut value);
     Ok(value)
@@ -368,6 +368,3 @@ impl<R: BufRead> Source for Lines<R> {
         self.summary.clone()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -27,6 +27,9 @@ mod parts;
 mod restore;
 mod write;
 
+#[cfg(test)]
+pub(crate) use self::lines::written;
+
 use std::{fmt, io};
 
 use tasuki_proto::id::{Timestamp, WorkspaceId};
@@ -98,7 +101,7 @@ pub enum BackupError {
     )]
     NewerExport(u64),
     #[error(
-        "the export ends in line {0} without its end: it was cut off; nothing of it is used. Take \
+        "the export ends at line {0} without its end: it was cut off; nothing of it is used. Take \
          another copy of it, or export again"
     )]
     ExportCutOff(u64),

@@ -163,11 +163,11 @@ pub(super) fn is_standard(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-pub(super) fn contents(it: &Summary) -> String {
-    let plural = |count: u64, what: &str| match count {
-        1 => format!("1 {what}"),
-        _ => format!("{count} {what}s"),
-    };
+pub(super) fn plural(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}
+
+fn contents(it: &Summary) -> String {
     format!(
         "{}, {} since the snapshots and {}",
         plural(it.workspaces, "workspace"),

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{
     Data,
     administer::{Administer, Answer, No, print},
-    backup::{is_standard, make_data, take},
+    backup::{is_standard, make_data, plural, take},
     scope::time,
 };
 
@@ -99,9 +99,11 @@ fn read(it: &Import) -> Result<Answer, No> {
     };
     let (imported, data) = make_data(&it.file, &it.data, "importing", import)?;
     let (place, seconds) = (data.display(), began.elapsed().as_secs_f64());
-    let (workspaces, texts) = (imported.backup.workspaces, imported.backup.bodies);
+    let texts = imported.backup.bodies;
     let lines = format!(
-        "imported {workspaces} workspaces and {texts} texts into {place}, in {seconds:.1} s"
+        "imported {} and {} into {place}, in {seconds:.1} s",
+        plural(imported.backup.workspaces, "workspace"),
+        plural(texts, "text")
     );
     let notes = format!(
         "Work since {} is not in it.\n\

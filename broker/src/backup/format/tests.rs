@@ -29,7 +29,7 @@ fn file() -> Vec<u8> {
 }
 
 fn refused(bytes: &[u8]) -> String {
-    match check(bytes, |_| {}) {
+    match check(bytes) {
         Ok(summary) => panic!("it is taken for whole: {summary:?}"),
         Err(why) => why.to_string(),
     }
@@ -38,7 +38,7 @@ fn refused(bytes: &[u8]) -> String {
 #[test]
 fn what_was_written_is_read() {
     let bytes = file();
-    let summary = check(&bytes[..], |_| {}).unwrap();
+    let summary = check(&bytes[..]).unwrap();
     assert_eq!((summary.commit, summary.workspaces), (7, 1));
     assert_eq!((summary.records, summary.bodies), (1, 1));
     assert_eq!(summary.bytes, bytes.len() as u64);

@@ -13,13 +13,15 @@ mod swarm;
 use std::{borrow::Cow, convert::Infallible};
 
 use bytes::Bytes;
+use serde::Deserialize as _;
 use tasuki_proto::id::{IdempotencyKey, RoleId, Sequence, Timestamp, Turn};
 
 use super::*;
 use crate::{
+    backup::written,
     hash::Hash,
     rules::{
-        Body, Event, Kept as _, Principal, Record, Reply, Workspace,
+        Body, Event, Kept as _, Principal, Record, Reply, SnapshotItem, Workspace,
         clients::{self, Answer, Client, Clients, Retired},
         directory::{self, Node, NodeRegistered, RoleSpec},
         turn::{
@@ -44,7 +46,32 @@ fn encode_pieces(state: &Workspace) -> Vec<Bytes> {
         Ok(())
     };
     super::encode_snapshot(state, put).unwrap();
+    check_items(state);
     pieces
+}
+
+/// Each item of a state is the same after an export.
+fn check_items(state: &Workspace) {
+    let mut state = state.clone();
+    state.forget_answers();
+    for item in state.items() {
+        let written = written(&item).unwrap();
+        let again = SnapshotItem::deserialize(&written).unwrap();
+        assert_eq!(encode(&again), encode(&item), "{written}");
+    }
+}
+
+/// So is a body, and what is kept of it.
+fn check_body(body: &Body) {
+    let written = written(body).unwrap();
+    assert_eq!(Body::deserialize(&written).unwrap(), *body, "{written}");
+    let kept = encode_body(body);
+    let (key, bytes) = &kept[0];
+    let (mut read, _) = decode_body(key, bytes).unwrap();
+    for (key, text) in &kept[1..] {
+        read = with_text(read, key, text).unwrap();
+    }
+    assert_eq!(read, *body);
 }
 
 fn decode_snapshot(piece: Bytes) -> Result<Workspace, CodecError> {
@@ -329,4 +356,5 @@ fn the_bytes_of_an_entry_are_unchanged() {
     assert_eq!(key.0, "loop/main/2");
     check_golden("entry.golden.txt", &hex(&stored));
     assert_eq!(decode_entry(&body.loop_id, 2, &stored).unwrap(), body);
+    check_body(&Body::Entry(body));
 }

@@ -215,6 +215,7 @@ fn the_bytes_of_an_entry_with_a_token_are_unchanged() {
     let (_, stored) = encode_body(&Body::Entry(body.clone())).remove(0);
     check_golden("tests/access_entry.golden.txt", &hex(&stored));
     assert_eq!(decode_entry(&body.loop_id, 2, &stored).unwrap(), body);
+    check_body(&Body::Entry(body));
 }
 
 #[test]

@@ -212,6 +212,11 @@ fn the_bytes_of_mail_are_unchanged_and_long_words_stand_apart() {
     assert_eq!(parts[1].1, long.text.as_bytes());
     let (facts, place) = decode_mail(thread(1), 1, &parts[0].1).unwrap();
     assert_eq!((facts.text.as_str(), place), ("", MailText::Apart));
+    check_body(&Body::Mail(long));
+    for content in [&b"text"[..], b"\0\xff"] {
+        let (hash, content) = (*blake3::hash(content).as_bytes(), Bytes::from_static(content));
+        check_body(&Body::File(mailbox::FileBody { hash, content }));
+    }
 }
 
 #[test]

@@ -221,6 +221,7 @@ fn the_bytes_of_words_of_runs_are_unchanged() {
         assert_eq!(key.0, place);
         told += &hex(&stored);
         assert_eq!(decode_run_words(&words, &stored).unwrap(), words);
+        check_body(&Body::Run(words));
         let elsewhere = Words::Reply { run: run_id(9), number: 2, text: plain() };
         assert!(decode_run_words(&elsewhere, &stored).is_err());
     }

@@ -496,6 +496,7 @@ fn the_bytes_of_what_is_said_are_unchanged() {
         let (key, stored) = encode_body(&Body::Swarm(it.clone())).remove(0);
         told += &format!("{}\n{}", key.0, hex(&stored));
         assert_eq!(decode_words(&it, &stored).unwrap(), it);
+        check_body(&Body::Swarm(it));
     }
     check_golden("tests/swarm_words.golden.txt", &told);
     let other = Words::Issue { issue: IssueId::default(), description: String::new() };
