@@ -49,13 +49,17 @@ fn json(ended: &Ended) -> serde_json::Value {
 }
 
 /// Two workspaces: what is said in the second was said in the first before.
-struct Pair {
-    first: Player,
-    second: Player,
+pub(crate) struct Pair {
+    pub(crate) first: Player,
+    pub(crate) second: Player,
 }
 
 impl Pair {
-    async fn play(&mut self, address: std::net::SocketAddr) {
+    pub(crate) fn new() -> Self {
+        Self { first: Player::new("one", "chain"), second: Player::new("two", "chain") }
+    }
+
+    pub(crate) async fn play(&mut self, address: std::net::SocketAddr) {
         let mut turns = turns(address);
         // One that was cut short is repeated under its key.
         if self.first.acknowledged == self.second.acknowledged {
@@ -85,7 +89,7 @@ async fn a_backup_under_load_is_of_one_commit_and_what_was_granted_is_refused_af
             }
         });
     }
-    let mut pair = Pair { first: Player::new("one", "chain"), second: Player::new("two", "chain") };
+    let mut pair = Pair::new();
     for player in [&pair.first, &pair.second] {
         player.create(channel(address)).await.unwrap();
     }
@@ -116,7 +120,7 @@ async fn a_backup_under_load_is_of_one_commit_and_what_was_granted_is_refused_af
     assert_whole(&data).await;
 }
 
-async fn check_restored(data: &Path, pair: &Pair, before: u64) {
+pub(crate) async fn check_restored(data: &Path, pair: &Pair, before: u64) {
     let (broker, address) = Process::served(data).await;
     let mut turns = turns(address);
     let mut counts = Vec::new();
@@ -287,10 +291,10 @@ async fn what_a_killed_backup_left_goes_with_the_next_one() {
     assert_eq!(left, [false, true, true]);
 }
 
-/// A restore that has read half of a backup and waits for the rest.
-async fn begun_restore(half: &[u8], target: &Path) -> Child {
+/// A restore, or an import, that has read half of a file and waits for the rest.
+pub(crate) async fn begun(word: &str, half: &[u8], target: &Path) -> Child {
     let mut child = Command::new(env!("CARGO_BIN_EXE_tasuki-broker"))
-        .args(arguments(&["restore", "-"], target))
+        .args(arguments(&[word, "-"], target))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -322,7 +326,7 @@ async fn of_two_restores_at_once_the_first_is_whole_and_the_second_is_refused() 
     let bytes = fs::read(&file).unwrap();
     let (half, rest) = bytes.split_at(bytes.len() / 2);
     let target = dir.path().join("restored");
-    let first = begun_restore(half, &target).await;
+    let first = begun("restore", half, &target).await;
     for _ in 0..2 {
         let second = restore(&file, &target).await;
         assert_eq!(second.code, Some(69), "{second:?}");
@@ -342,7 +346,7 @@ async fn a_restore_leaves_a_broker_that_was_started_meanwhile_as_it_is() {
     let bytes = fs::read(&file).unwrap();
     let (half, rest) = bytes.split_at(bytes.len() / 2);
     let target = dir.path().join("restored");
-    let restoring = begun_restore(half, &target).await;
+    let restoring = begun("restore", half, &target).await;
     let (broker, address) = Process::served(&target).await;
     let ended = end_restore(restoring, rest).await;
     assert_eq!(ended.status.code(), Some(69), "{ended:?}");

@@ -15,6 +15,7 @@ mod connections;
 mod crash;
 mod damage;
 mod endings;
+mod export;
 mod flood;
 mod full;
 mod guarded;

@@ -12,6 +12,7 @@ use tasuki_proto::wire::{self, mailbox_client::MailboxClient, swarm_client::Swar
 
 use crate::{
     backup::{back_up, restored},
+    export,
     support::{Process, assert_whole, caller, channel, history, turns},
 };
 
@@ -45,6 +46,21 @@ async fn the_data_directory_of_each_release_is_opened_with_all_that_is_in_it() {
         let (broker, address) = Process::served(&copy).await;
         check(address, version).await;
         broker.kill().await;
+        // And as lines.
+        let (file, imported) = (dir.path().join("file.jsonl"), dir.path().join("imported"));
+        export::export(&data, &file).await;
+        export::imported(&file, &imported).await;
+        let (broker, address) = Process::served(&imported).await;
+        check(address, version).await;
+        broker.kill().await;
+        let (again, copy) = (dir.path().join("again.jsonl"), dir.path().join("again"));
+        export::export(&imported, &again).await;
+        export::imported(&again, &copy).await;
+        let third = dir.path().join("third.jsonl");
+        export::export(&copy, &third).await;
+        assert_eq!(export::kept(&again), export::kept(&third));
+        let texts = |file| export::kept(file).into_iter().filter(|it| it.get("text").is_some());
+        assert!(texts(&file).eq(texts(&third)));
     }
 }
 
