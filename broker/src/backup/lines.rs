@@ -68,7 +68,7 @@ struct Head {
 #[serde(rename_all = "snake_case")]
 enum Line<'a> {
     Workspace { name: String, sequence: Sequence, time: Timestamp },
-    State { workspace: String, item: SnapshotItem<'a> },
+    State { workspace: String, item: Box<SnapshotItem<'a>> },
     Text { workspace: String, text: Box<Body> },
     End { lines: u64, hash: String },
 }
@@ -152,9 +152,9 @@ impl<P: FnMut(&[u8]) -> io::Result<()>> Out<P> {
         let workspace = name.to_owned();
         let (sequence, time) = (state.sequence, state.time);
         self.line(&Line::Workspace { name: workspace, sequence, time })?;
-        state
-            .items()
-            .try_for_each(|item| self.line(&Line::State { workspace: name.to_owned(), item }))
+        state.items().try_for_each(|item| {
+            self.line(&Line::State { workspace: name.to_owned(), item: Box::new(item) })
+        })
     }
 
     fn line(&mut self, line: &impl Serialize) -> Result<(), BackupError> {
@@ -187,7 +187,7 @@ fn strip(value: &mut Value) {
             fields.values_mut().for_each(strip);
         }
         Value::Array(items) => items.iter_mut().for_each(strip),
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -204,6 +204,8 @@ pub(super) struct Lines<R> {
     number: u64,
     /// Read and not yet taken.
     peeked: Option<Line<'static>>,
+    /// The end was read.
+    is_over: bool,
     /// Of the texts, whose lines may be several bodies.
     bodies: VecDeque<(BodyKey, Bytes)>,
     /// The workspace that the lines are of; and whether it is wanted.
@@ -221,12 +223,12 @@ impl<R: BufRead> Lines<R> {
             only,
             number: 0,
             peeked: None,
+            is_over: false,
             bodies: VecDeque::new(),
             current: None,
         };
-        let text = it.read().map_err(|why| match why {
-            BackupError::Read(_) => why,
-            _ => BackupError::NotExport,
+        let text = it.read().map_err(|why| {
+            if matches!(why, BackupError::Read(_)) { why } else { BackupError::NotExport }
         })?;
         match serde_json::from_slice(&text) {
             Ok(Format { format, version }) if format == FORMAT => {
@@ -247,6 +249,9 @@ impl<R: BufRead> Lines<R> {
         if let Some(line) = self.peeked.take() {
             return Ok(Some(line));
         }
+        if self.is_over {
+            return Ok(None);
+        }
         let before = self.hasher.finalize();
         let text = self.read()?;
         let line = self.parse(&text)?;
@@ -255,6 +260,7 @@ impl<R: BufRead> Lines<R> {
                 let what = format!("expected {lines} lines with another hash before it");
                 return Err(self.damaged(what));
             }
+            self.is_over = true;
             return match self.input.fill_buf() {
                 Ok([]) => Ok(None),
                 Ok(_) => Err(self.damaged("something comes after it".to_owned())),
@@ -297,7 +303,7 @@ impl<R: BufRead> Lines<R> {
         loop {
             match self.line()? {
                 Some(Line::State { workspace, item }) if self.is_current(&workspace) => {
-                    self.sound(|| state.restore(item))?;
+                    self.sound(|| state.restore(*item))?;
                 }
                 other => {
                     self.peeked = other;

@@ -234,10 +234,10 @@ fn write<T>(
     let failed = |why| WriteError::File(file.to_owned(), why);
     let write = |out: &mut dyn Write| {
         let mut out = BufWriter::with_capacity(WRITE_BYTES, out);
-        let made = make(&mut out).map_err(|why| match why {
-            BackupError::Write(why) => failed(why),
-            why => WriteError::Backup(why),
-        })?;
+        let made = match make(&mut out) {
+            Err(BackupError::Write(why)) => return Err(failed(why)),
+            made => made.map_err(WriteError::Backup)?,
+        };
         out.flush().map_err(failed).map(|()| made)
     };
     if is_standard(file) {

@@ -299,9 +299,8 @@ pub enum Event {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
-#[serde(rename_all = "snake_case")]
 pub enum Reply {
     #[n(0)]
     Invited {

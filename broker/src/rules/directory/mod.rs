@@ -141,9 +141,8 @@ pub enum Event {
     NodeRegistered(#[n(0)] NodeRegistered),
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
-#[serde(rename_all = "snake_case")]
 pub enum Reply {
     #[n(0)]
     Registered {
