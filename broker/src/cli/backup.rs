@@ -218,7 +218,9 @@ impl From<WriteError> for No {
     fn from(why: WriteError) -> Self {
         match why {
             WriteError::File(path, why) => {
-                Self::unavailable(format!("{} cannot be written: {why}.", path.display()))
+                let name = path.display().to_string();
+                let name = if is_standard(&path) { "Standard output" } else { &name };
+                Self::unavailable(format!("{name} cannot be written: {why}."))
             }
             WriteError::Backup(why) => why.into(),
         }

@@ -146,6 +146,17 @@ async fn an_export_that_is_cut_off_or_changed_is_refused_and_nothing_is_made_of_
         assert!(ended.log.contains(expected), "{expected}: {}", ended.log);
         assert!(!target.join("broker").exists() && !target.join("broker.restoring").exists());
     }
+    // Whoever reads it wants no more.
+    let words = crate::support::arguments(&["export", "-"], &dir.path().join("data"));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = std::process::Command::new(env!("CARGO_BIN_EXE_tasuki-broker"))
+        .args(words)
+        .stdout(writer)
+        .output()
+        .unwrap();
+    let log = String::from_utf8(ended.stderr).unwrap();
+    assert!(log.contains("Standard output cannot be written: Broken pipe"), "{log}");
     let ended = import(&file, &dir.path().join("data")).await;
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert_whole(&dir.path().join("data")).await;
