@@ -212,9 +212,17 @@ async fn an_import_that_is_killed_leaves_nothing_that_starts_and_the_next_one_su
     let mut child = begun("import", &whole[..whole.len() / 2], &target).await;
     child.kill().await.unwrap();
     assert!(!target.join("broker").exists());
+    imported(&file, &target).await;
+}
+
+#[tokio::test]
+async fn of_two_imports_at_once_the_first_is_whole_and_the_second_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = exported(dir.path()).await;
+    let (whole, target) = (fs::read(&file).unwrap(), dir.path().join("target"));
     let mut child = begun("import", &whole[..whole.len() / 2], &target).await;
     let ended = import(&file, &target).await;
-    assert_eq!(ended.code, Some(69), "two at once: {ended:?}");
+    assert_eq!(ended.code, Some(69), "{ended:?}");
     let mut input = child.stdin.take().unwrap();
     input.write_all(&whole[whole.len() / 2..]).await.unwrap();
     drop(input);
