@@ -153,9 +153,10 @@ pub(super) async fn take<T: Send + 'static>(
     let written = written.await.map_err(|why| No::unavailable(format!("Writing it: {why}.")))?;
     // What could not be written ends what is sent, too.
     match (sent, written) {
-        (_, Err(no @ WriteError::File(..))) => Err(no.into()),
-        (Err(no), _) => Err(no),
-        (Ok(()), written) => Ok(written?),
+        // It was read to its end, whatever became of the broker then.
+        (_, Ok(made)) => Ok(made),
+        (_, Err(no @ WriteError::File(..))) | (Ok(()), Err(no)) => Err(no.into()),
+        (Err(no), Err(WriteError::Backup(_))) => Err(no),
     }
 }
 
