@@ -22,6 +22,7 @@ pub mod grpc;
 pub mod hash;
 pub mod journal;
 pub mod metrics;
+pub mod overview;
 pub mod rules;
 pub mod search;
 pub mod server;

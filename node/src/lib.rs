@@ -7,7 +7,6 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
-mod counted;
 pub mod credentials;
 mod dir;
 pub mod edit_guard;

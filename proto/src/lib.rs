@@ -15,11 +15,12 @@
 //! - [`json`]: what is written for programs to read.
 //! - [`trace`]: which call of an agent a call of ours belongs to.
 //! - [`visible`]: what of somebody else's text may stand in ours.
-//! - [`nearest`]: the name that was meant.
+//! - [`nearest`]: the name that was meant. [`counted`]: numbers in sentences.
 //! - [`host`]: files, settings, trust, logs. [`net`]: TLS and connections.
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
 
+pub mod counted;
 mod disk;
 pub mod echo;
 pub mod host;

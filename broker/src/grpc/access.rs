@@ -84,6 +84,14 @@ impl Endpoint for wire::WhoAmIRequest {
     }
 }
 
+impl Endpoint for wire::ListWorkspacesRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let grant = &session.admitted.grant;
+        let names = session.services.names().into_iter().filter(|it| grant.has_workspace(it));
+        Ok(wire::ListWorkspacesResponse { workspaces: names.map(|it| it.to_string()).collect() })
+    }
+}
+
 impl Endpoint for wire::InviteRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let scope = scope(self.scope)?;

@@ -44,9 +44,11 @@ pub(super) async fn subscribe(
     // Live first, then what lies before: nothing can fall between.
     let live = session.subscribe().await?;
     let newest = session.query(None, |view| Ok(view.workspace.sequence)).await?;
-    let next = match it.from_sequence {
-        0 => newest.next(),
-        from => Sequence::from(from),
+    let next = match (it.from_sequence, it.latest) {
+        (0, 0) => newest.next(),
+        (0, latest) => before_newest(&session, newest, latest)?,
+        (from, 0) => Sequence::from(from),
+        (_, _) => return Err(status::invalid("latest", &"takes the place of from_sequence")),
     };
     if newest.next() < next {
         // What was there is lost with a restore from a backup: whoever waits for what comes next
@@ -67,6 +69,23 @@ pub(super) async fn subscribe(
     // It has a place of its own, so it is never waited for.
     let why = stream::once(why).filter_map(|why| future::ready(why.ok().map(Err)));
     Ok(Box::pin(ReceiverStream::new(stream).chain(why)))
+}
+
+/// The first of the `latest` newest records, as far as they are kept.
+fn before_newest(
+    session: &WorkspaceSession,
+    newest: Sequence,
+    latest: u64,
+) -> Result<Sequence, Status> {
+    let first = Sequence::from(newest.next().get().saturating_sub(latest).max(1));
+    if newest < first {
+        return Ok(first);
+    }
+    match session.records(first, 1) {
+        Ok(_) => Ok(first),
+        Err(JournalError::Compacted { oldest }) => Ok(oldest),
+        Err(error) => Err(status::reading(&error)),
+    }
 }
 
 struct Reader {

@@ -157,7 +157,7 @@ impl Services {
     }
 
     /// For whoever may see all of them.
-    fn names(&self) -> BTreeSet<WorkspaceId> {
+    pub(super) fn names(&self) -> BTreeSet<WorkspaceId> {
         let mut names = self.workspaces.names();
         names.extend(self.tokens.workspaces());
         names.insert(WORKSPACE_DEFAULT.parse().expect("the default is an id"));

@@ -136,7 +136,7 @@ async fn history_and_feed_tell_the_whole_story() {
     let data = tempfile::tempdir().unwrap();
     let broker = start(data.path()).await;
     let mut a = connect(&broker, "a").await;
-    let subscribe = wire::SubscribeRequest { from_sequence: 1, caller: None };
+    let subscribe = wire::SubscribeRequest { from_sequence: 1, caller: None, ..Default::default() };
     let mut feed = a.feed.subscribe(subscribe).await.unwrap().into_inner();
     for turn in 1..=5 {
         let role = if turn % 2 == 1 { "A" } else { "B" };

@@ -9,6 +9,7 @@ use std::{
 };
 
 const PROTO: &[&str] = &[
+    "counted",
     "disk",
     "limits",
     "visible",
@@ -47,12 +48,13 @@ const BROKER: &[&str] = &[
     "connection",
     "access",
     "grpc",
+    "overview",
+    "dashboard",
     "server",
     "cli",
 ];
 
 const NODE: &[&str] = &[
-    "counted",
     "hex",
     "flips",
     "clock",

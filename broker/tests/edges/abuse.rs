@@ -132,7 +132,11 @@ async fn a_subscriber_that_never_reads_slows_nobody() {
     const HANDOVERS: u64 = 3000;
     let data = tempfile::tempdir().unwrap();
     let (broker, address) = Process::served(data.path()).await;
-    let subscribe = wire::SubscribeRequest { from_sequence: 1, caller: caller("default") };
+    let subscribe = wire::SubscribeRequest {
+        from_sequence: 1,
+        caller: caller("default"),
+        ..Default::default()
+    };
     let mut deaf = FeedClient::new(channel(address)).subscribe(subscribe.clone()).await.unwrap();
     let mut feed = FeedClient::new(channel(address)).subscribe(subscribe).await.unwrap();
     let before = broker.memory_kib("VmRSS");
@@ -169,7 +173,11 @@ async fn a_subscriber_that_is_stuck_is_cut_off_and_goes_on_without_a_gap() {
     const HANDOVERS: u64 = 600;
     let data = tempfile::tempdir().unwrap();
     let (broker, address) = Process::served(data.path()).await;
-    let from = |from_sequence| wire::SubscribeRequest { from_sequence, caller: caller("default") };
+    let from = |from_sequence| wire::SubscribeRequest {
+        from_sequence,
+        caller: caller("default"),
+        ..Default::default()
+    };
     // It takes in next to nothing, so what it does not read stays at the broker.
     let narrow = Endpoint::from_shared(format!("http://{address}")).unwrap();
     let narrow = narrow.initial_stream_window_size(Some(1024)).connect_lazy();

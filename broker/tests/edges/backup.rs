@@ -403,7 +403,7 @@ async fn a_feed_of_before_a_restore_begins_anew() {
     let mut feed = wire::feed_client::FeedClient::new(channel(address));
     for (workspace, from_sequence) in [("one", 2), ("one", 500), ("default", 500)] {
         let caller = crate::support::caller(workspace);
-        let asked = wire::SubscribeRequest { caller, from_sequence };
+        let asked = wire::SubscribeRequest { caller, from_sequence, ..Default::default() };
         let refused = feed.subscribe(asked).await.unwrap_err();
         assert_eq!(reason(&refused), "compacted", "{workspace} from {from_sequence}");
     }

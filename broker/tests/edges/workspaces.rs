@@ -45,7 +45,8 @@ async fn a_mistyped_workspace_is_refused_with_those_there_are() {
     };
     let mailbox =
         wire::OpenMailboxRequest { caller: caller("typo"), key: key("c", 3), role: "B".to_owned() };
-    let feed = wire::SubscribeRequest { caller: caller("typo"), from_sequence: 1 };
+    let feed =
+        wire::SubscribeRequest { caller: caller("typo"), from_sequence: 1, ..Default::default() };
     let refused = [
         roles(to(), "typo").await.unwrap_err(),
         MailboxClient::new(to()).send(send).await.unwrap_err(),

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use tasuki_broker::overview::Calls;
 use tasuki_proto::{
     id::WorkspaceId,
     limits::WORKSPACE_DEFAULT,
@@ -366,6 +367,14 @@ fn tls_failure(status: &Status) -> Option<&ConnectError> {
 
 fn is_unauthenticated(status: &Status) -> bool {
     Reason::of(status) == Some(Reason::Unauthenticated)
+}
+
+impl Calls for Broker {
+    type Error = Failure;
+
+    async fn call<R: Rpc>(&self, request: &R) -> Result<R::Response, Failure> {
+        Self::call(self, request).await
+    }
 }
 
 #[cfg(test)]

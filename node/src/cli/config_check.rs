@@ -8,7 +8,7 @@ use std::{
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Map, Value, json};
-use tasuki_proto::{host::config::Found, id::RoleId};
+use tasuki_proto::{counted::counted, host::config::Found, id::RoleId};
 
 use super::{Failure, Output, text::line};
 use crate::{
@@ -17,7 +17,6 @@ use crate::{
         Config, Environment, FILE, Key, OfBroker, Problem, RunSettings, Source, Sourced,
         duration_text,
     },
-    counted::counted,
     hooks,
 };
 

@@ -2,6 +2,7 @@
 
 use owo_colors::OwoColorize as _;
 use tasuki_proto::{
+    counted::counted,
     mail::BoxKind,
     wire::{
         self, directory_event, event::Noun, mail_event, privacy_event, run_event, swarm_event,
@@ -14,7 +15,6 @@ use super::{
     text::{fitted, line, time},
     titles::{Titles, id_tail},
 };
-use crate::counted::counted;
 
 /// Characters of a reason that fit in a line.
 const REASON_CHARS_MAX: usize = 60;

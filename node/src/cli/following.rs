@@ -162,7 +162,11 @@ impl Following {
 
     async fn open(&self) -> Result<Result<Streaming<wire::FeedItem>, Status>, Failure> {
         let subscribe = async |channel: Channel, caller: wire::Caller| {
-            let request = wire::SubscribeRequest { caller: Some(caller), from_sequence: self.next };
+            let request = wire::SubscribeRequest {
+                caller: Some(caller),
+                from_sequence: self.next,
+                ..Default::default()
+            };
             channel::feed(channel).subscribe(request).await
         };
         self.broker.open(subscribe).await

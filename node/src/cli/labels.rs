@@ -2,6 +2,7 @@
 //! of lists, and sheets of facts.
 
 use owo_colors::OwoColorize as _;
+pub(super) use tasuki_proto::counted::long;
 
 use super::text::{indented, line, width};
 
@@ -16,19 +17,6 @@ pub(super) fn bare(name: &str, kind: &str) -> String {
 /// A state's name as people read and type it.
 pub(super) fn spaced(name: &str, gap: &str) -> String {
     name.replace('_', gap)
-}
-
-/// A length of time, roughly.
-pub(super) fn long(ms: u64) -> String {
-    let seconds = ms / 1000;
-    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
-    let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
-    match (days, hours, minutes) {
-        (0, 0, 0) => format!("{seconds}s"),
-        (0, 0, minutes) => format!("{minutes}m {seconds:02}s"),
-        (0, hours, minutes) => format!("{hours}h {minutes:02}m"),
-        (days, hours, _) => format!("{days}d {hours:02}h"),
-    }
 }
 
 /// The head of a list.
@@ -74,24 +62,5 @@ impl Sheet {
     /// Something of its own below.
     pub(super) fn part(&mut self, title: &str) {
         self.0 += &format!("\n{title}\n");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_length_of_time_is_said_in_two_units() {
-        for (ms, text) in [
-            (0, "0s"),
-            (59_999, "59s"),
-            (60_000, "1m 00s"),
-            (3_599_000, "59m 59s"),
-            (3_600_000, "1h 00m"),
-            (90_061_000, "1d 01h"),
-        ] {
-            assert_eq!(long(ms), text);
-        }
     }
 }

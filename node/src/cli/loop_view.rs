@@ -1,10 +1,12 @@
 //! Loops and entries as people read them.
 
 use owo_colors::OwoColorize as _;
-use tasuki_proto::wire::{self, EntryKind, LoopStatus};
+use tasuki_proto::{
+    counted::counted,
+    wire::{self, EntryKind, LoopStatus},
+};
 
 use super::text::{indented, line, time, width};
-use crate::counted::counted;
 
 /// Under which the texts of an entry stand, in characters.
 const INDENT: usize = 4;

@@ -4,19 +4,13 @@ use std::fmt::Write as _;
 
 use owo_colors::OwoColorize as _;
 use serde_json::json;
+use tasuki_proto::counted::{agreeing, counted};
 
 use super::{
     Failure, Output, node_address,
     text::{line, time},
 };
-use crate::{
-    agent_tokens::Bearing,
-    config::Config,
-    counted::{agreeing, counted},
-    mcp::ask,
-    mirror::Report,
-    paths::NodeFile,
-};
+use crate::{agent_tokens::Bearing, config::Config, mcp::ask, mirror::Report, paths::NodeFile};
 
 /// Show the mailboxes that are kept as files.
 #[derive(Debug, clap::Subcommand)]

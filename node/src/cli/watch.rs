@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tasuki_proto::wire;
+use tasuki_proto::{counted::counted, wire};
 use tokio::time::timeout;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     text::time,
     titles::TitleClient,
 };
-use crate::{clock, config::Config, counted::counted};
+use crate::{clock, config::Config};
 
 /// Commands that were missed and are shown; of more it is said how many, and how to see them.
 const MISSED_SHOWN_MAX: usize = 50;

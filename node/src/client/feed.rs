@@ -53,7 +53,8 @@ pub fn oldest(status: &Status) -> Option<u64> {
 
 /// Opens a feed from record `from` on; 0: what is yet to come.
 pub async fn subscribe(channel: Channel, caller: wire::Caller, from: u64) -> Result<Items, Ended> {
-    let request = wire::SubscribeRequest { caller: Some(caller), from_sequence: from };
+    let request =
+        wire::SubscribeRequest { caller: Some(caller), from_sequence: from, ..Default::default() };
     let mut client = channel::feed(channel);
     let opening = time::timeout(Duration::from_millis(ATTEMPT_MS_MAX), client.subscribe(request));
     let opened = opening

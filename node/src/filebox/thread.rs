@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::{
+    counted::{agreeing, counted},
     id::Timestamp,
     limits::FILE_NAME_BYTES_MAX,
     mail::{BoxKind, MessageId, MessageName},
@@ -25,7 +26,6 @@ use super::{
     document::{Document, Entry},
     layout::FileCopy,
 };
-use crate::counted::{agreeing, counted};
 
 /// A whole thread, with names as they are in its files.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -187,7 +187,11 @@ pub(super) static CALLS: &[Call] = &[
         })
     }),
     stream(inside("/tasuki.v1.Feed/Subscribe", Right::Read, |workspace, _| {
-        bytes(wire::SubscribeRequest { caller: caller(workspace), from_sequence: 1 })
+        bytes(wire::SubscribeRequest {
+            caller: caller(workspace),
+            from_sequence: 1,
+            ..Default::default()
+        })
     })),
     acting("/tasuki.v1.Mailbox/AwaitMail", Right::Read, |workspace, role| {
         let (caller, role) = (caller(workspace), role.to_owned());

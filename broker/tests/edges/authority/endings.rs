@@ -72,7 +72,9 @@ async fn all_that_a_revoked_token_has_open_ends_within_a_second_and_nothing_else
 
     let mut parked =
         mine_bearer.open("/tasuki.v1.Waits/Park", park("w")).await.unwrap().into_inner();
-    let feed = wire::SubscribeRequest { caller: caller("w"), from_sequence: 0 }.encode_to_vec();
+    let feed =
+        wire::SubscribeRequest { caller: caller("w"), from_sequence: 0, ..Default::default() }
+            .encode_to_vec();
     let mut feed =
         mine_bearer.open("/tasuki.v1.Feed/Subscribe", feed.into()).await.unwrap().into_inner();
     waiting(&broker, "w", 1).await;
@@ -249,7 +251,9 @@ async fn what_was_done_says_with_which_token() {
         ..wire::HandOverRequest::default()
     };
     bearer.unary("/tasuki.v1.TurnLoop/HandOver", handover.encode_to_vec().into()).await.unwrap();
-    let ask = wire::SubscribeRequest { caller: caller("w"), from_sequence: 1 }.encode_to_vec();
+    let ask =
+        wire::SubscribeRequest { caller: caller("w"), from_sequence: 1, ..Default::default() }
+            .encode_to_vec();
     let item = bearer.call("/tasuki.v1.Feed/Subscribe", ask.into()).await.unwrap();
     assert_eq!(wire::FeedItem::decode(item).unwrap().token, token.id.as_str());
     let ask = wire::HistoryRequest { caller: caller("w"), ..Default::default() }.encode_to_vec();

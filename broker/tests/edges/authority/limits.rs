@@ -30,7 +30,8 @@ async fn streams_of_a_token_are_bounded_and_anothers_are_not_touched() {
     let greedy = broker.token("w", &["A"], Right::ALL).await;
     let greedy = broker.bearer(Some(&greedy.expose()));
     let ask = || -> Bytes {
-        let ask = wire::SubscribeRequest { caller: caller("w"), from_sequence: 0 };
+        let ask =
+            wire::SubscribeRequest { caller: caller("w"), from_sequence: 0, ..Default::default() };
         ask.encode_to_vec().into()
     };
     let mut open = Vec::new();

@@ -211,7 +211,11 @@ async fn the_feed_tells_names_and_no_words() {
     worker.submit(&task, "secret words").await.unwrap();
     lead.item(&id).await;
     lead.approve(&task, 5).await;
-    let request = wire::SubscribeRequest { caller: caller("default"), from_sequence: 1 };
+    let request = wire::SubscribeRequest {
+        caller: caller("default"),
+        from_sequence: 1,
+        ..Default::default()
+    };
     let mut items =
         FeedClient::new(channel(address)).subscribe(request).await.unwrap().into_inner();
     let mut told = Vec::new();

@@ -2,7 +2,7 @@
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use tasuki_proto::wire;
+use tasuki_proto::{counted::counted, wire};
 
 use super::{Failure, Output, plan::Plan, rerun::Ran, verdict};
 use crate::{
@@ -11,7 +11,6 @@ use crate::{
         swarm::delivery_client,
         text::{block, line},
     },
-    counted::counted,
 };
 
 /// Of a failed command's output, shown to people: its last lines.

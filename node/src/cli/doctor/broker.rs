@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tasuki_proto::{reason::Reason, wire};
+use tasuki_proto::{counted::counted, reason::Reason, wire};
 use tokio::time::timeout;
 use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
@@ -25,7 +25,6 @@ use crate::{
     },
     clock,
     config::Config,
-    counted::counted,
     credentials::Joined,
     paths::NodeFile,
     projects,

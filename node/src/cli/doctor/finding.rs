@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tasuki_proto::counted::counted;
 
-use crate::{cli::text::line, counted::counted};
+use crate::cli::text::line;
 
 /// What is looked at, in the order in which it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -4,6 +4,7 @@ use std::{path::Path, time::Duration};
 
 use rustix::fs::statvfs;
 use tasuki_broker::{journal::sled, server::TLS_FOLDER};
+use tasuki_proto::counted::counted;
 use tasuki_proto::host::{
     admin::{self, AdminFile},
     config::FOLDER,
@@ -17,7 +18,6 @@ use crate::{
     agent_tokens,
     cli::{hosting, labels::long},
     config::Config,
-    counted::counted,
     credentials::{self, Joined},
     hooks::store::Store,
     identity::Identity,

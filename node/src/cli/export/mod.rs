@@ -18,6 +18,7 @@ use std::{
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 use tasuki_proto::{
+    counted::{agreeing, counted},
     host::progress::{Progress, Unit},
     id::RoleId,
     mail::BoxKind,
@@ -30,7 +31,6 @@ use super::{Failure, Output, broker::Broker, mail_crypto::Asking, text};
 use crate::{
     client::retry::{Backoff, chance},
     config::Config,
-    counted::{agreeing, counted},
     private::{Sealer, finding::box_page},
 };
 use destination::Destination;

@@ -3,9 +3,9 @@
 use std::fmt::{self, Display};
 
 use serde::Serialize;
+use tasuki_proto::counted::{agreeing, counted};
 
 use super::{super::text, Failure};
-use crate::counted::{agreeing, counted};
 
 /// What a person should know about one thread or issue.
 #[derive(Debug, Serialize)]

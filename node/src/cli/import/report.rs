@@ -6,7 +6,11 @@ use std::{
 };
 
 use serde::Serialize;
-use tasuki_proto::{limits::TEXT_BYTES_MAX, mail::MessageId};
+use tasuki_proto::{
+    counted::{agreeing, counted},
+    limits::TEXT_BYTES_MAX,
+    mail::MessageId,
+};
 
 use super::{
     super::text,
@@ -14,10 +18,7 @@ use super::{
     filebox::is_of_this_thread,
     refusals::{Note, Refusals, broken_off, section},
 };
-use crate::{
-    counted::{agreeing, counted},
-    filebox::{Entry, Skipped},
-};
+use crate::filebox::{Entry, Skipped};
 
 /// What became of one thread.
 #[derive(Debug)]

@@ -13,7 +13,6 @@ use tasuki_proto::{
     limits::LOOP_DEFAULT,
 };
 
-pub(super) use self::list::every;
 use super::{Failure, Output, broker::Broker};
 use crate::config::Config;
 

@@ -1,6 +1,7 @@
 //! `tasuki mail list`.
 
 use tasuki_proto::{
+    counted::counted,
     id::RoleId,
     limits::BOX_PAGE,
     mail::{BoxKind, MessageType},
@@ -12,7 +13,7 @@ use super::{
     mail_client::{MailClient, MailboxArgs},
     places, show,
 };
-use crate::{config::Config, counted::counted};
+use crate::config::Config;
 
 /// Show the threads of a box: urgent ones first, then the oldest arrival.
 ///

@@ -1,13 +1,10 @@
 //! Threads and entries as people read them.
 
 use owo_colors::OwoColorize as _;
-use tasuki_proto::{id::RoleId, mail::BoxKind, wire};
+use tasuki_proto::{counted::counted, id::RoleId, mail::BoxKind, wire};
 
 use super::{json::is_sealed, markdown};
-use crate::{
-    cli::text::{column, ended, line, padded, time, time_cells},
-    counted::counted,
-};
+use crate::cli::text::{column, ended, line, padded, time, time_cells};
 
 /// The part of an id that names it to people.
 pub(super) fn short_id(id: &str) -> String {

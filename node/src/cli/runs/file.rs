@@ -7,15 +7,12 @@ use std::{
 };
 
 use serde_json::json;
-use tasuki_proto::wire;
+use tasuki_proto::{counted::counted, wire};
 
 use super::{Failure, Output, output::print};
-use crate::{
-    cli::{
-        broker::Broker,
-        text::{is_terminal, line},
-    },
-    counted::counted,
+use crate::cli::{
+    broker::Broker,
+    text::{is_terminal, line},
 };
 
 /// Prints a file, or writes it to a new one. Programs and files get it as it is, a terminal what

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use tasuki_proto::wire::{self, StepStatus};
-
-use crate::{
-    cli::{
-        labels::{bare, long, spaced},
-        text::line,
-    },
+use tasuki_proto::{
     counted::counted,
+    wire::{self, StepStatus},
+};
+
+use crate::cli::{
+    labels::{bare, long, spaced},
+    text::line,
 };
 
 /// Millionths of a dollar in the smallest part that is shown, and how many of these a dollar has.

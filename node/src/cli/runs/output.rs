@@ -11,6 +11,7 @@ use std::{
 
 use serde_json::json;
 use tasuki_proto::{
+    counted::counted,
     limits::OUTPUT_READ_BYTES_MAX,
     reason::Reason,
     wire::{self, RunMode},
@@ -23,7 +24,6 @@ use crate::{
         text::{block, is_terminal, line},
     },
     config::Config,
-    counted::counted,
     identity::Identity,
     runs::{convert::joined, output::Rest},
 };

@@ -2,7 +2,7 @@
 
 use owo_colors::OwoColorize as _;
 use serde_json::json;
-use tasuki_proto::wire;
+use tasuki_proto::{counted::counted, wire};
 
 use super::{Failure, Output, client, labels, list::RunName};
 use crate::{
@@ -12,7 +12,6 @@ use crate::{
         text::{line, short, time},
     },
     config::Config,
-    counted::counted,
     runs::{
         convert::plain,
         view::{RunView, step_awaits},

@@ -1,24 +1,23 @@
 //! `tasuki status`: everything at a glance.
 //!
-//! - [`gather`]: what is asked, once. [`role`]: one role of it. [`problems`]: what is wrong.
+//! - [`gather`]: what is asked, once. [`problems`]: what is wrong.
 //! - [`view`]: its lines.
 
 mod gather;
 mod problems;
-mod role;
 mod view;
 
 use std::time::Duration;
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
+use tasuki_broker::overview::{problems::Problem, role::RoleStatus};
 use tasuki_proto::{id::RoleId, reason::Reason};
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use self::{
-    gather::{Gathered, gather, told_by_node},
-    problems::Problem,
-    role::RoleStatus,
+    gather::{Gathered, Tools, gather, told_by_node},
+    problems::problems,
 };
 use super::{Failure, Output, access::Access, broker::Broker, outbox::Waiting, text::line};
 use crate::{config::Config, paths::NodeFile};
@@ -44,7 +43,7 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         Ok(seen) => seen,
         Err(failure) => return Err(unreached(failure, &broker, config, output).await?),
     };
-    let problems = problems::problems(&seen);
+    let problems = problems(&seen);
     if !args.role.is_empty() {
         choose(&mut seen, &args.role)?;
     }
@@ -54,7 +53,7 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
 
 /// Leaves only these roles.
 fn choose(seen: &mut Gathered, roles: &[RoleId]) -> Result<(), Failure> {
-    let has = |role: &&RoleId| seen.roles.iter().any(|it| it.role.role == role.as_str());
+    let has = |role: &&RoleId| seen.overview.roles.iter().any(|it| it.role.role == role.as_str());
     if let Some(unknown) = roles.iter().find(|role| !has(role)) {
         let text = format!(
             "No node hosts {unknown} in workspace {}, and it takes part in no loop. \
@@ -63,7 +62,7 @@ fn choose(seen: &mut Gathered, roles: &[RoleId]) -> Result<(), Failure> {
         );
         return Err(Failure::usage(text));
     }
-    seen.roles.retain(|it| roles.iter().any(|role| it.role.role == role.as_str()));
+    seen.overview.roles.retain(|it| roles.iter().any(|role| it.role.role == role.as_str()));
     Ok(())
 }
 
@@ -114,24 +113,33 @@ fn value(seen: &Gathered, problems: &[Problem]) -> Value {
         ServingStatus::NotServing => "not_serving",
         ServingStatus::Unknown | ServingStatus::ServiceUnknown => "unknown",
     };
-    let nodes = seen.nodes.iter().map(|node| {
+    let nodes = seen.overview.nodes.iter().map(|node| {
         let mut value = json!(node);
         value["is_here"] = (seen.here.as_ref() == Some(&node.node)).into();
         value
     });
+    let role = |of: &RoleStatus| {
+        let tools = seen.tools.get(&of.role.role).copied().unwrap_or_default();
+        let Tools { count, bytes } = tools;
+        let mut value = of.value();
+        value["tools"] = count.into();
+        value["tools_bytes"] = bytes.into();
+        value["tools_tokens_about"] = tools.tokens().into();
+        value
+    };
     json!({
         "problems": problems,
-        "broker": {"url": seen.url, "health": health, "software": seen.software},
+        "broker": {"url": seen.url, "health": health, "software": seen.overview.software},
         "access": seen.access.as_ref().map(Access::value),
         "workspace": seen.workspace,
-        "now_ms": seen.now_ms,
+        "now_ms": seen.overview.now_ms,
         "nodes": nodes.collect::<Vec<_>>(),
-        "roles": seen.roles.iter().map(RoleStatus::value).collect::<Vec<_>>(),
-        "loops": seen.loops,
+        "roles": seen.overview.roles.iter().map(role).collect::<Vec<_>>(),
+        "loops": seen.overview.loops,
         "unlisted": {
-            "locks": seen.unlisted.locks,
-            "deliveries": seen.unlisted.deliveries,
-            "runs": seen.unlisted.has_more_runs,
+            "locks": seen.overview.unlisted.locks,
+            "deliveries": seen.overview.unlisted.deliveries,
+            "runs": seen.overview.unlisted.has_more_runs,
         },
         "hooks": seen.hooks,
         "outbox": seen.outbox.value(),

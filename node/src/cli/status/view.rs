@@ -1,7 +1,14 @@
 //! The lines of `tasuki status`: one screen for the usual few roles. Pure.
 
 use owo_colors::OwoColorize as _;
-use tasuki_proto::wire::{self, LoopStatus};
+use tasuki_broker::overview::{
+    problems::Problem,
+    role::{Held, RoleStatus, State},
+};
+use tasuki_proto::{
+    counted::counted,
+    wire::{self, LoopStatus},
+};
 use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::{
@@ -11,11 +18,9 @@ use super::{
         loop_view, mirror,
         text::{line, short, time},
     },
-    gather::Gathered,
-    problems::Problem,
-    role::{Held, RoleStatus, State, Tools},
+    gather::{Gathered, Tools},
 };
-use crate::{counted::counted, hooks::Report};
+use crate::hooks::Report;
 
 /// Problems, nodes and loops that are shown: of more it is said how many there are.
 const PROBLEMS_SHOWN_MAX: usize = 6;
@@ -81,7 +86,7 @@ fn broker_lines(it: &Gathered) -> String {
             "does not say how it is".yellow().to_string()
         }
     };
-    let software = match it.software.as_str() {
+    let software = match it.overview.software.as_str() {
         "" => String::new(),
         software => format!("  {}", line(software).dimmed()),
     };
@@ -91,11 +96,11 @@ fn broker_lines(it: &Gathered) -> String {
 
 fn node_lines(it: &Gathered) -> String {
     let mut out = format!("\n{}\n", "nodes".bold());
-    if it.nodes.is_empty() {
+    if it.overview.nodes.is_empty() {
         out += "  none; `tasuki up` or `tasuki node` starts one\n";
     }
     // Those that host something first: a restart with another data directory leaves others behind.
-    let mut nodes: Vec<_> = it.nodes.iter().collect();
+    let mut nodes: Vec<_> = it.overview.nodes.iter().collect();
     nodes.sort_by_key(|node| (node.roles.is_empty(), !node.is_present));
     for node in nodes.iter().take(NODES_SHOWN_MAX) {
         let there = match (node.is_present, node.last_seen_ms) {
@@ -108,24 +113,27 @@ fn node_lines(it: &Gathered) -> String {
         let (name, roles) = (line(&node.node), line(&node.roles.join(", ")));
         out += &format!("  {name}  {there}  {roles}  {}{here}\n", line(&node.software).dimmed());
     }
-    out + &more(it.nodes.len(), NODES_SHOWN_MAX, "nodes; --json shows all")
+    out + &more(it.overview.nodes.len(), NODES_SHOWN_MAX, "nodes; --json shows all")
 }
 
 fn role_lines(it: &Gathered, is_all: bool) -> String {
     let mut out = format!("\n{}\n", "roles".bold());
-    if it.roles.is_empty() {
+    if it.overview.roles.is_empty() {
         out += "  none\n";
     }
-    let mut roles: Vec<&RoleStatus> = it.roles.iter().collect();
+    let mut roles: Vec<&RoleStatus> = it.overview.roles.iter().collect();
     let shown = if is_all { roles.len() } else { ROLES_SHOWN_MAX };
     if shown < roles.len() {
         // Those that something is going on with.
         roles.sort_by_key(|of| (of.holds.is_empty(), of.state));
     }
     let is_whole = roles.len() <= ROLES_WHOLE_MAX;
-    out.extend(roles.iter().take(shown).map(|of| role_line(of, is_whole, it.now_ms)));
+    out.extend(roles.iter().take(shown).map(|of| {
+        let tools = it.tools.get(&of.role.role).copied().unwrap_or_default();
+        role_line(of, if is_whole { tools } else { Tools::default() }, it.overview.now_ms)
+    }));
     out += &more(roles.len(), shown, "roles; --role NAME or --all shows them");
-    let unlisted = it.unlisted;
+    let unlisted = it.overview.unlisted;
     for (count, what) in [
         (unlisted.locks, "locks; `tasuki lock list`"),
         (unlisted.deliveries, "deliveries in review; `tasuki delivery list`"),
@@ -139,7 +147,7 @@ fn role_lines(it: &Gathered, is_all: bool) -> String {
 }
 
 /// A role, with what it holds and has not seen; with its tools where everything is shown.
-fn role_line(of: &RoleStatus, is_whole: bool, now_ms: u64) -> String {
+fn role_line(of: &RoleStatus, tools: Tools, now_ms: u64) -> String {
     let name = line(&of.role.role);
     let mut out = format!("  {}  {}", name.bold(), state(of, now_ms));
     let player = player(of, now_ms);
@@ -167,11 +175,11 @@ fn role_line(of: &RoleStatus, is_whole: bool, now_ms: u64) -> String {
         };
         out += &format!("    unseen mail: {unseen}{oldest}\n");
     }
-    if is_whole && of.tools != Tools::default() {
-        let Tools { count, bytes } = of.tools;
-        let (tools, tokens) = (counted(count as u64, "tool"), of.tools.tokens());
+    if tools != Tools::default() {
+        let Tools { count, bytes } = tools;
+        let (counted, tokens) = (counted(count as u64, "tool"), tools.tokens());
         let size = bytes as f64 / 1024.0;
-        let tools = format!("{tools} listed, {size:.1} KiB, about {tokens} tokens");
+        let tools = format!("{counted} listed, {size:.1} KiB, about {tokens} tokens");
         out += &format!("    {}\n", tools.dimmed());
     }
     out
@@ -241,13 +249,13 @@ fn held_line(of: &Held, now_ms: u64) -> String {
 
 fn loop_lines(it: &Gathered) -> String {
     let mut out = format!("\n{}\n", "loops".bold());
-    if it.loops.is_empty() {
+    if it.overview.loops.is_empty() {
         out += "  none; `tasuki loop start` opens one\n";
     }
-    let mut loops: Vec<_> = it.loops.iter().collect();
+    let mut loops: Vec<_> = it.overview.loops.iter().collect();
     loops.sort_by_key(|of| of.status() == LoopStatus::Completed);
-    out.extend(loops.iter().take(LOOPS_SHOWN_MAX).map(|of| loop_line(of, it.now_ms)));
-    out + &more(it.loops.len(), LOOPS_SHOWN_MAX, "loops; `tasuki loop list` shows all")
+    out.extend(loops.iter().take(LOOPS_SHOWN_MAX).map(|of| loop_line(of, it.overview.now_ms)));
+    out + &more(it.overview.loops.len(), LOOPS_SHOWN_MAX, "loops; `tasuki loop list` shows all")
 }
 
 fn loop_line(of: &wire::Loop, now_ms: u64) -> String {
@@ -298,10 +306,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cli::{
-        outbox::Waiting,
-        status::gather::{Holdings, Unlisted},
-    };
+    use crate::cli::outbox::Waiting;
+    use tasuki_broker::overview::{Holdings, Overview, Unlisted};
 
     const NOW_MS: u64 = 10_000_000;
 
@@ -328,28 +334,32 @@ mod tests {
         }];
         let tools = Tools { count: 3, bytes: 2_560 };
         let roles = roles.into_iter();
-        let roles = roles.map(|role| RoleStatus::new(role, tools, &nodes, &loops, holdings));
+        let roles = roles.map(|role| RoleStatus::new(role, &nodes, &loops, holdings));
         Gathered {
             url: "http://127.0.0.1:7420".to_owned(),
             health: ServingStatus::Serving,
-            software: "tasuki-broker 1".to_owned(),
+            tools: ["A", "B"].map(|role| (role.to_owned(), tools)).into(),
+            overview: Overview {
+                software: "tasuki-broker 1".to_owned(),
+                roles: roles.collect(),
+                nodes,
+                loops,
+                holdings: Holdings::default(),
+                unlisted: Unlisted::default(),
+                now_ms: NOW_MS,
+            },
             access: None,
             workspace: "default".to_owned(),
             here: Some("desk".to_owned()),
             unlinked: None,
-            roles: roles.collect(),
-            nodes,
-            loops,
-            unlisted: Unlisted::default(),
             hooks: Vec::new(),
             outbox: Waiting::default(),
             mailboxes: Vec::new(),
-            now_ms: NOW_MS,
         }
     }
 
     fn shown(it: &Gathered, is_all: bool) -> String {
-        let problems = super::super::problems::problems(it);
+        let problems = super::super::problems(it);
         anstream::adapter::strip_str(&lines(it, &problems, is_all)).to_string()
     }
 
@@ -434,16 +444,16 @@ loops
 
     #[test]
     fn a_role_that_nobody_played_says_so() {
-        let none = |node: &str| {
+        let none = |node: &str, tools: Tools| {
             let (role, node) = ("B".to_owned(), node.to_owned());
             let role = wire::Role { role, node, ..wire::Role::default() };
-            let tools = Tools { count: 1, bytes: 2_560 };
-            let of = RoleStatus::new(role, tools, &[], &[], &Holdings::default());
-            anstream::adapter::strip_str(&role_line(&of, true, NOW_MS)).to_string()
+            let of = RoleStatus::new(role, &[], &[], &Holdings::default());
+            anstream::adapter::strip_str(&role_line(&of, tools, NOW_MS)).to_string()
         };
         let tools = "    1 tool listed, 2.5 KiB, about 640 tokens\n";
-        assert_eq!(none("desk"), format!("  B  no agent has called yet\n{tools}"));
-        assert_eq!(none(""), "  B  no node hosts it\n");
+        let one = Tools { count: 1, bytes: 2_560 };
+        assert_eq!(none("desk", one), format!("  B  no agent has called yet\n{tools}"));
+        assert_eq!(none("", Tools::default()), "  B  no node hosts it\n");
     }
 
     #[test]

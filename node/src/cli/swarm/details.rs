@@ -1,18 +1,18 @@
 //! One issue, task or delivery in full, for people.
 
 use owo_colors::OwoColorize as _;
-use tasuki_proto::wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, TaskStatus};
+use tasuki_proto::{
+    counted::counted,
+    wire::{self, DeliveryStatus, SubmissionStatus, TaskStage, TaskStatus},
+};
 
 use super::labels::{
     count, delivery_status, difficulty, has_left, issue_status, message_status, submission_status,
     task_stage_text, tasks_of,
 };
-use crate::{
-    cli::{
-        labels::{Sheet, spaced},
-        text::{line, time},
-    },
-    counted::counted,
+use crate::cli::{
+    labels::{Sheet, spaced},
+    text::{line, time},
 };
 
 fn until(ms: u64, now_ms: u64) -> String {

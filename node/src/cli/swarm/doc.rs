@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::json;
-use tasuki_proto::{limits::DOC_BYTES_MAX, reason::Reason, swarm::DocName, wire};
+use tasuki_proto::{counted::counted, limits::DOC_BYTES_MAX, reason::Reason, swarm::DocName, wire};
 
 use super::{Failure, IDS, Output, names::DocOwner, pages};
 use crate::{
@@ -17,7 +17,6 @@ use crate::{
         text::{block, line},
     },
     config::Config,
-    counted::counted,
 };
 
 subcommands! {

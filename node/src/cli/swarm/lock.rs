@@ -1,7 +1,7 @@
 //! `tasuki lock …`.
 
 use serde_json::json;
-use tasuki_proto::{id::RoleId, swarm::LockId, wire};
+use tasuki_proto::{counted::counted, id::RoleId, swarm::LockId, wire};
 
 use super::{
     Failure, IDS, Output, again,
@@ -18,7 +18,6 @@ use crate::{
         text::{line, time},
     },
     config::Config,
-    counted::counted,
 };
 
 subcommands! {

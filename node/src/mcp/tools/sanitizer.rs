@@ -2,9 +2,10 @@
 //! them as the broker knows it, and without characters that hide or steer. What is kept stays as it
 //! was sent.
 
-use tasuki_proto::visible;
-
-use crate::counted::{agreeing, counted};
+use tasuki_proto::{
+    counted::{agreeing, counted},
+    visible,
+};
 
 /// Said beside words of other agents.
 pub(in crate::mcp) const FRAME: &str =

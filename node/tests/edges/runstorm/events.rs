@@ -70,7 +70,7 @@ impl Events {
 async fn read(broker: SocketAddr, telling: &watch::Sender<Told>) -> Option<()> {
     let mut feed = FeedClient::connect(format!("http://{broker}")).await.ok()?;
     let from_sequence = telling.borrow().sequence + 1;
-    let request = wire::SubscribeRequest { caller: None, from_sequence };
+    let request = wire::SubscribeRequest { caller: None, from_sequence, ..Default::default() };
     let mut items = feed.subscribe(request).await.ok()?.into_inner();
     while let Some(item) = items.message().await.ok()? {
         telling.send_modify(|told| told.take(item));

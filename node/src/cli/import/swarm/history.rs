@@ -1,9 +1,11 @@
 //! An issue's log as a document of it, which also tells of which reading the issue was made.
 
 use prost::Message as _;
-use tasuki_proto::{limits::DOC_BYTES_MAX, wire};
-
-use crate::counted::{agreeing, counted};
+use tasuki_proto::{
+    counted::{agreeing, counted},
+    limits::DOC_BYTES_MAX,
+    wire,
+};
 
 /// What the document is called, unless the issue has one of this name.
 const NAME: &str = "history";

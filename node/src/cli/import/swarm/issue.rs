@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, path::Path};
 use prost::Message as _;
 use serde_json::Value;
 use tasuki_proto::{
+    counted::{agreeing, counted},
     limits::{
         DOC_BYTES_MAX, DOCS_MAX, POINTS_MAX, SUBJECT_BYTES_MAX, SWARM_WORDS_BYTES_MAX,
         TASK_MESSAGES_MAX, TEXT_BYTES_MAX,
@@ -23,10 +24,7 @@ use super::{
     history::History,
     names::Names,
 };
-use crate::{
-    cli::text,
-    counted::{agreeing, counted},
-};
+use crate::cli::text;
 
 /// Numbers of tasks in a row that no file is of. More is a number that no task has.
 const GAP_MAX: u32 = 1000;

@@ -6,7 +6,10 @@ use std::{
 };
 
 use serde::Serialize;
-use tasuki_proto::reason::Reason;
+use tasuki_proto::{
+    counted::{agreeing, counted},
+    reason::Reason,
+};
 
 use super::{
     super::{
@@ -17,7 +20,6 @@ use super::{
     files::Skipped,
     issue::ReadIssue,
 };
-use crate::counted::{agreeing, counted};
 
 /// What was found, done and left.
 #[derive(Debug, Default, Serialize)]

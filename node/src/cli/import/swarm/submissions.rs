@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use prost::Message as _;
 use serde_json::Value;
 use tasuki_proto::{
+    counted::counted,
     limits::{
         CHANGED_FILES_MAX, COMMANDS_MAX, FILES_BYTES_MAX, SUBMISSIONS_MAX, SWARM_WORDS_BYTES_MAX,
         TEXT_BYTES_MAX,
@@ -18,7 +19,6 @@ use super::{
     fields::{Fields, cut},
     issue::{DETAIL_BYTES_MAX, IssueReader, REFS_BYTES_MAX},
 };
-use crate::counted::counted;
 
 impl IssueReader<'_> {
     pub(super) fn submissions(&mut self, tasks: &BTreeMap<u32, Value>) {

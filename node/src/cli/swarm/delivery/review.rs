@@ -1,7 +1,7 @@
 //! `tasuki delivery review`.
 
 use serde_json::json;
-use tasuki_proto::{swarm::DeliveryId, wire};
+use tasuki_proto::{counted::counted, swarm::DeliveryId, wire};
 
 use crate::{
     cli::{
@@ -13,7 +13,6 @@ use crate::{
         },
     },
     config::Config,
-    counted::counted,
 };
 
 /// Review a delivery.

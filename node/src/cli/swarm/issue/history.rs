@@ -6,7 +6,10 @@
 
 use owo_colors::OwoColorize as _;
 use serde_json::json;
-use tasuki_proto::wire::{self, event::Noun, swarm_event::Kind};
+use tasuki_proto::{
+    counted::counted,
+    wire::{self, event::Noun, swarm_event::Kind},
+};
 
 use crate::{
     cli::{
@@ -18,7 +21,6 @@ use crate::{
         titles::{TitleClient, Titles},
     },
     config::Config,
-    counted::counted,
 };
 
 /// Characters of what is told with an entry.

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tasuki_proto::{
+    counted::counted,
     id::Timestamp,
     mail::{BoxKind, MessageId},
     reason::Reason,
@@ -31,7 +32,6 @@ use super::{
     views::{Entry, Thread, caution, millis},
 };
 use crate::{
-    counted::counted,
     filebox::{self, Document},
     mcp::transport::write_ack::Mark,
     outbox::Summary,

@@ -4,7 +4,7 @@ use rmcp::model::{CallToolResponse, CallToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tasuki_proto::{reason::Reason, run::RunId, wire};
+use tasuki_proto::{counted::counted, reason::Reason, run::RunId, wire};
 
 use super::{
     super::{
@@ -18,7 +18,7 @@ use super::{
     manage::{part_result, part_within},
     views::frame,
 };
-use crate::{counted::counted, role::Refusal};
+use crate::role::Refusal;
 
 /// Returns a part of it.
 pub(super) async fn show(

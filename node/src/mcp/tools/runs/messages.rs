@@ -4,16 +4,13 @@
 //! line of it passes for one of ours.
 
 use serde_json::{Value, json};
-use tasuki_proto::{echo::echo, limits::TEXT_BYTES_MAX, run::RunId, wire};
+use tasuki_proto::{counted::counted, echo::echo, limits::TEXT_BYTES_MAX, run::RunId, wire};
 
 use super::{
     super::sanitizer::{FRAME, Sanitizer},
     views::word,
 };
-use crate::{
-    counted::counted,
-    runs::{client::RunClient, convert::plain},
-};
+use crate::runs::{client::RunClient, convert::plain};
 
 /// Reports that are shown: the newest.
 pub(super) const REPORTS_SHOWN: usize = 20;

@@ -7,7 +7,7 @@ use rmcp::model::{CallToolResponse, CallToolResult};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tasuki_proto::{limits::REPORT_BYTES_MAX, wire};
+use tasuki_proto::{counted::counted, limits::REPORT_BYTES_MAX, wire};
 
 use super::{
     super::{
@@ -25,7 +25,6 @@ use super::{
     views::framed,
 };
 use crate::{
-    counted::counted,
     mcp::{
         intent,
         steps::{Reply, ReplyStatus},

@@ -8,6 +8,7 @@ use futures::future::try_join_all;
 use rmcp::model::CallToolResult;
 use serde_json::{Value, json};
 use tasuki_proto::{
+    counted::counted,
     run::{RunId, StepId},
     wire::{self, RunMode, RunStatus, StepStatus, run_answer::Standing},
 };
@@ -21,7 +22,6 @@ use super::{
     messages::{files, files_line, line, quoted, read_messages, reports, said},
 };
 use crate::{
-    counted::counted,
     role::Refusal,
     runner::modes::{PARALLEL_TASKS_MAX, SHOWN_BYTES_MAX},
     runs::{

@@ -6,7 +6,7 @@ use futures::future;
 use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tasuki_proto::{limits::SWARM_PAGE_MAX, swarm::IssueId, wire};
+use tasuki_proto::{counted::counted, limits::SWARM_PAGE_MAX, swarm::IssueId, wire};
 
 use super::{
     super::{field_types::Id, sanitizer::Sanitizer, tool::ToolInfo},
@@ -15,7 +15,7 @@ use super::{
     caller::Caller,
     delivery_views, views,
 };
-use crate::{counted::counted, role::Refusal};
+use crate::role::Refusal;
 
 /// The answer's text, in bytes: what a model can read at once with room to work.
 const BUNDLE_BYTES_MAX: usize = 192 * 1024;

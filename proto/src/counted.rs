@@ -1,9 +1,9 @@
-//! Counts in sentences.
+//! Counts and lengths of time in sentences.
 
 use std::fmt::Display;
 
 /// So many of something: `1 file`, `2 files`, `2 entries`.
-pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, of: &str) -> String {
+pub fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, of: &str) -> String {
     match (of.strip_suffix('y'), of.strip_suffix('x')) {
         _ if is_one(number) => format!("1 {of}"),
         (Some(stem), _) => format!("{number} {stem}ies"),
@@ -13,12 +13,25 @@ pub(crate) fn counted<N: Copy + Display + PartialEq + From<u8>>(number: N, of: &
 }
 
 /// What agrees with so many: `1 file is`, `2 files are`.
-pub(crate) fn agreeing<'a, N: Copy + PartialEq + From<u8>>(
+pub fn agreeing<'a, N: Copy + PartialEq + From<u8>>(
     number: N,
     one: &'a str,
     many: &'a str,
 ) -> &'a str {
     if is_one(number) { one } else { many }
+}
+
+/// A length of time, roughly: `3m 05s`.
+pub fn long(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
+    let (minutes, seconds) = (seconds / 60 % 60, seconds % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m {seconds:02}s"),
+        (0, hours, minutes) => format!("{hours}h {minutes:02}m"),
+        (days, hours, _) => format!("{days}d {hours:02}h"),
+    }
 }
 
 fn is_one<N: Copy + PartialEq + From<u8>>(number: N) -> bool {
@@ -39,5 +52,19 @@ mod tests {
             assert_eq!([0_u64, 1, 2].map(|number| counted(number, of)).join(", "), said);
         }
         assert_eq!([0_usize, 1, 2].map(|it| agreeing(it, "is", "are")), ["are", "is", "are"]);
+    }
+
+    #[test]
+    fn a_length_of_time_is_said_in_two_units() {
+        for (ms, text) in [
+            (0, "0s"),
+            (59_999, "59s"),
+            (60_000, "1m 00s"),
+            (3_599_000, "59m 59s"),
+            (3_600_000, "1h 00m"),
+            (90_061_000, "1d 01h"),
+        ] {
+            assert_eq!(long(ms), text);
+        }
     }
 }

@@ -4,15 +4,12 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tasuki_proto::wire::{self, LoopStatus};
 
-use super::gather::Holdings;
+use super::Holdings;
 
-/// Bytes of JSON to a token, as models count them, roughly.
-const TOKEN_BYTES: usize = 4;
-
-pub(super) struct RoleStatus {
+#[derive(Debug, Clone)]
+pub struct RoleStatus {
     pub role: wire::Role,
     pub state: State,
-    pub tools: Tools,
     pub holds: Vec<Held>,
     /// Handovers to it that it has not seen.
     pub handovers: Vec<Pending>,
@@ -24,7 +21,7 @@ pub(super) struct RoleStatus {
 /// What a role's agent does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
+pub enum State {
     /// It holds something, and was heard of lately.
     Working,
     Waiting,
@@ -41,28 +38,14 @@ pub(super) enum State {
 
 impl State {
     /// Whether somebody plays the role, as far as is known.
-    pub(super) const fn is_played(self) -> bool {
+    pub const fn is_played(self) -> bool {
         matches!(self, Self::Working | Self::Waiting | Self::Present)
-    }
-}
-
-/// The tools that a role is shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Tools {
-    pub count: usize,
-    pub bytes: usize,
-}
-
-impl Tools {
-    /// About.
-    pub(super) const fn tokens(self) -> usize {
-        self.bytes.div_ceil(TOKEN_BYTES)
     }
 }
 
 /// Something that a role holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Held {
+pub struct Held {
     /// `turn`, `task`, `delivery`, `lock` or `run`.
     pub kind: &'static str,
     pub name: String,
@@ -77,7 +60,7 @@ pub(super) struct Held {
 
 /// A handover that its receiver has not seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Pending {
+pub struct Pending {
     pub r#loop: String,
     pub turn: u64,
     pub stored_ms: u64,
@@ -87,7 +70,7 @@ pub(super) struct Pending {
 
 /// Mail that its role has not seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Unread {
+pub struct Unread {
     pub threads: u64,
     /// Since when the oldest waits; 0: it is not known.
     pub oldest_ms: u64,
@@ -95,9 +78,8 @@ pub(super) struct Unread {
 }
 
 impl RoleStatus {
-    pub(super) fn new(
+    pub fn new(
         role: wire::Role,
-        tools: Tools,
         nodes: &[wire::Node],
         loops: &[wire::Loop],
         holdings: &Holdings,
@@ -112,20 +94,15 @@ impl RoleStatus {
             handovers: loops.iter().filter_map(|it| handover(it, &role.role)).collect(),
             mail: Unread { threads, oldest_ms, dead_letters },
             node_seen_ms: away.map_or(0, |node| node.last_seen_ms),
-            // Whoever no node hosts is shown none.
-            tools: if role.node.is_empty() { Tools::default() } else { tools },
             role,
             holds,
         }
     }
 
     /// The broker's facts of the role with what follows from the others.
-    pub(super) fn value(&self) -> Value {
+    pub fn value(&self) -> Value {
         let mut value = json!(self.role);
         value["state"] = json!(self.state);
-        value["tools"] = self.tools.count.into();
-        value["tools_bytes"] = self.tools.bytes.into();
-        value["tools_tokens_about"] = self.tools.tokens().into();
         value["holds"] = json!(self.holds);
         value["handovers_unseen"] = json!(self.handovers);
         value["mail_unseen"] = json!(self.mail);
@@ -133,7 +110,7 @@ impl RoleStatus {
     }
 
     /// The program that plays it, without the id that comes behind it.
-    pub(super) fn client(&self) -> &str {
+    pub fn client(&self) -> &str {
         let client = &self.role.client;
         let behind = format!(" as {}", self.role.instance);
         client.strip_suffix(&behind).unwrap_or(client)
@@ -270,7 +247,7 @@ mod tests {
             ..Holdings::default()
         };
         let loops = [of.clone()];
-        let it = RoleStatus::new(role("n", 9), Tools::default(), &[], &loops, &holdings);
+        let it = RoleStatus::new(role("n", 9), &[], &loops, &holdings);
         let told: Vec<_> = it.holds.iter().map(|it| (it.kind, it.name.as_str())).collect();
         assert_eq!(told, [("turn", "7"), ("task", "task-1"), ("lock", "a, b"), ("run", "r")]);
         assert_eq!((it.state, it.handovers.len()), (State::Working, 1));
@@ -286,7 +263,7 @@ mod tests {
         let told = |client: &str, instance: &str| {
             let (client, instance) = (client.to_owned(), instance.to_owned());
             let role = wire::Role { client, instance, ..role("n", 9) };
-            let it = RoleStatus::new(role, Tools::default(), &[], &[], &Holdings::default());
+            let it = RoleStatus::new(role, &[], &[], &Holdings::default());
             it.client().to_owned()
         };
         assert_eq!(told("claude-code 2 as x", "x"), "claude-code 2");
