@@ -17,6 +17,7 @@ mod cbor;
 pub mod clock;
 pub mod compact;
 pub mod connection;
+pub mod dashboard;
 mod disk;
 pub mod grpc;
 pub mod hash;

@@ -1,8 +1,8 @@
-//! The dashboard's address: metrics, and whether the broker serves.
+//! The dashboard's address: pages for people, metrics, and whether the broker serves.
 //!
 //! On loopback whoever reaches it is let in, as to gRPC and MCP. Anywhere else, or where the broker
-//! is told to be secure, it is TLS, and a token that reads all workspaces: what it shows is of all
-//! of them.
+//! is told to be secure, it is TLS and tokens: people log in, and see what theirs may see; metrics
+//! are of all workspaces, and take one that reads all of them.
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -38,6 +38,7 @@ use super::{StartError, scrape::Scrape};
 use crate::{
     access::{Denied, Tokens},
     connection::{self, Connection, Peer, Protocol},
+    dashboard::{self, Channel},
     grpc::{self, Probe},
     metrics::ConnectionMetrics,
 };
@@ -51,14 +52,6 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// What Prometheus calls the format.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// What somebody finds who looks.
-const INDEX: &str = "\
-Tasuki broker
-
-/metrics  metrics for Prometheus
-/healthz  whether the broker can write to its disk
-";
 
 /// Takes its address. Nobody need know of one that nobody asked for, so that may be another.
 pub(super) async fn bind(dashboard: Dashboard) -> Result<Option<TcpListener>, StartError> {
@@ -89,6 +82,8 @@ pub(super) struct Parts {
     /// `None`: it is open.
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) tokens: Tokens,
+    /// How pages make calls.
+    pub(super) channel: Channel,
     pub(super) scrape: Scrape,
     pub(super) probe: Probe,
     pub(super) metrics: Arc<ConnectionMetrics>,
@@ -96,16 +91,23 @@ pub(super) struct Parts {
 
 /// Serves it until `stopping`.
 pub(super) fn serve(listener: TcpListener, parts: Parts, stopping: CancellationToken) {
-    let Parts { site, tls, tokens, scrape, probe, metrics } = parts;
-    let access = Arc::new(Access { site, tokens: tls.is_some().then_some(tokens) });
+    let Parts { site, tls, tokens, channel, scrape, probe, metrics } = parts;
+    let is_guarded = tls.is_some();
     let shown = Arc::new(Shown { scrape, probe });
+    let reader = is_guarded.then(|| Arc::new(tokens));
+    let pages = dashboard::router(dashboard::Settings {
+        channel,
+        asks_for_token: is_guarded,
+        is_secure: is_guarded,
+        stopping: stopping.clone(),
+    });
     let app = Router::new()
-        .route("/", get(|| async { plain(StatusCode::OK, INDEX) }))
         .route("/metrics", get(metrics_text))
         .route("/healthz", get(health))
-        .fallback(|| async { plain(StatusCode::NOT_FOUND, "nothing is served at this address\n") })
         .with_state(shown)
-        .layer(middleware::from_fn_with_state(access, check));
+        .route_layer(middleware::from_fn_with_state(reader, check_reader))
+        .merge(pages)
+        .layer(middleware::from_fn_with_state(Arc::new((site, is_guarded)), check_site));
     let connections =
         connection::connections(listener, Protocol::Http1, tls, metrics, stopping.clone());
     tokio::spawn(async move {
@@ -149,29 +151,39 @@ async fn converse(connection: Connection, app: Router, stopping: CancellationTok
     }
 }
 
-/// Who may ask.
-struct Access {
-    site: Site,
-    /// `None`: whoever reaches it.
-    tokens: Option<Tokens>,
-}
-
-async fn check(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
+/// Whether a request is one of this server's own pages, or of a program on this machine.
+async fn check_site(
+    State(access): State<Arc<(Site, bool)>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (site, is_guarded) = &*access;
     let here = request.extensions().get().map(|here: &Here| here.0);
-    if let Err(why) = access.site.check(request.uri(), request.headers(), here) {
+    if let Err(why) = site.check(request.uri(), request.headers(), here) {
         warn!(%why, "a request to the dashboard from elsewhere was refused");
         return plain(StatusCode::FORBIDDEN, &format!("{why}\n"));
     }
-    let peer = request.extensions().get::<Arc<Peer>>().cloned();
-    if let Some(tokens) = &access.tokens
-        && let Err(refused) = admit(tokens, request.headers(), peer.as_ref()).await
-    {
-        return refused;
-    }
-    if let Some(peer) = peer {
+    // Where tokens are asked for, it is a good one that makes a visitor known.
+    if let Some(peer) = request.extensions().get::<Arc<Peer>>().filter(|_| !is_guarded) {
         peer.become_known();
     }
     next.run(request).await
+}
+
+/// Whether a program may see what is of all workspaces.
+async fn check_reader(
+    State(tokens): State<Option<Arc<Tokens>>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<Arc<Peer>>();
+    match tokens {
+        Some(tokens) => match admit(&tokens, request.headers(), peer).await {
+            Ok(()) => next.run(request).await,
+            Err(refused) => refused,
+        },
+        None => next.run(request).await,
+    }
 }
 
 /// Whether a request shows a token that reads all workspaces.

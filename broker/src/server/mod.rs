@@ -24,6 +24,8 @@ use tasuki_proto::{
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle, time::MissedTickBehavior};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
+use tower::{Layer as _, ServiceExt as _};
 use tracing::{error, info, warn};
 
 pub use self::settings::{Settings, StartError};
@@ -36,6 +38,7 @@ use crate::{
     access::Tokens,
     clock::Clock,
     connection::{self, Protocol, limits},
+    dashboard::Channel,
     grpc::{self, Probe},
     journal::{
         Journal, JournalError,
@@ -151,10 +154,12 @@ impl Broker {
         let search = Search::start(&settings.data, &workspaces, stopping.clone());
         let probe = Probe::new(&workspaces, stopping.clone());
         let routes = grpc::routes(&workspaces, &tokens, &search, &probe, &stopping, &storage)?;
+        let calls = grpc::call_metrics();
+        let channel = in_process(routes.clone(), grpc::Guard::new(tokens.clone(), calls.clone()));
         let sources = Sources {
             workspaces: workspaces.clone(),
             commits,
-            calls: grpc::call_metrics(),
+            calls,
             grpc: Arc::default(),
             dashboard: Arc::default(),
             data: settings.data.clone(),
@@ -202,6 +207,7 @@ impl Broker {
                 site: Site::new(address, guarding.map(is_named)),
                 tls,
                 tokens: tokens.clone(),
+                channel,
                 metrics: Arc::clone(&sources.dashboard),
                 scrape: Scrape::new(sources),
                 probe,
@@ -295,6 +301,12 @@ impl Broker {
         }
         self.journal.close().await
     }
+}
+
+/// The services as pages of this process reach them: through the guard, without a socket.
+fn in_process(routes: Routes, guard: grpc::Guard) -> Channel {
+    let guarded = guard.layer(routes);
+    Channel::new(guarded.map_err(Into::into))
 }
 
 fn url(is_guarded: bool, address: SocketAddr) -> String {

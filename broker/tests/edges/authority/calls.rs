@@ -150,6 +150,7 @@ pub(super) static CALLS: &[Call] = &[
             bytes(wire::RotateTokenRequest { token_id, secret: hash(), overlap_ms: 0 })
         }),
     ),
+    plain("/tasuki.v1.Access/ListWorkspaces", |_, _| Bytes::new()),
     plain("/tasuki.v1.Access/WhoAmI", |_, _| Bytes::new()),
     answers(
         "unknown_invitation",

@@ -1,0 +1,189 @@
+// What the pages cannot do alone: follow what happens, send forms in place, keys.
+"use strict";
+(() => {
+  const make = (text) => new DOMParser().parseFromString(policy.createHTML(text), "text/html");
+  const policy = window.trustedTypes
+    ? trustedTypes.createPolicy("tasuki", { createHTML: (text) => text })
+    : { createHTML: (text) => text };
+  const $ = (query, from = document) => from.querySelector(query);
+  const $$ = (query, from = document) => [...from.querySelectorAll(query)];
+  const body = document.body;
+  const main = () => $("#main");
+
+  // A link that logs in carries its token behind the #, where no server and no log sees it.
+  const link = $("form#link");
+  if (link && location.hash.length > 1) {
+    link.elements.token.value = location.hash.slice(1);
+    history.replaceState(null, "", location.pathname);
+    link.submit();
+  }
+  if (!body.dataset.events) return;
+
+  // Makes `old` what `next` is, and leaves alone what a person is busy with.
+  const isKept = (node) =>
+    node.nodeType === 1 && (node === document.activeElement || (node.tagName === "FORM" && (node.contains(document.activeElement) || node.dataset.touched)));
+  const keyOf = (node) => (node.nodeType === 1 && node.id) || "";
+  const morph = (old, next) => {
+    if (isKept(old)) return;
+    if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) return old.replaceWith(next);
+    if (old.nodeType !== 1) {
+      if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
+      return;
+    }
+    for (const { name } of [...old.attributes]) {
+      if (!next.hasAttribute(name) && !(name === "open" && old.tagName === "DETAILS") && name !== "aria-selected") old.removeAttribute(name);
+    }
+    for (const { name, value } of next.attributes) {
+      if (name === "open" && old.tagName === "DETAILS") continue;
+      if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
+    const named = new Map([...old.childNodes].filter(keyOf).map((it) => [keyOf(it), it]));
+    let at = old.firstChild;
+    for (const child of [...next.childNodes]) {
+      const key = keyOf(child);
+      if (key && named.has(key)) {
+        const own = named.get(key);
+        if (own !== at) old.insertBefore(own, at); else at = at.nextSibling;
+        morph(own, child);
+      } else if (at && !keyOf(at) && !key) {
+        const own = at;
+        at = at.nextSibling;
+        morph(own, child);
+      } else old.insertBefore(child, at);
+    }
+    while (at) { const own = at; at = at.nextSibling; if (!isKept(own)) own.remove(); }
+  };
+  const show = (text) => {
+    const next = make(text);
+    const fresh = $("#main", next);
+    if (!fresh) return;
+    document.title = next.title;
+    morph(main(), fresh);
+    tick();
+  };
+
+  // Asks for this page anew, one request at a time.
+  let busy = false, again = false;
+  const refresh = async () => {
+    if (busy) { again = true; return; }
+    busy = true;
+    try {
+      const answer = await fetch(location.href, { headers: { "Tasuki-Script": "1" }, redirect: "follow" });
+      if (new URL(answer.url).pathname === "/login") location.reload();
+      else if (answer.ok) show(await answer.text());
+    } catch { /* The stream of events says that the broker is away. */ }
+    busy = false;
+    if (again) { again = false; refresh(); }
+  };
+  let waiting = 0;
+  const soon = () => { clearTimeout(waiting); waiting = setTimeout(refresh, 60); };
+
+  const light = $("#live");
+  const lit = (state, title) => { light.className = "live " + state; light.title = title; };
+  let wasOff = false;
+  const follow = () => {
+    const events = new EventSource(body.dataset.events);
+    events.addEventListener("hello", () => { lit("on", "Live"); if (wasOff) soon(); wasOff = false; });
+    events.addEventListener("changed", (event) => {
+      const kinds = event.data.split(" ");
+      if (main().dataset.live.split(" ").some((kind) => kinds.includes(kind))) soon();
+    });
+    events.onerror = () => {
+      lit("off", "The broker does not answer"); wasOff = true;
+      if (events.readyState === 2) setTimeout(follow, 3000);
+    };
+    addEventListener("pagehide", () => events.close(), { once: true });
+  };
+  follow();
+  addEventListener("pageshow", (event) => { if (event.persisted) { follow(); soon(); } });
+  let seconds = 0;
+  setInterval(() => {
+    seconds += 1;
+    const every = Number(main().dataset.every);
+    if (every && seconds % every === 0 && !document.hidden) soon();
+    tick();
+  }, 1000);
+
+  // Times go on by themselves.
+  const two = (number) => String(number).padStart(2, "0");
+  const long = (ms) => {
+    const s = Math.max(0, Math.floor(ms / 1000)), m = Math.floor(s / 60), h = Math.floor(m / 60), d = Math.floor(h / 24);
+    if (d) return `${d}d ${two(h % 24)}h`;
+    if (h) return `${h}h ${two(m % 60)}m`;
+    return m ? `${m}m ${two(s % 60)}s` : `${s}s`;
+  };
+  const tick = () => {
+    for (const it of $$("time[data-ms]")) {
+      const at = Number(it.dataset.ms), now = Date.now();
+      const text = { since: long(now - at), until: at > now ? "in " + long(at - now) : "lapsed" }[it.dataset.form] || long(now - at) + " ago";
+      if (it.textContent !== text) it.textContent = text;
+      if (!it.dataset.local) { it.dataset.local = 1; it.title = new Date(at).toLocaleString(); }
+    }
+  };
+  tick();
+
+  // Forms are sent in place: what was typed stays until it was taken.
+  addEventListener("input", (event) => { const form = event.target.closest("form[method=post]"); if (form) form.dataset.touched = 1; });
+  addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (form.method !== "post" || form.id === "link") return;
+    event.preventDefault();
+    const buttons = $$("button", form), said = $("output", form);
+    buttons.forEach((it) => { it.disabled = true; });
+    if (said) said.textContent = "";
+    try {
+      const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { "Tasuki-Script": "1" } });
+      const text = await answer.text();
+      if (answer.ok && answer.redirected) {
+        const to = new URL(answer.url);
+        delete form.dataset.touched;
+        form.closest("details.act")?.removeAttribute("open");
+        if (document.activeElement) document.activeElement.blur();
+        if (to.pathname === "/login") location.assign(to);
+        else if (to.pathname === location.pathname && (!to.search || to.search === location.search)) { if (to.search === location.search) show(text); else await refresh(); }
+        else location.assign(to);
+      } else if (said) {
+        said.textContent = $("#trouble", make(text))?.textContent || "Not done: the broker answered " + answer.status + ".";
+      }
+    } catch {
+      if (said) said.textContent = "No answer came. It may or may not be done; sending it again does it once.";
+    }
+    buttons.forEach((it) => { it.disabled = false; });
+  });
+
+  // Keys, unless somebody types.
+  let began = 0, picked = -1;
+  const tabs = Object.fromEntries(body.dataset.keys.split(" ").map((it) => [it[0], it.slice(1)]));
+  const base = body.dataset.events.replace(/\/events$/, "/");
+  const pick = (by) => {
+    const items = $$("main [data-item]");
+    if (!items.length) return;
+    items[picked]?.removeAttribute("aria-selected");
+    picked = Math.min(items.length - 1, Math.max(0, picked + by));
+    items[picked].setAttribute("aria-selected", "true");
+    items[picked].scrollIntoView({ block: "nearest" });
+  };
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target.closest?.("input, textarea, select");
+    if (event.key === "Escape") {
+      if (typing) typing.blur();
+      else $$("details.act[open], details.pick[open]").forEach((it) => it.removeAttribute("open"));
+      return;
+    }
+    if (typing) return;
+    const items = $$("main [data-item]");
+    if (began && tabs[event.key]) location.assign(base + tabs[event.key]);
+    else if (event.key === "/") $(".search input").focus();
+    else if (event.key === "?") $("#help").showModal();
+    else if (event.key === "j") pick(1);
+    else if (event.key === "k") pick(-1);
+    else if (event.key === "Enter" && items[picked] && event.target === body) $("a, summary", items[picked])?.click();
+    else { began = event.key === "g" ? setTimeout(() => { began = 0; }, 1500) : 0; return; }
+    began = 0;
+    event.preventDefault();
+  });
+  addEventListener("click", (event) => {
+    $$("details.pick[open]").filter((it) => !it.contains(event.target)).forEach((it) => it.removeAttribute("open"));
+  });
+})();

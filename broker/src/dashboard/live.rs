@@ -1,0 +1,100 @@
+//! Tells open pages that something happened: the kinds of events and nothing else, so a page asks
+//! for what it shows, as its visitor may.
+
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    response::{
+        IntoResponse as _, Response, Sse,
+        sse::{Event, KeepAlive},
+    },
+    routing::get,
+};
+use futures::{Stream, StreamExt as _, stream};
+use http::uri::PathAndQuery;
+use tasuki_proto::wire::{self, event::Noun};
+use tokio::time::{Instant, timeout_at};
+use tonic::{Request, Status, Streaming, client::Grpc};
+use tonic_prost::ProstCodec;
+
+use super::{
+    App,
+    visit::{Bearing, Trouble, Visit},
+};
+
+/// What happens within it is told at once: pages need not be asked for more often.
+const GATHERED_WITHIN: Duration = Duration::from_millis(100);
+
+/// A comment to a quiet stream, so that both ends notice when the other is gone.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// A browser comes back after so long when a stream broke.
+const RETRY: Duration = Duration::from_secs(2);
+
+pub(super) fn router() -> Router<Arc<App>> {
+    Router::new().route("/w/{workspace}/events", get(events))
+}
+
+async fn events(visit: Visit) -> Result<Response, Trouble> {
+    let feed = subscribe(&visit, wire::SubscribeRequest::default()).await?;
+    let stopping = visit.app.settings.stopping.clone();
+    let hello = Event::default().event("hello").retry(RETRY).data("");
+    let told = stream::once(std::future::ready(Ok::<_, Infallible>(hello))).chain(kinds(feed));
+    let told = told.take_until(stopping.cancelled_owned());
+    let sse = Sse::new(told).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
+    Ok(visit.named(sse.into_response()))
+}
+
+/// The feed of the visitor's workspace.
+pub(super) async fn subscribe(
+    visit: &Visit,
+    mut request: wire::SubscribeRequest,
+) -> Result<Streaming<wire::FeedItem>, Status> {
+    request.caller = Some(visit.caller());
+    let mut grpc: Grpc<Bearing> = Grpc::new(visit.channel());
+    grpc.ready().await.map_err(|why| Status::unavailable(why.to_string()))?;
+    let path = PathAndQuery::from_static("/tasuki.v1.Feed/Subscribe");
+    let answer = grpc.server_streaming(Request::new(request), path, ProstCodec::default()).await?;
+    Ok(answer.into_inner())
+}
+
+/// The kinds of what happened, gathered.
+fn kinds(feed: Streaming<wire::FeedItem>) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(Some(feed), |feed| async move {
+        let mut feed = feed?;
+        let mut kinds = BTreeSet::new();
+        let mut sequence = 0;
+        // The stream ends with whatever ends the feed, and the browser comes back.
+        let first = feed.message().await.ok().flatten()?;
+        note(&first, &mut kinds, &mut sequence);
+        let until = Instant::now() + GATHERED_WITHIN;
+        let mut is_over = false;
+        loop {
+            match timeout_at(until, feed.message()).await {
+                Ok(Ok(Some(item))) => note(&item, &mut kinds, &mut sequence),
+                Ok(Ok(None) | Err(_)) => {
+                    is_over = true;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        let kinds: Vec<&str> = kinds.into_iter().collect();
+        let event =
+            Event::default().event("changed").id(sequence.to_string()).data(kinds.join(" "));
+        Some((Ok(event), (!is_over).then_some(feed)))
+    })
+}
+
+fn note(item: &wire::FeedItem, kinds: &mut BTreeSet<&'static str>, sequence: &mut u64) {
+    *sequence = item.sequence;
+    kinds.extend(item.events.iter().filter_map(|it| it.noun.as_ref()).map(|noun| match noun {
+        Noun::Directory(_) => "directory",
+        Noun::Turn(_) => "turn",
+        Noun::Mail(_) => "mail",
+        Noun::Privacy(_) => "privacy",
+        Noun::Swarm(_) => "swarm",
+        Noun::Run(_) => "run",
+    }));
+}

@@ -1,0 +1,84 @@
+//! Pages for people: who holds what, since when, what came before, why nothing moves; and what a
+//! person does about it.
+//!
+//! A page is one more client of the API. It asks and acts through the same guard as everybody, with
+//! the token of whoever looks, over any [`Channel`]: in the broker's own process, or from a node.
+//!
+//! - **WD1** Nothing is read or done but by a call of the API with the visitor's own token.
+//! - **WD2** What agents wrote is text. It is escaped, or sanitised where it is Markdown, and nothing
+//!   in it makes a browser load, run or send anything.
+//! - **WD3** What changes something carries a token that only this server's own pages have.
+//!
+//! `visit` is the way from a request to the API; `session` who is logged in; `headers` what a browser
+//! may do with a page; `view` and `markdown` how things look; `live` tells open pages that something
+//! happened. A noun has a folder in `pages`, and a line in [`pages::ALL`].
+//!
+//! Not here: the listener, its certificate, and which names a request may use ([`crate::server`]).
+
+mod assets;
+mod form;
+mod headers;
+mod keys;
+mod live;
+mod login;
+mod markdown;
+mod pages;
+mod session;
+mod view;
+mod visit;
+
+use std::{fmt, sync::Arc};
+
+use axum::{Router, middleware, routing::get};
+use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tower::{BoxError, util::BoxCloneSyncService};
+
+use self::{keys::Keys, session::Sessions};
+
+/// What carries calls of the API.
+pub type Channel = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, BoxError>;
+
+/// The role that a person acts as.
+pub const HUMAN: &str = "human";
+
+/// How pages are served.
+pub struct Settings {
+    pub channel: Channel,
+    /// Visitors log in with a token; else whoever reaches a page acts without one.
+    pub asks_for_token: bool,
+    /// Pages come over TLS, and cookies go over nothing else.
+    pub is_secure: bool,
+    /// Ends streams when the server stops.
+    pub stopping: CancellationToken,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("asks_for_token", &self.asks_for_token)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all pages share.
+struct App {
+    settings: Settings,
+    sessions: Sessions,
+    keys: Keys,
+}
+
+/// All pages, without the check of who may reach them at all.
+pub fn router(settings: Settings) -> Router {
+    let sessions = Sessions::new(settings.is_secure);
+    let app = Arc::new(App { settings, sessions, keys: Keys::new() });
+    let mut router = Router::new()
+        .route("/", get(pages::home))
+        .merge(assets::router())
+        .merge(login::router())
+        .merge(live::router());
+    for page in pages::ALL {
+        router = (page.routes)(router);
+    }
+    router.fallback(pages::not_found).layer(middleware::from_fn(headers::protect)).with_state(app)
+}

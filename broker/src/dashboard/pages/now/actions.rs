@@ -1,0 +1,176 @@
+//! What a person does with loops: starts one, hands over, takes a turn back, begins a round.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    extract::Query,
+    response::{IntoResponse as _, Response},
+    routing::{get, post},
+};
+use http::header::CONTENT_TYPE;
+use maud::{Markup, html};
+use serde::Deserialize;
+use tasuki_proto::{
+    token::Right,
+    wire::{self, LoopStatus},
+};
+
+use super::super::{
+    super::{
+        App, HUMAN,
+        form::{Act, choice, dialog, hidden_field, line_field, text_field},
+        visit::{Trouble, Visit},
+    },
+    done,
+};
+use crate::overview::{Calls as _, Overview};
+
+pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router
+        .route("/w/{workspace}/loop/new", post(create))
+        .route("/w/{workspace}/loop/handover", post(hand_over))
+        .route("/w/{workspace}/loop/reclaim", post(reclaim))
+        .route("/w/{workspace}/loop/round", post(start_round))
+        .route("/w/{workspace}/entry", get(entry))
+}
+
+pub(super) fn new_loop(visit: &Visit, overview: &Overview) -> Markup {
+    if !visit.may(Right::Steer) {
+        return html! {};
+    }
+    let known = overview.roles.iter().map(|it| it.role.role.as_str());
+    let fields = html! {
+        (line_field("loop", "Name of the loop", "", true))
+        (line_field("participants", "Roles in order, the first begins", "", true))
+        p.note {
+            "Roles here: " (known.collect::<Vec<_>>().join(", ")) ". " code { (HUMAN) } " is you."
+        }
+        (text_field("instruction", "What to do first, if you begin", false))
+        label.check { input type="checkbox" name="new_roles" value="yes"; span { "Allow roles that nobody plays yet" } }
+    };
+    dialog(visit, "new-loop", "Start a loop", "/loop/new", &fields)
+}
+
+/// What may be done with a loop as it stands.
+pub(super) fn of_loop(visit: &Visit, of: &wire::Loop) -> Markup {
+    let name = &of.r#loop;
+    let loop_field = || hidden_field("loop", name);
+    let others = || of.participants.iter().map(String::as_str);
+    let is_own = of.holder == HUMAN;
+    let is_over = of.status() == LoopStatus::Completed;
+    html! {
+        div.actions {
+            @if is_own && !is_over && visit.may_act(Right::Send) {
+                @let fields = html! {
+                    (loop_field()) (hidden_field("turn", &of.turn.to_string()))
+                    (text_field("summary", "What was done", true))
+                    (text_field("instruction", "What to do next", false))
+                    (choice("to", "To", others().filter(|it| *it != HUMAN), ""))
+                    label.check { input type="checkbox" name="complete" value="yes"; span { "The work is finished" } }
+                };
+                (dialog(visit, &format!("handover-{name}"), "Hand over", "/loop/handover", &fields))
+            }
+            @if !is_over && visit.may(Right::Steer) && visit.may(Right::Claim) {
+                @let fields = html! {
+                    (loop_field()) (hidden_field("turn", &of.turn.to_string()))
+                    (choice("to", "Give the turn to", others(), &of.holder))
+                    (line_field("reason", "Why", "", true))
+                };
+                (dialog(visit, &format!("reclaim-{name}"), "Reclaim", "/loop/reclaim", &fields))
+            }
+            @if is_over && visit.may(Right::Steer) && visit.may(Right::Send) {
+                @let fields = html! {
+                    (loop_field())
+                    (choice("to", "Who begins", others(), ""))
+                    (text_field("instruction", "What to do", true))
+                };
+                (dialog(visit, &format!("round-{name}"), "Start a round", "/loop/round", &fields))
+            }
+        }
+    }
+}
+
+async fn create(Act { visit, form }: Act) -> Result<Response, Trouble> {
+    let create = wire::CreateLoopRequest {
+        r#loop: form.text("loop"),
+        participants: form.names("participants"),
+        allow_new_roles: form.has("new_roles")
+            || form.names("participants").iter().any(|it| it == HUMAN),
+        ..Default::default()
+    };
+    let instruction = form.text("instruction");
+    let name = create.r#loop.clone();
+    let created = visit.command(&form, create).await?;
+    let holder = created.r#loop.map(|it| it.holder).unwrap_or_default();
+    if !instruction.is_empty() && holder == HUMAN {
+        let handover = wire::HandOverRequest {
+            r#loop: name,
+            role: HUMAN.to_owned(),
+            summary: "Started the loop.".to_owned(),
+            instruction,
+            ..Default::default()
+        };
+        visit.command_after(&form, "handover", handover).await?;
+    }
+    Ok(done(&visit, "/now"))
+}
+
+async fn hand_over(Act { visit, form }: Act) -> Result<Response, Trouble> {
+    let request = wire::HandOverRequest {
+        r#loop: form.text("loop"),
+        role: HUMAN.to_owned(),
+        summary: form.text("summary"),
+        instruction: form.text("instruction"),
+        is_task_complete: form.has("complete"),
+        to: if form.has("complete") { String::new() } else { form.text("to") },
+        turn: form.number("turn")?,
+        ..Default::default()
+    };
+    visit.command(&form, request).await?;
+    Ok(done(&visit, "/now"))
+}
+
+async fn reclaim(Act { visit, form }: Act) -> Result<Response, Trouble> {
+    let request = wire::ReclaimRequest {
+        r#loop: form.text("loop"),
+        person: visit.person(),
+        to: form.text("to"),
+        reason: form.text("reason"),
+        turn: form.number("turn")?,
+        ..Default::default()
+    };
+    visit.command(&form, request).await?;
+    Ok(done(&visit, "/now"))
+}
+
+async fn start_round(Act { visit, form }: Act) -> Result<Response, Trouble> {
+    let request = wire::StartRoundRequest {
+        r#loop: form.text("loop"),
+        person: visit.person(),
+        to: form.text("to"),
+        instruction: form.text("instruction"),
+        ..Default::default()
+    };
+    visit.command(&form, request).await?;
+    Ok(done(&visit, "/now"))
+}
+
+#[derive(Debug, Deserialize)]
+struct WhichEntry {
+    r#loop: String,
+    number: u64,
+}
+
+/// All words of one entry, as they are.
+async fn entry(visit: Visit, Query(which): Query<WhichEntry>) -> Result<Response, Trouble> {
+    let request = wire::HistoryRequest {
+        r#loop: which.r#loop,
+        from: which.number,
+        limit: 1,
+        ..Default::default()
+    };
+    let entry = visit.call(&request).await?.entries.into_iter().next().ok_or(Trouble::NotFound)?;
+    let text = format!("{}\n\n{}\n", entry.summary, entry.instruction);
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
+}

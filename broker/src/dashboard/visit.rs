@@ -1,0 +1,276 @@
+//! One request of a person: where they are, who they are, and the only way from there to the API.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    extract::{FromRequestParts, RawPathParams},
+    response::{IntoResponse, Redirect, Response},
+};
+use http::{
+    HeaderValue,
+    header::{AUTHORIZATION, SET_COOKIE},
+    request::Parts,
+};
+use tasuki_proto::{
+    id::WorkspaceId,
+    rpc::{self, Rpc},
+    token::Right,
+    wire,
+};
+use tokio::time::timeout;
+use tonic::{Status, body::Body};
+use tower::Service;
+
+use super::{App, Channel, HUMAN, form::Form, login, session::Login, view};
+use crate::{connection::Peer, overview::Calls};
+
+/// For one answer: a person waits no longer, and then tries again.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Somebody looks at a page, or does something there.
+#[derive(Clone)]
+pub(super) struct Visit {
+    pub(super) app: Arc<App>,
+    pub(super) workspace: WorkspaceId,
+    /// `None`: no token is asked for.
+    pub(super) login: Option<Arc<Login>>,
+    /// Of the browser.
+    pub(super) name: String,
+    /// Gives the browser its name, where it had none.
+    cookie: Option<HeaderValue>,
+    peer: Option<Arc<Peer>>,
+}
+
+impl Visit {
+    /// What the visitor may do, as far as that is known before asking.
+    pub(super) fn may(&self, right: Right) -> bool {
+        match self.scope() {
+            None => right != Right::Admin,
+            Some(scope) => scope.rights.iter().any(|it| *it == right.to_string()),
+        }
+    }
+
+    /// Whether the visitor may act as the role of people.
+    pub(super) fn may_act(&self, right: Right) -> bool {
+        let has_role = self
+            .scope()
+            .is_none_or(|it| it.is_any_role || it.roles.iter().any(|role| role == HUMAN));
+        has_role && self.may(right)
+    }
+
+    fn scope(&self) -> Option<&wire::Scope> {
+        self.login.as_ref().and_then(|login| login.token.scope.as_ref())
+    }
+
+    /// The name that people see for whoever acts.
+    pub(super) fn person(&self) -> String {
+        let label = self.login.as_ref().map(|login| login.token.label.as_str());
+        let label = label.unwrap_or_default();
+        let letters = label.chars().filter(|it| it.is_ascii_alphanumeric() || "_.-".contains(*it));
+        let label: String = letters.take(tasuki_proto::limits::ID_BYTES_MAX).collect();
+        let is_name = label.starts_with(|first: char| first.is_ascii_alphanumeric());
+        if is_name { label } else { HUMAN.to_owned() }
+    }
+
+    /// The address of a page of this workspace: `path` begins with a slash.
+    pub(super) fn link(&self, path: &str) -> String {
+        format!("/w/{}{path}", self.workspace)
+    }
+
+    /// What a form of this visitor's must carry.
+    pub(super) fn form_token(&self) -> String {
+        self.app.sessions.form_token(&self.name)
+    }
+
+    pub(super) fn channel(&self) -> Bearing {
+        Bearing {
+            channel: self.app.settings.channel.clone(),
+            authorization: self.login.as_ref().map(|login| login.authorization.clone()),
+            peer: self.peer.clone(),
+        }
+    }
+
+    pub(super) fn caller(&self) -> wire::Caller {
+        wire::Caller { workspace: self.workspace.to_string(), ..wire::Caller::default() }
+    }
+
+    /// Gives a command under the key of the form that it was sent with.
+    pub(super) async fn command<R: Rpc>(
+        &self,
+        form: &Form,
+        mut request: R,
+    ) -> Result<R::Response, Status> {
+        request.set_key(Some(self.app.keys.of_form(form.key())));
+        self.call(&request).await
+    }
+
+    /// The same of the second and later commands of one form.
+    pub(super) async fn command_after<R: Rpc>(
+        &self,
+        form: &Form,
+        step: &str,
+        mut request: R,
+    ) -> Result<R::Response, Status> {
+        request.set_key(Some(self.app.keys.of_form(&format!("{}/{step}", form.key()))));
+        self.call(&request).await
+    }
+
+    /// An answer that gives the browser its name where it has none.
+    pub(super) fn named(&self, mut response: Response) -> Response {
+        if let Some(cookie) = &self.cookie {
+            response.headers_mut().append(SET_COOKIE, cookie.clone());
+        }
+        response
+    }
+}
+
+impl Calls for Visit {
+    type Error = Status;
+
+    async fn call<R: Rpc>(&self, request: &R) -> Result<R::Response, Status> {
+        let mut request = request.clone();
+        request.set_caller(self.caller());
+        let answer = timeout(ANSWER_WITHIN, rpc::send(self.channel(), request)).await;
+        let late = |_| Err(Status::deadline_exceeded("the broker did not answer in time"));
+        answer.unwrap_or_else(late).map(tonic::Response::into_inner)
+    }
+}
+
+/// A channel on which every call shows the visitor's token (WD1).
+#[derive(Clone)]
+pub(super) struct Bearing {
+    channel: Channel,
+    authorization: Option<HeaderValue>,
+    peer: Option<Arc<Peer>>,
+}
+
+impl Bearing {
+    pub(super) fn new(
+        channel: Channel,
+        authorization: Option<HeaderValue>,
+        peer: Option<Arc<Peer>>,
+    ) -> Self {
+        Self { channel, authorization, peer }
+    }
+}
+
+impl Service<http::Request<Body>> for Bearing {
+    type Response = http::Response<Body>;
+    type Error = tower::BoxError;
+    type Future = <Channel as Service<http::Request<Body>>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.channel.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        if let Some(authorization) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(peer) = &self.peer {
+            request.extensions_mut().insert(Arc::clone(peer));
+        }
+        self.channel.call(request)
+    }
+}
+
+impl FromRequestParts<Arc<App>> for Visit {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Trouble> {
+        let here = parts.uri.path_and_query().map_or("/", |it| it.as_str()).to_owned();
+        let shown = app.sessions.name(&parts.headers);
+        let login = shown.as_deref().and_then(|name| app.sessions.login(name));
+        if app.settings.asks_for_token && login.is_none() {
+            return Err(Trouble::LogIn { next: here });
+        }
+        let workspace = match RawPathParams::from_request_parts(parts, app).await {
+            Ok(params) => {
+                params.iter().find(|(name, _)| *name == "workspace").map(|it| it.1.to_owned())
+            }
+            Err(_) => None,
+        };
+        let workspace = workspace.as_deref().unwrap_or(tasuki_proto::limits::WORKSPACE_DEFAULT);
+        let workspace = workspace.parse().map_err(|_| Trouble::NotFound)?;
+        let (name, cookie) = match shown {
+            Some(name) => (name, None),
+            None => {
+                let (name, cookie) = app.sessions.begin();
+                (name, Some(cookie))
+            }
+        };
+        let peer = parts.extensions.get::<Arc<Peer>>().cloned();
+        Ok(Self { app: Arc::clone(app), workspace, login, name, cookie, peer })
+    }
+}
+
+/// Why there is no page, or why nothing was done.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// Nobody is logged in; this is where they wanted to go.
+    LogIn {
+        next: String,
+    },
+    NotFound,
+    /// What a form said is not usable.
+    Invalid(String),
+    /// The form is not one of this browser's.
+    Forged,
+    Refused(Status),
+}
+
+impl From<Status> for Trouble {
+    fn from(status: Status) -> Self {
+        Self::Refused(status)
+    }
+}
+
+impl IntoResponse for Trouble {
+    fn into_response(self) -> Response {
+        use http::StatusCode;
+        let (code, text) = match self {
+            Self::LogIn { next } => return Redirect::to(&login::address(&next)).into_response(),
+            Self::NotFound => (StatusCode::NOT_FOUND, "There is no such page.".to_owned()),
+            Self::Invalid(text) => (StatusCode::UNPROCESSABLE_ENTITY, text),
+            Self::Forged => (
+                StatusCode::FORBIDDEN,
+                "This form was made for another session. Nothing was done. Reload the page and \
+                 send it again."
+                    .to_owned(),
+            ),
+            Self::Refused(status) => {
+                let code = tonic::Code::Unauthenticated;
+                if status.code() == code {
+                    return Redirect::to(&login::address("/")).into_response();
+                }
+                (http_code(status.code()), status.message().to_owned())
+            }
+        };
+        (code, view::bare(code, &text)).into_response()
+    }
+}
+
+const fn http_code(code: tonic::Code) -> http::StatusCode {
+    use http::StatusCode;
+    use tonic::Code;
+    match code {
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::InvalidArgument | Code::OutOfRange => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::AlreadyExists | Code::Aborted | Code::FailedPrecondition => StatusCode::CONFLICT,
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        Code::Ok
+        | Code::Unknown
+        | Code::Unimplemented
+        | Code::Internal
+        | Code::DataLoss
+        | Code::Unauthenticated => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
