@@ -72,7 +72,7 @@ struct App {
 pub fn router(settings: Settings) -> Router {
     let sessions = Sessions::new(settings.is_secure);
     let app = Arc::new(App { settings, sessions, keys: Keys::new() });
-    let mut router = Router::new()
+    let mut router = pages::search(Router::new())
         .route("/", get(pages::home))
         .merge(assets::router())
         .merge(login::router())

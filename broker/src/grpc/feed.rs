@@ -64,7 +64,8 @@ pub(super) async fn subscribe(
     }
     let (items, stream) = mpsc::channel(UNREAD_MAX);
     let (last_word, why) = oneshot::channel();
-    let reader = Reader { session, next, items, last_word: Some(last_word) };
+    let until = it.only_kept.then_some(newest);
+    let reader = Reader { session, next, until, items, last_word: Some(last_word) };
     tokio::spawn(reader.run(live));
     // It has a place of its own, so it is never waited for.
     let why = stream::once(why).filter_map(|why| future::ready(why.ok().map(Err)));
@@ -92,6 +93,8 @@ struct Reader {
     session: WorkspaceSession,
     /// The sequence to send next.
     next: Sequence,
+    /// The last one that is sent; `None`: it goes on.
+    until: Option<Sequence>,
     items: mpsc::Sender<Result<wire::FeedItem, Status>>,
     /// Why the stream ends, if there is something to say about it.
     last_word: Option<oneshot::Sender<Status>>,
@@ -111,6 +114,9 @@ impl Reader {
 
     async fn follow(&mut self, mut live: broadcast::Receiver<Arc<Record>>) -> Result<(), Done> {
         self.catch_up().await?;
+        if self.until.is_some() {
+            return Err(Done);
+        }
         loop {
             let received = tokio::select! {
                 received = live.recv() => received,

@@ -113,7 +113,11 @@
     return m ? `${m}m ${two(s % 60)}s` : `${s}s`;
   };
   const tick = () => {
-    for (const it of $$("time[data-ms]")) {
+    for (const it of $$("[data-clock], time[data-form=clock]")) {
+      const at = new Date(Number(it.dataset.clock || it.dataset.ms)), text = at.toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+      if (it.textContent !== text) it.textContent = text;
+    }
+    for (const it of $$("time[data-ms]:not([data-form=clock])")) {
       const at = Number(it.dataset.ms), now = Date.now();
       const text = { since: long(now - at), until: at > now ? "in " + long(at - now) : "lapsed" }[it.dataset.form] || long(now - at) + " ago";
       if (it.textContent !== text) it.textContent = text;
@@ -183,7 +187,12 @@
     began = 0;
     event.preventDefault();
   });
+  addEventListener("mouseover", (event) => {
+    const tip = $("#tip"), text = event.target.dataset?.tip;
+    if (tip && text) tip.textContent = text;
+  });
   addEventListener("click", (event) => {
+    if (event.target.dataset?.href) location.assign(event.target.dataset.href);
     $$("details.pick[open]").filter((it) => !it.contains(event.target)).forEach((it) => it.removeAttribute("open"));
   });
 })();

@@ -1,8 +1,14 @@
 //! The pages, one folder or file a noun.
 
+mod machines;
+mod mail;
 mod now;
+mod runs;
+mod search;
+mod tasks;
+mod timeline;
 
-use std::sync::Arc;
+use std::{fmt::Write as _, sync::Arc};
 
 use axum::{
     Router,
@@ -28,13 +34,26 @@ pub(super) struct PageDef {
 }
 
 /// In the order of the navigation.
-pub(super) const ALL: &[PageDef] =
-    &[PageDef { folder: "now", title: "Now", key: 'n', routes: now::routes }];
+pub(super) const ALL: &[PageDef] = &[
+    PageDef { folder: "now", title: "Now", key: 'n', routes: now::routes },
+    PageDef { folder: "timeline", title: "Timeline", key: 'l', routes: timeline::routes },
+    PageDef { folder: "mail", title: "Mail", key: 'm', routes: mail::routes },
+    PageDef { folder: "tasks", title: "Tasks", key: 't', routes: tasks::routes },
+    PageDef { folder: "runs", title: "Runs", key: 'r', routes: runs::routes },
+    PageDef { folder: "machines", title: "Machines", key: 'c', routes: machines::routes },
+];
+
+/// The search, which is on every page and has no tab.
+pub(super) fn search(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    search::routes(router)
+}
 
 /// To the first workspace that the visitor may see.
 pub(super) async fn home(visit: Visit) -> Result<Response, Trouble> {
     let workspaces = visit.call(&wire::ListWorkspacesRequest::default()).await?.workspaces;
-    let first = workspaces.first().cloned().unwrap_or_else(|| visit.workspace.to_string());
+    let own = workspaces.iter().find(|it| **it == *visit.workspace.as_str());
+    let first =
+        own.or_else(|| workspaces.first()).cloned().unwrap_or_else(|| visit.workspace.to_string());
     Ok(visit.named(Redirect::to(&format!("/w/{first}/now")).into_response()))
 }
 
@@ -42,7 +61,57 @@ pub(super) async fn not_found() -> Trouble {
     Trouble::NotFound
 }
 
-/// After something was done: back to where the form was, or to a page of the workspace.
-pub(super) fn done(visit: &Visit, path: &str) -> Response {
+/// After something was done: to a page of the workspace.
+fn done(visit: &Visit, path: &str) -> Response {
     visit.named(Redirect::to(&visit.link(path)).into_response())
+}
+
+/// The name of an enum's value as people read it: `TASK_STAGE_IN_REVIEW` is `in review`.
+fn bare(name: &str) -> String {
+    const PREFIXES: [&str; 9] = [
+        "TASK_STAGE_",
+        "TASK_STATUS_",
+        "ISSUE_STATUS_",
+        "DELIVERY_STATUS_",
+        "SUBMISSION_STATUS_",
+        "STEP_STATUS_",
+        "STEP_FAILURE_",
+        "RUN_STATUS_",
+        "RUN_MODE_",
+    ];
+    let bare = PREFIXES.iter().find_map(|it| name.strip_prefix(it)).unwrap_or(name);
+    bare.to_lowercase().replace('_', " ")
+}
+
+/// A value within the query of an address.
+fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut escaped, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+        escaped
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_values_are_words() {
+        assert_eq!(bare("TASK_STAGE_WAITING_FOR_ANSWER"), "waiting for answer");
+        assert_eq!(bare("RUN_STATUS_OUT_OF_BUDGET"), "out of budget");
+        assert_eq!(escaped("a b&c=é"), "a%20b%26c%3D%C3%A9");
+    }
+
+    /// A page that no key leads to is not found without a mouse.
+    #[test]
+    fn each_page_has_a_key_of_its_own() {
+        let mut keys: Vec<char> = ALL.iter().map(|it| it.key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), ALL.len());
+    }
 }

@@ -1,0 +1,120 @@
+//! The texts of one record: what was handed over, what a letter says.
+
+use maud::{Markup, html};
+use tasuki_proto::wire::{self, event::Noun, mail_event, turn_event};
+
+use super::{
+    super::super::{
+        markdown::markdown,
+        view::{ago, iso, nothing, plain},
+        visit::Visit,
+    },
+    event::Timeline,
+};
+use crate::overview::Calls as _;
+
+pub(super) async fn panel(
+    visit: &Visit,
+    records: &[wire::FeedItem],
+    at: u64,
+    now_ms: u64,
+) -> Markup {
+    let found = records.binary_search_by_key(&at, |it| it.sequence);
+    let Some(item) = found.ok().and_then(|at| records.get(at)) else {
+        return nothing("That record is not among those that are shown.");
+    };
+    let lines = Timeline::new(std::slice::from_ref(item), now_ms).marks;
+    let mut texts = Vec::new();
+    for noun in item.events.iter().filter_map(|it| it.noun.as_ref()) {
+        texts.push(text(visit, noun).await);
+    }
+    html! {
+        article.card.detail id="detail" {
+            header {
+                h2 { "Record " (item.sequence) }
+                span.note { (iso(item.at_ms)) ", " (ago(item.at_ms, now_ms)) }
+                @if !item.node.is_empty() { span.note { "from " (plain(&item.node)) } }
+                @if !item.token.is_empty() { span.note { "token " (plain(&item.token)) } }
+            }
+            @for it in &lines { p { b { (plain(&it.text)) } } }
+            @for text in &texts { (text) }
+        }
+    }
+}
+
+async fn text(visit: &Visit, noun: &Noun) -> Markup {
+    match noun {
+        Noun::Turn(wire::TurnEvent { kind: Some(kind) }) => {
+            let (name, number) = match kind {
+                turn_event::Kind::HandedOver(it) => (&it.r#loop, it.entry),
+                turn_event::Kind::RoundStarted(it) => (&it.r#loop, it.entry),
+                turn_event::Kind::TurnReclaimed(it) => (&it.r#loop, it.entry),
+                turn_event::Kind::LoopOpened(_)
+                | turn_event::Kind::ParticipantsSet(_)
+                | turn_event::Kind::TurnMarked(_)
+                | turn_event::Kind::TurnLapsed(_)
+                | turn_event::Kind::LeaseRenewed(_) => return html! {},
+            };
+            handed_over(visit, name, number).await
+        }
+        Noun::Mail(wire::MailEvent { kind: Some(mail_event::Kind::MailSent(it)) }) => {
+            letter(visit, it).await
+        }
+        Noun::Swarm(wire::SwarmEvent { kind: Some(wire::swarm_event::Kind::IssueChanged(it)) }) => {
+            let link = visit.link(&format!("/tasks?issue={}", it.issue_id));
+            html! { p { a href=(link) { "Open the issue" } } }
+        }
+        Noun::Run(wire::RunEvent { kind: Some(wire::run_event::Kind::RunStarted(it)) }) => {
+            let link = visit.link(&format!("/runs?run={}", it.run_id));
+            html! { p { a href=(link) { "Open the run" } } }
+        }
+        Noun::Directory(_)
+        | Noun::Turn(_)
+        | Noun::Mail(_)
+        | Noun::Privacy(_)
+        | Noun::Swarm(_)
+        | Noun::Run(_) => html! {},
+    }
+}
+
+async fn handed_over(visit: &Visit, name: &str, number: u64) -> Markup {
+    let request = wire::HistoryRequest {
+        r#loop: name.to_owned(),
+        from: number,
+        limit: 1,
+        ..Default::default()
+    };
+    let entry = visit.call(&request).await.ok().and_then(|it| it.entries.into_iter().next());
+    let Some(entry) = entry else { return nothing("Its words are no longer kept.") };
+    let whole = visit.link(&format!("/entry?loop={name}&number={number}"));
+    html! {
+        @if !entry.summary.is_empty() { h4 { "Done" } (markdown(&entry.summary, Some(&whole))) }
+        @if !entry.instruction.is_empty() { h4 { "Next" } (markdown(&entry.instruction, Some(&whole))) }
+        @if !entry.reason.is_empty() { h4 { "Why" } p { (plain(&entry.reason)) } }
+    }
+}
+
+async fn letter(visit: &Visit, it: &wire::MailSent) -> Markup {
+    // Whoever has a copy may read it; which of them the visitor may act as is not known here.
+    for role in std::iter::once(&it.sender).chain(&it.receivers) {
+        let mut request = wire::ReadThreadRequest {
+            role: role.clone(),
+            message: it.message_id.clone(),
+            from: it.entry,
+            ..Default::default()
+        };
+        request.set_mark(wire::MailMark::None);
+        if let Ok(read) = visit.call(&request).await
+            && let Some(entry) = read.entries.first()
+        {
+            let subject = read.thread.map(|it| it.subject).unwrap_or_default();
+            let link = visit.link(&format!("/mail?role={role}&thread={}", it.message_id));
+            return html! {
+                h4 { a href=(link) { (plain(&subject)) } }
+                @if entry.sealed.is_some() { p.note { "Sealed: only nodes with the key can read it." } }
+                @else { (markdown(&entry.text, Some(&link))) }
+            };
+        }
+    }
+    nothing("Your token may not read this letter.")
+}

@@ -1,0 +1,203 @@
+//! *Timeline*: what happened, a lane for each role: turns, handovers, mail, tasks, locks and runs.
+//!
+//! The newest [`RECORDS_MAX`] records are read anew for each look, as the visitor may see them. What
+//! lies close together is drawn as one mark, so a page has a bounded number of nodes however much
+//! happened.
+
+mod chart;
+mod detail;
+mod event;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{Router, extract::Query, response::Response, routing::get};
+use maud::{Markup, html};
+use serde::Deserialize;
+use tasuki_proto::{counted::counted, wire};
+use tokio::time::timeout;
+
+use self::event::{Kind, Mark, Timeline};
+use super::super::{
+    App, live,
+    view::{Page, ago, iso, nothing, plain, respond, role},
+    visit::{Trouble, Visit},
+};
+use crate::overview::Calls as _;
+
+/// Records that are looked at: some days of a busy workspace.
+const RECORDS_MAX: u64 = 10_000;
+
+/// Until they are all there.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+
+/// Rows of the list below the lanes.
+const ROWS_MAX: usize = 50;
+
+/// Lengths of time that one can look at, in milliseconds, with their names.
+const SPANS: [(&str, u64); 6] = [
+    ("5m", 300_000),
+    ("1h", 3_600_000),
+    ("6h", 21_600_000),
+    ("1d", 86_400_000),
+    ("7d", 604_800_000),
+    ("all", u64::MAX),
+];
+
+pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    router.route("/w/{workspace}/timeline", get(timeline))
+}
+
+/// What is looked at.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Filter {
+    /// A name of [`SPANS`]; empty: all.
+    span: String,
+    /// The end, in milliseconds since 1970; 0: now.
+    until: u64,
+    role: String,
+    r#loop: String,
+    /// A kind's name; empty: all.
+    kind: String,
+    /// Part of a line.
+    q: String,
+    /// The record whose texts are shown; 0: none.
+    at: u64,
+}
+
+impl Filter {
+    fn has(&self, mark: &Mark) -> bool {
+        let named = |wanted: &str, names: &[&str]| wanted.is_empty() || names.contains(&wanted);
+        named(&self.role, &mark.roles())
+            && named(&self.r#loop, &[&mark.of_loop])
+            && named(&self.kind, &[mark.kind.name()])
+            && (self.q.is_empty() || mark.text.to_lowercase().contains(&self.q.to_lowercase()))
+    }
+
+    fn span_ms(&self) -> u64 {
+        SPANS.iter().find(|it| it.0 == self.span).map_or(u64::MAX, |it| it.1)
+    }
+
+    /// The address of the same with something else.
+    fn link(&self, visit: &Visit, change: impl FnOnce(&mut Self)) -> String {
+        let mut other = Self { at: 0, ..self.clone() };
+        change(&mut other);
+        let number = |it: u64| if it == 0 { String::new() } else { it.to_string() };
+        let fields = [
+            ("span", other.span),
+            ("until", number(other.until)),
+            ("role", other.role),
+            ("loop", other.r#loop),
+            ("kind", other.kind),
+            ("q", other.q),
+            ("at", number(other.at)),
+        ];
+        let fields = fields.into_iter().filter(|(_, value)| !value.is_empty());
+        let query: Vec<String> =
+            fields.map(|(name, value)| format!("{name}={}", super::escaped(&value))).collect();
+        visit.link(&format!("/timeline?{}", query.join("&")))
+    }
+}
+
+async fn timeline(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Trouble> {
+    let now_ms =
+        visit.call(&wire::ListLocksRequest { limit: 1, ..Default::default() }).await?.now_ms;
+    let (records, is_cut) = records(&visit).await?;
+    let whole = Timeline::new(&records, now_ms);
+    let until = if filter.until == 0 { now_ms } else { filter.until };
+    let first = whole.marks.first().map_or(until, |it| it.at_ms);
+    let from = until.saturating_sub(filter.span_ms()).max(first.min(until));
+    let shown = whole.within(from, until, &filter);
+    let body = html! {
+        h1 { "Timeline" }
+        (controls(&visit, &filter, &whole, from, until))
+        @if filter.at != 0 { (detail::panel(&visit, &records, filter.at, now_ms).await) }
+        @if shown.marks.is_empty() { (nothing("Nothing happened in this time that fits.")) }
+        @else { (chart::lanes(&shown, from, until, |at| filter.link(&visit, |it| it.at = at))) }
+        (list(&visit, &filter, &shown, now_ms))
+        @if is_cut {
+            p.note { "Shown are the newest " (RECORDS_MAX) " records. All of a loop: " code { "tasuki loop history" } "." }
+        }
+    };
+    let page = Page {
+        title: "Timeline".to_owned(),
+        tab: "timeline",
+        live: "turn mail swarm run",
+        every_s: 0,
+    };
+    Ok(respond(&visit, page, body).await)
+}
+
+/// The newest records, oldest first, and whether there are older ones.
+async fn records(visit: &Visit) -> Result<(Vec<wire::FeedItem>, bool), Trouble> {
+    let request =
+        wire::SubscribeRequest { latest: RECORDS_MAX, only_kept: true, ..Default::default() };
+    let mut feed = live::subscribe(visit, request).await?;
+    let mut records = Vec::new();
+    let read = async {
+        while let Some(item) = feed.message().await? {
+            records.push(item);
+        }
+        Ok::<_, tonic::Status>(())
+    };
+    // What came in time is shown.
+    timeout(READ_WITHIN, read).await.unwrap_or(Ok(()))?;
+    let is_cut = records.first().is_some_and(|it| 1 < it.sequence);
+    Ok((records, is_cut))
+}
+
+fn controls(visit: &Visit, filter: &Filter, whole: &Timeline, from: u64, until: u64) -> Markup {
+    let length = until.saturating_sub(from).max(1000);
+    let earlier = filter.link(visit, |it| it.until = until.saturating_sub(length / 2));
+    let later = filter.link(visit, |it| it.until = until.saturating_add(length / 2));
+    html! {
+        form.row.filters method="get" action=(visit.link("/timeline")) {
+            label { span { "Role" } select name="role" {
+                option value="" { "all" }
+                @for name in &whole.lanes { option value=(name) selected[*name == filter.role] { (plain(name)) } }
+            } }
+            label { span { "Loop" } select name="loop" {
+                option value="" { "all" }
+                @for name in &whole.loops { option value=(name) selected[*name == filter.r#loop] { (plain(name)) } }
+            } }
+            label { span { "Kind" } select name="kind" {
+                option value="" { "all" }
+                @for kind in Kind::ALL { option value=(kind.name()) selected[kind.name() == filter.kind] { (kind.name()) } }
+            } }
+            label { span { "Text" } input type="search" name="q" value=(filter.q); }
+            input type="hidden" name="span" value=(filter.span);
+            button type="submit" { "Filter" }
+        }
+        nav.row.zoom aria-label="Time" {
+            a.button href=(earlier) title="Earlier" { "◀" }
+            @for (name, _) in SPANS {
+                @let is_own = filter.span == name || (filter.span.is_empty() && name == "all");
+                a.button href=(filter.link(visit, |it| name.clone_into(&mut it.span))) aria-current=[is_own.then_some("true")] { (name) }
+            }
+            a.button href=(later) title="Later" { "▶" }
+            @if filter.until != 0 { a.button href=(filter.link(visit, |it| it.until = 0)) { "To now" } }
+            span.note { time data-ms=(from) data-form="clock" { (iso(from)) } " to " time data-ms=(until) data-form="clock" { (iso(until)) } }
+        }
+    }
+}
+
+fn list(visit: &Visit, filter: &Filter, shown: &Timeline, now_ms: u64) -> Markup {
+    html! {
+        section aria-labelledby="events" {
+            h2 #events { (counted(shown.marks.len(), "event")) }
+            div.scroll { table.events {
+                tbody {
+                    @for mark in shown.marks.iter().rev().take(ROWS_MAX) {
+                        tr data-item {
+                            td { (ago(mark.at_ms, now_ms)) }
+                            td { span.chip.(mark.kind.name()) { (mark.kind.name()) } }
+                            td { (role(visit, &mark.lane)) }
+                            td { a href=(filter.link(visit, |it| it.at = mark.sequence)) { (plain(&mark.text)) } }
+                        }
+                    }
+                }
+            } }
+            @if ROWS_MAX < shown.marks.len() { p.note { "The newest " (ROWS_MAX) " are listed. Zoom or filter to see others." } }
+        }
+    }
+}
