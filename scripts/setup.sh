@@ -23,6 +23,9 @@ program nft nftables
 program faketime faketime
 # Kills at each system call.
 program strace strace
+# Pages in a real browser.
+program chromium chromium
+program chromedriver chromium-driver
 has_venv() {
     python3 -c 'import ensurepip, venv' 2> /dev/null
 }

@@ -11,6 +11,7 @@ umask 022
 # check NEED: whether this machine has it.
 check() {
     case $1 in
+        chromium) command -v chromium && command -v chromedriver ;;
         git | perl | pgrep) command -v "$1" ;;
         python) python3 --version ;;
         'a linker') command -v cc ;;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+mod browser;
 mod docs;
 mod scripts;
 

@@ -39,7 +39,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 async fn events(visit: Visit) -> Result<Response, Trouble> {
     let feed = subscribe(&visit, wire::SubscribeRequest::default()).await?;
     let stopping = visit.app.settings.stopping.clone();
-    let hello = Event::default().event("hello").retry(RETRY).data("");
+    let hello = Event::default().event("hello").retry(RETRY).data("live");
     let told = stream::once(std::future::ready(Ok::<_, Infallible>(hello))).chain(kinds(feed));
     let told = told.take_until(stopping.cancelled_owned());
     let sse = Sse::new(told).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));

@@ -76,7 +76,7 @@ fn page(next: &str, trouble: &str) -> Markup {
             p.row { button type="submit" class="main" { "Log in" } }
         }
         p.note {
-            "Make one where the broker runs: " code { "tasuki-broker token create --right read --right send --right claim --right review --right steer --any-role" }
+            "Make one where the broker runs: " code { "tasuki-broker token new --role human --right read --right send --right claim --right review --right steer" }
         }
     };
     view::bare_page("Log in", &body)

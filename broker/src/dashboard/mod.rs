@@ -27,9 +27,11 @@ mod session;
 mod view;
 mod visit;
 
-use std::{fmt, sync::Arc};
+use std::{any::Any, fmt, sync::Arc};
 
 use axum::{Router, middleware, routing::get};
+use futures::future::BoxFuture;
+use tasuki_proto::id::WorkspaceId;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tower::{BoxError, util::BoxCloneSyncService};
@@ -42,6 +44,12 @@ pub type Channel = BoxCloneSyncService<http::Request<Body>, http::Response<Body>
 /// The role that a person acts as.
 pub const HUMAN: &str = "human";
 
+/// Makes sealed words readable, where whoever serves the pages holds the keys.
+pub trait Words: Send + Sync {
+    /// Opens what a response shows of mail, as far as this machine may read it.
+    fn open<'a>(&'a self, response: &'a mut Box<dyn Any + Send>) -> BoxFuture<'a, ()>;
+}
+
 /// How pages are served.
 pub struct Settings {
     pub channel: Channel,
@@ -49,6 +57,10 @@ pub struct Settings {
     pub asks_for_token: bool,
     /// Pages come over TLS, and cookies go over nothing else.
     pub is_secure: bool,
+    /// `None`: sealed words stay sealed.
+    pub words: Option<Arc<dyn Words>>,
+    /// The workspace to begin with.
+    pub home: WorkspaceId,
     /// Ends streams when the server stops.
     pub stopping: CancellationToken,
 }

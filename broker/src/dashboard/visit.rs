@@ -1,6 +1,7 @@
 //! One request of a person: where they are, who they are, and the only way from there to the API.
 
 use std::{
+    any::Any,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -136,7 +137,11 @@ impl Calls for Visit {
         request.set_caller(self.caller());
         let answer = timeout(ANSWER_WITHIN, rpc::send(self.channel(), request)).await;
         let late = |_| Err(Status::deadline_exceeded("the broker did not answer in time"));
-        answer.unwrap_or_else(late).map(tonic::Response::into_inner)
+        let answer = answer.unwrap_or_else(late)?.into_inner();
+        let Some(words) = &self.app.settings.words else { return Ok(answer) };
+        let mut answer: Box<dyn Any + Send> = Box::new(answer);
+        words.open(&mut answer).await;
+        Ok(*answer.downcast().expect("the response stays what it was"))
     }
 }
 
@@ -194,8 +199,10 @@ impl FromRequestParts<Arc<App>> for Visit {
             }
             Err(_) => None,
         };
-        let workspace = workspace.as_deref().unwrap_or(tasuki_proto::limits::WORKSPACE_DEFAULT);
-        let workspace = workspace.parse().map_err(|_| Trouble::NotFound)?;
+        let workspace = match workspace {
+            Some(name) => name.parse().map_err(|_| Trouble::NotFound)?,
+            None => app.settings.home.clone(),
+        };
         let (name, cookie) = match shown {
             Some(name) => (name, None),
             None => {

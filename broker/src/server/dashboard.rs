@@ -25,6 +25,7 @@ use hyper_util::{
 };
 use tasuki_proto::{
     host::{dashboard::Dashboard, port_owner::why_taken},
+    limits::WORKSPACE_DEFAULT,
     net::site::Site,
     token::Right,
 };
@@ -99,6 +100,8 @@ pub(super) fn serve(listener: TcpListener, parts: Parts, stopping: CancellationT
         channel,
         asks_for_token: is_guarded,
         is_secure: is_guarded,
+        words: None,
+        home: WORKSPACE_DEFAULT.parse().expect("the default is an id"),
         stopping: stopping.clone(),
     });
     let app = Router::new()

@@ -177,6 +177,7 @@ impl Hosting {
             task_key: Some(task_key),
             hooks: Some(hooks.clone()),
             runs: Some(runs.host.clone()),
+            pages: Some(node.link().pages(stop.clone())),
             guard: guarding.map(|it| it.guard),
             ..mcp::Settings::default()
         };

@@ -22,6 +22,7 @@ mod call;
 mod feed;
 mod mail;
 mod network_monitor;
+mod pages;
 mod receipts;
 mod session;
 mod state;

@@ -158,6 +158,7 @@ impl Host {
             clock,
             hooks,
             runs,
+            pages: _,
             guard: _,
         } = settings;
         let calls = Shares::new("calls of this role", CALLS_MAX, roles.keys());

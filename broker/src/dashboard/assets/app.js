@@ -114,7 +114,7 @@
   };
   const tick = () => {
     for (const it of $$("[data-clock], time[data-form=clock]")) {
-      const at = new Date(Number(it.dataset.clock || it.dataset.ms)), text = at.toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+      const at = new Date(Number(it.dataset.clock || it.dataset.ms)), text = at.toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
       if (it.textContent !== text) it.textContent = text;
     }
     for (const it of $$("time[data-ms]:not([data-form=clock])")) {

@@ -126,6 +126,8 @@ pub struct Settings {
     pub hooks: Option<Hooks>,
     /// What runs of sub-agents need; `None`: this node has none.
     pub runs: Option<Arc<RunsHost>>,
+    /// What people see who open the address of an open server; `None`: nothing.
+    pub pages: Option<Router>,
     /// Encrypts and asks for tokens; `None`: whoever reaches the listener is let in, so it must
     /// be on loopback.
     pub guard: Option<Guard>,
@@ -151,6 +153,7 @@ impl Default for Settings {
             clock: Clock::default(),
             hooks: None,
             runs: None,
+            pages: None,
             guard: None,
         }
     }
@@ -271,6 +274,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     let sessions_dir = settings.sessions_dir.clone();
     let (guard, clock) = (settings.guard.clone(), settings.clock.clone());
+    let pages = settings.pages.clone();
     let host = Arc::new(Host::new(roles, settings, shutdown.clone()));
     let agents = |scope| Agents { host: Arc::clone(&host), scope };
     let of_role = host.roles.iter();
@@ -282,7 +286,7 @@ pub async fn serve(
         .route("/outbox/{number}/{how}", post(settle))
         .route("/mail/{role}", post(letter::send))
         .with_state(Arc::clone(&host));
-    let door = Door { listener, guard, clock };
+    let door = Door { listener, guard, pages, clock };
     let steps = LocalSteps::new(&host);
     let served = run(door, of_all, of_role, sessions_dir, beside, steps, shutdown).await;
     let written = host.learning.written();
@@ -301,7 +305,7 @@ pub async fn serve_with<S: McpService>(
     sessions_dir: Option<PathBuf>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let door = Door { listener, guard: None, clock: Clock::default() };
+    let door = Door { listener, guard: None, pages: None, clock: Clock::default() };
     let steps = None::<LocalSteps>;
     run(door, of_all, of_role, sessions_dir, Router::new(), steps, shutdown).await
 }
@@ -310,6 +314,7 @@ pub async fn serve_with<S: McpService>(
 struct Door {
     listener: TcpListener,
     guard: Option<Guard>,
+    pages: Option<Router>,
     clock: Clock,
 }
 
@@ -323,7 +328,7 @@ async fn run<S: McpService, T: StepService>(
     steps: Option<T>,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let Door { listener, guard, clock } = door;
+    let Door { listener, guard, pages, clock } = door;
     let address = listener.local_addr()?;
     if guard.is_none() && !address.ip().is_loopback() {
         return Err(io::Error::new(
@@ -363,6 +368,11 @@ async fn run<S: McpService, T: StepService>(
         None => app,
         Some(steps) => app.layer(middleware::from_fn_with_state(Arc::new(steps), of_steps::<T>)),
     };
+    let app = match pages {
+        // At a guarded one agents have tokens, and people have the broker's dashboard.
+        Some(pages) if guard.is_none() => with_pages(app, &pages),
+        Some(_) | None => app,
+    };
     let is_named = guard.as_ref().map(|guard| Arc::clone(&guard.is_named));
     let site = Arc::new(Site::new(address, is_named));
     let app = app.layer(middleware::from_fn_with_state(site, check_names));
@@ -399,6 +409,13 @@ async fn keep_to<S: McpService>(
             () = ending.cancelled() => return,
         }
     }
+}
+
+/// The pages for people beside what programs ask for.
+fn with_pages(app: Router, pages: &Router) -> Router {
+    let paths = ["/", "/w/{*rest}", "/assets/{*rest}"];
+    let router = Router::new().fallback_service(app);
+    paths.into_iter().fold(router, |router, path| router.route_service(path, pages.clone()))
 }
 
 fn routes<S: McpService>(server: Arc<Server<S>>) -> Router {

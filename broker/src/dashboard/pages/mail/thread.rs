@@ -18,7 +18,7 @@ const ENTRIES_MAX: u32 = 50;
 
 pub(super) fn subject(it: &wire::MailThread) -> Markup {
     html! {
-        @if it.first.as_ref().is_some_and(|it| it.sealed.is_some()) { span.note { "sealed" } }
+        @if it.subject.is_empty() && it.first.as_ref().is_some_and(|it| it.sealed.is_some()) { span.note { "sealed" } }
         @else if it.subject.is_empty() { (plain(&it.file_name)) }
         @else { (plain(&it.subject)) }
     }
@@ -64,7 +64,7 @@ fn letter(
                 " " span.chip { (plain(&it.r#type)) } " " span.note { (ago(at_ms, now_ms)) }
                 @if it.is_imported { " " span.note { "imported" } }
             }
-            @if it.sealed.is_some() {
+            @if it.sealed.is_some() && it.text.is_empty() {
                 p.note { "Sealed. Only nodes with the key can read it: open this page at a node of a receiver." }
             } @else { (markdown(&it.text, Some(&visit.link(&format!("/letter?role={role}&thread={}&entry={}", thread.message_id, it.number))))) }
             @if !it.attachments.is_empty() {

@@ -60,6 +60,24 @@ fn bow(from: Place, to: Place) -> String {
     )
 }
 
+/// The tip of the way, at the role that has the sash now.
+fn head(from: Option<Place>, to: Option<Place>) -> String {
+    let (Some(from), Some(to)) = (from, to) else { return String::new() };
+    let way = (to.x - from.x, to.y - from.y);
+    let length = way.0.hypot(way.1).max(1.0);
+    let bend = (length / 4.0).min(34.0);
+    // Towards the middle of the bow, from where it comes in.
+    let (ux, uy) = (way.0 / length, way.1 / length);
+    let tip = Place { x: to.x - ux * (RADIUS + 3.0), y: to.y - uy * (RADIUS + 3.0) };
+    let half = length / 2.0 - RADIUS;
+    let angle = uy.atan2(ux) + (bend / half.max(1.0)).atan();
+    let side = |turn: f64| {
+        let (x, y) = (tip.x - 11.0 * (angle + turn).cos(), tip.y - 11.0 * (angle + turn).sin());
+        format!("{x:.1} {y:.1}")
+    };
+    format!("M{} L{:.1} {:.1} L{}", side(0.45), tip.x, tip.y, side(-0.45))
+}
+
 pub(super) fn picture(of: &wire::Loop, latest: Option<&wire::Entry>) -> Markup {
     let names = &of.participants;
     if names.is_empty() || DRAWN_MAX < names.len() {
@@ -81,16 +99,13 @@ pub(super) fn picture(of: &wire::Loop, latest: Option<&wire::Entry>) -> Markup {
         svg.relay.(state) role="img" aria-label=(label) viewBox={ "0 0 " (format!("{width:.0} {height:.0}")) } {
             @if let Some(way) = way {
                 path.way d=(way) pathLength="100" {}
-                circle.baton r="5" cx=(format!("{:.1}", place(&of.holder).map_or(0.0, |it| it.x))) cy=(format!("{:.1}", place(&of.holder).map_or(0.0, |it| it.y - RADIUS - 9.0))) {}
+                path.head d=(head(place(from), place(&of.holder))) {}
             }
             @for (name, at) in names.iter().zip(&places) {
                 @let holds = *name == of.holder;
                 @let waits = of.waiting.contains(name);
                 g.runner .holds[holds] .waits[waits] {
                     circle cx=(format!("{:.1}", at.x)) cy=(format!("{:.1}", at.y)) r=(RADIUS) {}
-                    @if holds {
-                        path.band d=(format!("M{:.1} {:.1} L{:.1} {:.1}", at.x - 15.0, at.y - 15.0, at.x + 15.0, at.y + 15.0)) {}
-                    }
                     text x=(format!("{:.1}", at.x)) y=(format!("{:.1}", at.y + RADIUS + 16.0)) { (short(name)) }
                     title { (plain(name)) @if holds { " has the turn" } @if waits { " waits for it" } }
                 }

@@ -1,0 +1,219 @@
+//! One browser, and what a person does with it.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use fantoccini::{Client, ClientBuilder, Locator, wd::TimeoutConfiguration};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+
+/// For anything that is to appear on a page.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Chromium's driver. Ends with this.
+pub(super) struct Driver {
+    child: Child,
+    url: String,
+}
+
+impl Driver {
+    pub(super) fn start() -> Self {
+        let mut child = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let port = lines.find_map(|line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            port.trim_end_matches('.').parse::<u16>().ok()
+        });
+        let url = format!("http://127.0.0.1:{}", port.expect("it says its port"));
+        // What else it says must not block it.
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, url }
+    }
+
+    /// A window of its own, as wide and high as said.
+    pub(super) async fn open(&self, width: u32, height: u32, more: &[&str]) -> Browser {
+        let size = format!("--window-size={width},{height}");
+        let mut arguments = vec![
+            "--headless=new",
+            // Tests run as root in containers.
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-quic",
+            "--hide-scrollbars",
+            size.as_str(),
+        ];
+        arguments.extend(more);
+        let wanted = json!({
+            "goog:chromeOptions": { "args": arguments },
+            "goog:loggingPrefs": { "browser": "ALL" },
+            "acceptInsecureCerts": true,
+        });
+        let Value::Object(wanted) = wanted else { unreachable!() };
+        let client = ClientBuilder::new(HttpConnector::new())
+            .capabilities(wanted)
+            .connect(&self.url)
+            .await
+            .unwrap();
+        let within = TimeoutConfiguration::new(Some(WITHIN), Some(WITHIN), None);
+        client.update_timeouts(within).await.unwrap();
+        Browser { client }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+pub(super) struct Browser {
+    client: Client,
+}
+
+impl Browser {
+    pub(super) async fn go(&self, url: &str) {
+        self.client.goto(url).await.unwrap();
+    }
+
+    pub(super) async fn url(&self) -> String {
+        self.client.current_url().await.unwrap().to_string()
+    }
+
+    /// Runs a script in the page, and says what it returns.
+    pub(super) async fn run(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.unwrap()
+    }
+
+    /// Waits until an expression is true in the page.
+    pub(super) async fn until(&self, condition: &str) {
+        let script = format!(
+            "const done = arguments[0];
+             const look = () => {{ if ({condition}) done(true); else setTimeout(look, 10); }};
+             look();"
+        );
+        if let Err(why) = self.client.execute_async(&script, Vec::new()).await {
+            let page = self.text("body").await;
+            panic!("{condition} did not come true at {}: {why}\n{page}", self.url().await);
+        }
+    }
+
+    /// Waits until a text is on the page.
+    pub(super) async fn sees(&self, text: &str) {
+        let text = json!(text);
+        self.until(&format!("document.querySelector('main')?.innerText.includes({text})")).await;
+    }
+
+    /// What an element says.
+    pub(super) async fn text(&self, css: &str) -> String {
+        let css = json!(css);
+        let said =
+            self.run(&format!("return document.querySelector({css})?.innerText ?? ''")).await;
+        said.as_str().unwrap_or_default().to_owned()
+    }
+
+    pub(super) async fn count(&self, css: &str) -> u64 {
+        let css = json!(css);
+        let count = self.run(&format!("return document.querySelectorAll({css}).length")).await;
+        count.as_u64().unwrap()
+    }
+
+    pub(super) async fn click(&self, css: &str) {
+        self.until(&format!("document.querySelector({})", json!(css))).await;
+        self.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+    }
+
+    pub(super) async fn write(&self, css: &str, text: &str) {
+        let field = self.client.find(Locator::Css(css)).await.unwrap();
+        field.clear().await.unwrap();
+        field.send_keys(text).await.unwrap();
+    }
+
+    pub(super) async fn choose(&self, css: &str, value: &str) {
+        let field = self.client.find(Locator::Css(css)).await.unwrap();
+        field.select_by_value(value).await.unwrap();
+    }
+
+    /// Presses a key somewhere on the page.
+    pub(super) async fn press(&self, key: &str) {
+        self.client.find(Locator::Css("body")).await.unwrap().send_keys(key).await.unwrap();
+    }
+
+    /// Opens a form, fills it in, sends it, and waits until it was taken.
+    pub(super) async fn fill(&self, form: &str, fields: &[(&str, &str)]) {
+        self.click(&format!("{form} > summary")).await;
+        for (name, text) in fields {
+            let css = format!("{form} [name={name}]");
+            let kind =
+                self.run(&format!("return document.querySelector({}).tagName", json!(css))).await;
+            if kind == "SELECT" {
+                self.choose(&css, text).await
+            } else {
+                self.write(&css, text).await
+            }
+        }
+        self.click(&format!("{form} button[type=submit]")).await;
+        // It closes, goes with the page, or says why not.
+        let (open, said) =
+            (json!(format!("{form}[open]")), json!(format!("{form} output:not(:empty)")));
+        self.until(&format!("!document.querySelector({open}) || document.querySelector({said})"))
+            .await;
+        let refused = self.text(&format!("{form} output")).await;
+        assert!(refused.is_empty(), "{form}: {refused}");
+    }
+
+    /// What the page complained of: errors, and what its policy stopped.
+    pub(super) async fn complaints(&self) -> Vec<String> {
+        #[derive(Debug)]
+        struct Log;
+        impl fantoccini::wd::WebDriverCompatibleCommand for Log {
+            fn endpoint(
+                &self,
+                base: &url::Url,
+                session: Option<&str>,
+            ) -> Result<url::Url, url::ParseError> {
+                base.join(&format!("session/{}/se/log", session.unwrap_or_default()))
+            }
+
+            fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+                (http::Method::POST, Some(json!({ "type": "browser" }).to_string()))
+            }
+        }
+        let log = self.client.issue_cmd(Log).await.unwrap();
+        let all = log.as_array().cloned().unwrap_or_default();
+        all.iter().filter_map(|it| it["message"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// The same without what the browser itself says of what it was refused.
+    pub(super) async fn complaints_of_the_page(&self) -> Vec<String> {
+        let all = self.complaints().await;
+        all.into_iter().filter(|it| !it.contains("Failed to load resource")).collect()
+    }
+
+    /// Keeps what is shown, where `TASUKI_PICTURES` names a directory: how the pictures of the
+    /// documentation are made.
+    pub(super) async fn picture(&self, name: &str) {
+        let Some(folder) = std::env::var_os("TASUKI_PICTURES") else { return };
+        let bytes = self.client.screenshot().await.unwrap();
+        std::fs::write(PathBuf::from(folder).join(name), bytes).unwrap();
+    }
+
+    pub(super) async fn close(self) {
+        self.client.close().await.unwrap();
+    }
+}
