@@ -18,7 +18,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const ALWAYS: [(HeaderName, &str); 6] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (REFERRER_POLICY, "no-referrer"),
+    // With `no-referrer` a browser sends forms without their origin, which is checked.
+    (REFERRER_POLICY, "same-origin"),
     (X_FRAME_OPTIONS, "DENY"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),

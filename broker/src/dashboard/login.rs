@@ -12,6 +12,7 @@ use http::{HeaderValue, StatusCode, header::SET_COOKIE};
 use maud::{Markup, html};
 use serde::Deserialize;
 use tasuki_proto::{rpc, token::Token, wire};
+use tokio::time::Instant;
 use tonic::Status;
 
 use super::{
@@ -116,7 +117,7 @@ async fn log_in(State(app): State<Arc<App>>, request: Request) -> Result<Respons
         Ok(login) => {
             // A new name: one that somebody planted before is worth nothing.
             let (name, cookie) = app.sessions.begin();
-            app.sessions.log_in(name, login);
+            app.sessions.log_in(name, login, Instant::now());
             Ok(([(SET_COOKIE, cookie)], Redirect::to(next)).into_response())
         }
         Err(status) => {

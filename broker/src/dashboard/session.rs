@@ -96,9 +96,8 @@ impl Sessions {
     }
 
     /// Remembers who is behind a name.
-    pub(super) fn log_in(&self, name: String, login: Login) {
+    pub(super) fn log_in(&self, name: String, login: Login, now: Instant) {
         let mut logins = self.logins.lock();
-        let now = Instant::now();
         logins.retain(|_, (used, _)| now.duration_since(*used) < IDLE);
         if SESSIONS_MAX <= logins.len() {
             let oldest = logins.iter().min_by_key(|(_, (used, _))| *used);
@@ -114,10 +113,9 @@ impl Sessions {
     }
 
     /// Who is behind a name.
-    pub(super) fn login(&self, name: &str) -> Option<Arc<Login>> {
+    pub(super) fn login(&self, name: &str, now: Instant) -> Option<Arc<Login>> {
         let mut logins = self.logins.lock();
         let (used, login) = logins.get_mut(name)?;
-        let now = Instant::now();
         if IDLE <= now.duration_since(*used) {
             logins.remove(name);
             return None;
@@ -136,26 +134,28 @@ mod tests {
         Login { authorization, token: wire::WhoAmIResponse::default() }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_session_ends_when_nobody_used_it_for_long() {
-        let sessions = Sessions::new(true);
-        sessions.log_in("a".to_owned(), login());
-        tokio::time::advance(IDLE - Duration::from_secs(1)).await;
-        assert!(sessions.login("a").is_some());
-        tokio::time::advance(IDLE).await;
-        assert!(sessions.login("a").is_none());
+    #[test]
+    fn a_session_ends_when_nobody_used_it_for_long() {
+        let (sessions, start) = (Sessions::new(true), Instant::now());
+        sessions.log_in("a".to_owned(), login(), start);
+        let used = start + IDLE - Duration::from_secs(1);
+        assert!(sessions.login("a", used).is_some());
+        assert!(sessions.login("a", start + IDLE).is_some(), "it was used meanwhile");
+        assert!(sessions.login("a", start + IDLE + IDLE).is_none());
+        assert!(sessions.login("a", start).is_none(), "it does not come back");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_session_unused_the_longest_gives_way() {
-        let sessions = Sessions::new(false);
-        for number in 0..=SESSIONS_MAX {
-            sessions.log_in(number.to_string(), login());
-            tokio::time::advance(Duration::from_millis(1)).await;
+    #[test]
+    fn the_session_unused_the_longest_gives_way() {
+        let (sessions, start) = (Sessions::new(false), Instant::now());
+        let at = |number: u64| start + Duration::from_millis(number);
+        for number in 0..=SESSIONS_MAX as u64 {
+            sessions.log_in(number.to_string(), login(), at(number));
         }
-        assert!(sessions.login("0").is_none() && sessions.login("1").is_some());
+        let now = at(SESSIONS_MAX as u64);
+        assert!(sessions.login("0", now).is_none() && sessions.login("1", now).is_some());
         sessions.log_out("1");
-        assert!(sessions.login("1").is_none());
+        assert!(sessions.login("1", now).is_none());
     }
 
     /// Holds WD3.

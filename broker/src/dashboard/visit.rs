@@ -22,7 +22,7 @@ use tasuki_proto::{
     token::Right,
     wire,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tonic::{Status, body::Body};
 use tower::Service;
 
@@ -189,7 +189,7 @@ impl FromRequestParts<Arc<App>> for Visit {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Trouble> {
         let here = parts.uri.path_and_query().map_or("/", |it| it.as_str()).to_owned();
         let shown = app.sessions.name(&parts.headers);
-        let login = shown.as_deref().and_then(|name| app.sessions.login(name));
+        let login = shown.as_deref().and_then(|name| app.sessions.login(name, Instant::now()));
         if app.settings.asks_for_token && login.is_none() {
             return Err(Trouble::LogIn { next: here });
         }

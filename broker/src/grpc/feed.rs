@@ -46,7 +46,7 @@ pub(super) async fn subscribe(
     let newest = session.query(None, |view| Ok(view.workspace.sequence)).await?;
     let next = match (it.from_sequence, it.latest) {
         (0, 0) => newest.next(),
-        (0, latest) => before_newest(&session, newest, latest)?,
+        (0, latest) => Sequence::from(newest.next().get().saturating_sub(latest).max(1)),
         (from, 0) => Sequence::from(from),
         (_, _) => return Err(status::invalid("latest", &"takes the place of from_sequence")),
     };
@@ -57,7 +57,7 @@ pub(super) async fn subscribe(
         let text = format!("the newest record is {newest}; start anew from {oldest}");
         return Err(Reason::Compacted.status_with(text, [("oldest", oldest)]));
     }
-    if next <= newest {
+    if next <= newest && it.latest == 0 {
         // A reader too far behind is told at once, not by a broken stream.
         let first = session.records(next, 1);
         first.map_err(|e| status::reading(&e))?;
@@ -65,34 +65,21 @@ pub(super) async fn subscribe(
     let (items, stream) = mpsc::channel(UNREAD_MAX);
     let (last_word, why) = oneshot::channel();
     let until = it.only_kept.then_some(newest);
-    let reader = Reader { session, next, until, items, last_word: Some(last_word) };
+    let takes_oldest = it.latest != 0;
+    let reader = Reader { session, next, takes_oldest, until, items, last_word: Some(last_word) };
     tokio::spawn(reader.run(live));
     // It has a place of its own, so it is never waited for.
     let why = stream::once(why).filter_map(|why| future::ready(why.ok().map(Err)));
     Ok(Box::pin(ReceiverStream::new(stream).chain(why)))
 }
 
-/// The first of the `latest` newest records, as far as they are kept.
-fn before_newest(
-    session: &WorkspaceSession,
-    newest: Sequence,
-    latest: u64,
-) -> Result<Sequence, Status> {
-    let first = Sequence::from(newest.next().get().saturating_sub(latest).max(1));
-    if newest < first {
-        return Ok(first);
-    }
-    match session.records(first, 1) {
-        Ok(_) => Ok(first),
-        Err(JournalError::Compacted { oldest }) => Ok(oldest),
-        Err(error) => Err(status::reading(&error)),
-    }
-}
-
 struct Reader {
     session: WorkspaceSession,
     /// The sequence to send next.
     next: Sequence,
+    /// Nothing was sent so far, and it may begin later than was asked for: the oldest records may
+    /// leave meanwhile.
+    takes_oldest: bool,
     /// The last one that is sent; `None`: it goes on.
     until: Option<Sequence>,
     items: mpsc::Sender<Result<wire::FeedItem, Status>>,
@@ -140,6 +127,10 @@ impl Reader {
             let records = match self.session.records(self.next, READ_RECORDS) {
                 Ok(records) if records.is_empty() => return Ok(()),
                 Ok(records) => records,
+                Err(JournalError::Compacted { oldest }) if self.takes_oldest => {
+                    self.next = oldest;
+                    continue;
+                }
                 Err(error) => return Err(self.end(status::reading(&error))),
             };
             for stored in records {
@@ -174,6 +165,7 @@ impl Reader {
         match self.items.send_timeout(Ok(item), STUCK).await {
             Ok(()) => {
                 self.next = record.sequence.next();
+                self.takes_oldest = false;
                 Ok(())
             }
             Err(SendTimeoutError::Closed(_)) => Err(Done),

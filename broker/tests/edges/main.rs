@@ -14,6 +14,7 @@ mod compact;
 mod connections;
 mod crash;
 mod damage;
+mod dashboard;
 mod endings;
 mod export;
 mod flood;

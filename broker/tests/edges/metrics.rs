@@ -31,7 +31,7 @@ const MARKER: &str = "mangosteen4711";
 const ANY: &str = "127.0.0.1:0";
 
 /// Where it says that its dashboard is.
-async fn dashboard(broker: &mut Process) -> SocketAddr {
+pub(super) async fn dashboard(broker: &mut Process) -> SocketAddr {
     loop {
         let line = broker.line().await.unwrap();
         let Some(url) = line.strip_suffix(" (dashboard)") else { continue };
@@ -130,7 +130,7 @@ async fn scrape(address: SocketAddr) -> (Metrics, String) {
     (Metrics::parse(&text), text)
 }
 
-async fn serve(data: &Path) -> (Process, SocketAddr, SocketAddr) {
+pub(super) async fn serve(data: &Path) -> (Process, SocketAddr, SocketAddr) {
     let words = ["serve", "--listen", ANY, "--dashboard", ANY];
     let mut broker = Process::spawn(&arguments(&words, data), &[]);
     let address = broker.address().await.unwrap();
@@ -256,9 +256,8 @@ async fn programs_of_this_machine_are_answered_and_pages_of_a_browser_are_not() 
     let data = tempfile::tempdir().unwrap();
     let (broker, _, dashboard) = serve(data.path()).await;
     for (path, headers, status, said) in [
-        ("/", &[][..], 200, "/metrics"),
-        ("/healthz", &[], 200, "ok\n"),
-        ("/nothing", &[], 404, "nothing is served"),
+        ("/healthz", &[][..], 200, "ok\n"),
+        ("/nothing", &[], 404, "There is no such page."),
         ("/metrics", &[("Host", "evil.example")], 403, "is not a name of this server"),
         ("/metrics", &[("Origin", "http://localhost:3000")], 403, "Origin"),
         ("/metrics", &[("Sec-Fetch-Site", "cross-site")], 403, "another site"),

@@ -134,7 +134,10 @@ impl Browser {
     }
 
     pub(super) async fn click(&self, css: &str) {
-        self.until(&format!("document.querySelector({})", json!(css))).await;
+        let element = format!("document.querySelector({})", json!(css));
+        self.until(&element).await;
+        // The driver would scroll it below the head of the page.
+        self.run(&format!("{element}.scrollIntoView({{ block: 'center' }})")).await;
         self.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
     }
 

@@ -3,7 +3,7 @@
 use futures::{StreamExt as _, stream};
 use tasuki_proto::wire;
 
-use super::{browser::Driver, scene::Scene};
+use super::{driver::Driver, scene::Scene};
 
 const ROLES: [&str; 4] = ["A", "B", "lead", "worker1"];
 
@@ -166,7 +166,7 @@ async fn a_person_leads_an_issue_to_its_end() {
         script_cmd: "sh test.sh".to_owned(),
         script_passed: true,
         script_result: "ok".to_owned(),
-        doc_path: "TEST.md".to_owned(),
+        doc_path: "issue-parser-test-steps.md".to_owned(),
         doc_commands: vec!["true".to_owned()],
         doc_results: vec![wire::CommandResult {
             command: "true".to_owned(),
@@ -265,7 +265,10 @@ async fn ten_thousand_events_are_a_page_that_opens_at_once() {
     browser.until("document.querySelector('#live.on')").await;
     let nodes = browser.count("*").await;
     assert!(nodes <= 1_500, "{nodes} nodes");
-    assert!(browser.text("#events").await.starts_with("10"), "they are all counted");
+    let events = browser.text("#events").await;
+    let count: u32 = events.split(' ').next().unwrap().parse().unwrap();
+    // The oldest records leave the journal meanwhile.
+    assert!(1_000 < count, "{events}");
     browser.picture("timeline.png").await;
     // What lies under a mark, and the text of one.
     browser.click("tr[data-item]:first-child td:last-child a").await;
@@ -277,9 +280,6 @@ async fn ten_thousand_events_are_a_page_that_opens_at_once() {
                  return all.reduce((sum, it) => sum + it.decodedBodySize, 0)";
     let bytes = browser.run(bytes).await.as_u64().unwrap();
     assert!(bytes < 150 * 1024, "{bytes} bytes");
-    let paint =
-        browser.run("return performance.getEntriesByType('paint').map((it) => it.startTime)").await;
-    println!("first load {bytes} bytes, painted after {paint} ms");
     browser.close().await;
 }
 

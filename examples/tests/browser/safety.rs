@@ -5,7 +5,7 @@ use std::process::Stdio;
 use tasuki_examples::process::{Process, program};
 use tokio::process::Command;
 
-use super::{browser::Driver, scene::Scene};
+use super::{driver::Driver, scene::Scene};
 
 /// Each would set `canary`, were it ever more than a text, or load something from elsewhere.
 const CORPUS: [&str; 28] = [
@@ -43,7 +43,7 @@ const CORPUS: [&str; 28] = [
 const QUIET: &str = "return window.canary === undefined
     && document.querySelectorAll('main script, main iframe, main img, main style, main link, main base, main form[action*=canary], main [onerror], main [onload], main [onfocus]').length === 0
     && performance.getEntriesByType('resource').every((it) => it.name.startsWith(location.origin))
-    && [...document.querySelectorAll('a')].every((it) => ['http:', 'https:'].includes(it.protocol))";
+    && [...document.querySelectorAll('a[href]')].every((it) => ['http:', 'https:'].includes(it.protocol))";
 
 /// Through every field that an agent can fill.
 #[tokio::test]

@@ -1,9 +1,6 @@
 //! A broker with a node beside it, and agents that work through the API as nodes do.
 
-use std::{
-    path::Path,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tasuki_examples::process::{Process, program};
 use tasuki_proto::{
@@ -18,7 +15,7 @@ pub(super) struct Scene {
     pub(super) process: Process,
     channel: Channel,
     counter: AtomicU64,
-    pub(super) data: TempDir,
+    _data: TempDir,
 }
 
 impl Scene {
@@ -35,7 +32,7 @@ impl Scene {
         let process = Process::start(command, "dashboard").await.unwrap();
         let broker = process.url_of("broker gRPC").unwrap().to_owned();
         let channel = Channel::from_shared(broker).unwrap().connect().await.unwrap();
-        Self { process, channel, counter: AtomicU64::new(0), data }
+        Self { process, channel, counter: AtomicU64::new(0), _data: data }
     }
 
     /// Where a page is.
@@ -45,10 +42,6 @@ impl Scene {
 
     pub(super) fn node_url(&self) -> &str {
         self.process.url_of("MCP").unwrap()
-    }
-
-    pub(super) fn data(&self) -> &Path {
-        self.data.path()
     }
 
     /// Makes a call, as any program does.

@@ -22,10 +22,11 @@
   // Makes `old` what `next` is, and leaves alone what a person is busy with.
   const isKept = (node) =>
     node.nodeType === 1 && (node === document.activeElement || (node.tagName === "FORM" && (node.contains(document.activeElement) || node.dataset.touched)));
+  const holds = (node) => isKept(node) || (node.nodeType === 1 && node.querySelector("form[data-touched]"));
   const keyOf = (node) => (node.nodeType === 1 && node.id) || "";
   const morph = (old, next) => {
     if (isKept(old)) return;
-    if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) return old.replaceWith(next);
+    if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) return holds(old) ? old.before(next) : old.replaceWith(next);
     if (old.nodeType !== 1) {
       if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
       return;
@@ -51,7 +52,7 @@
         morph(own, child);
       } else old.insertBefore(child, at);
     }
-    while (at) { const own = at; at = at.nextSibling; if (!isKept(own)) own.remove(); }
+    while (at) { const own = at; at = at.nextSibling; if (!holds(own)) own.remove(); }
   };
   const show = (text) => {
     const next = make(text);

@@ -414,7 +414,8 @@ async fn keep_to<S: McpService>(
 /// The pages for people beside what programs ask for.
 fn with_pages(app: Router, pages: &Router) -> Router {
     let paths = ["/", "/w/{*rest}", "/assets/{*rest}"];
-    let router = Router::new().fallback_service(app);
+    let pages = pages.clone().into_service::<Body>();
+    let router = Router::new().fallback_service(app.into_service::<Body>());
     paths.into_iter().fold(router, |router, path| router.route_service(path, pages.clone()))
 }
 

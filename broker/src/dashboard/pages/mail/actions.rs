@@ -53,7 +53,7 @@ pub(super) fn of_thread(visit: &Visit, role: &str, thread: &wire::MailThread) ->
     let takes_part = thread.participants.iter().any(|it| it == HUMAN);
     let in_inbox = thread.r#box() == wire::Box::Inbox;
     html! {
-        div.actions {
+        div.actions id={ "actions-" (thread.message_id) } {
             @if takes_part && visit.may_act(Right::Send) {
                 @let fields = html! {
                     (name())

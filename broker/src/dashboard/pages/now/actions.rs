@@ -60,7 +60,7 @@ pub(super) fn of_loop(visit: &Visit, of: &wire::Loop) -> Markup {
     let is_own = of.holder == HUMAN;
     let is_over = of.status() == LoopStatus::Completed;
     html! {
-        div.actions {
+        div.actions id={ "actions-" (name) } {
             @if is_own && !is_over && visit.may_act(Right::Send) {
                 @let fields = html! {
                     (loop_field()) (hidden_field("turn", &of.turn.to_string()))

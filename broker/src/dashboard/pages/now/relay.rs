@@ -1,7 +1,5 @@
 //! A picture of the relay: the roles of a loop in order, who has the sash, and from whom.
 
-use std::f64::consts::TAU;
-
 use maud::{Markup, html};
 use tasuki_proto::wire::{self, LoopStatus};
 
@@ -13,6 +11,9 @@ const DRAWN_MAX: usize = 12;
 /// Of a name, in characters.
 const NAME_CHARS_MAX: usize = 12;
 
+const COLUMNS_MAX: usize = 4;
+
+/// Of a row.
 const HEIGHT: f64 = 120.0;
 const SPACING: f64 = 110.0;
 const RADIUS: f64 = 22.0;
@@ -24,24 +25,17 @@ struct Place {
     y: f64,
 }
 
-/// Up to four stand in a row, more in a ring.
+/// In rows of at most four, one below the other.
 fn places(count: usize) -> (f64, f64, Vec<Place>) {
     #[expect(clippy::cast_precision_loss, reason = "twelve at the most")]
     let number = |it: usize| it as f64;
-    if count <= 4 {
-        let width = SPACING * number(count.max(1));
-        let place = |at: usize| Place { x: SPACING * (number(at) + 0.5), y: HEIGHT / 2.0 };
-        return (width, HEIGHT, (0..count).map(place).collect());
-    }
-    let (across, high) = (SPACING * number(count) / 2.6, HEIGHT * 1.7);
-    let place = |at: usize| {
-        let angle = TAU * number(at) / number(count) - TAU / 4.0;
-        Place {
-            x: across / 2.0 + (across / 2.0 - 50.0) * angle.cos(),
-            y: high / 2.0 + (high / 2.0 - 42.0) * angle.sin(),
-        }
+    let columns = count.clamp(1, COLUMNS_MAX);
+    let rows = count.div_ceil(columns).max(1);
+    let place = |at: usize| Place {
+        x: SPACING * (number(at % columns) + 0.5),
+        y: HEIGHT * (number(at / columns) + 0.5),
     };
-    (across, high, (0..count).map(place).collect())
+    (SPACING * number(columns), HEIGHT * number(rows), (0..count).map(place).collect())
 }
 
 /// The way of the sash from one role to another: bent, so that there and back differ.

@@ -53,7 +53,7 @@ pub(super) fn of_issue(visit: &Visit, it: &wire::Issue) -> Markup {
     let issue = || hidden_field("issue", &it.issue_id);
     let is_over = matches!(it.status(), IssueStatus::Done | IssueStatus::Canceled);
     html! {
-        div.actions {
+        div.actions id={ "actions-" (it.issue_id) } {
             @if is_over {
                 @let fields = html! { (issue()) (text_field("summary", "Why", true)) };
                 (dialog(visit, "reopen", "Reopen", "/issue/reopen", &fields))
@@ -95,7 +95,7 @@ pub(super) fn of_task(visit: &Visit, it: &wire::Task) -> Markup {
     let submission = it.submission.clone().unwrap_or_default();
     let is_over = matches!(it.stage(), TaskStage::Done | TaskStage::Canceled);
     html! {
-        div.actions {
+        div.actions id={ "actions-" (it.task_id) } {
             @if submission.status() == SubmissionStatus::Open {
                 @let fields = html! {
                     (task_fields(it))
