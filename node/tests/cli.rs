@@ -152,6 +152,18 @@ impl TurnLoop for Script {
     ) -> Result<wire::ListLoopsResponse> {
         Err(not_played())
     }
+    async fn pause_loop(
+        &self,
+        _: Request<wire::PauseLoopRequest>,
+    ) -> Result<wire::PauseLoopResponse> {
+        Err(not_played())
+    }
+    async fn resume_loop(
+        &self,
+        _: Request<wire::ResumeLoopRequest>,
+    ) -> Result<wire::ResumeLoopResponse> {
+        Err(not_played())
+    }
     async fn reclaim(&self, _: Request<wire::ReclaimRequest>) -> Result<wire::ReclaimResponse> {
         Err(not_played())
     }

@@ -71,6 +71,33 @@ pub const NODE_SILENT_MS_MAX: u64 = 45_000;
 /// present.
 pub const LEASE_MS: u64 = 15 * 60 * 1000;
 
+// Loops and costs without a person
+
+/// The role of a person, in every workspace. No node hosts it, so no agent plays it.
+pub const ROLE_HUMAN: &str = "human";
+
+/// Turns that end in a loop, and no person acts in it meanwhile, until it is paused; by default.
+pub const TURNS_ALONE: u32 = 200;
+
+/// The most that can be asked for. For no limit, give 0.
+pub const TURNS_ALONE_MAX: u32 = 1_000_000;
+
+/// How often the same handovers come one after the other until their loop is paused.
+pub const CYCLE_TIMES: usize = 3;
+
+/// How far a letter may be from what a person last did until its sender is paused, in hops; by
+/// default. Each turn is a hop, too, so it is more than the turns that a loop may take.
+pub const HOPS: u32 = 300;
+
+/// The most that can be asked for. For no limit, give 0.
+pub const HOPS_MAX: u32 = 65_535;
+
+/// Roles of one workspace that have a budget or are paused.
+pub const BUDGETS_MAX: usize = 4096;
+
+/// Calls or tokens of one budget, and of one report.
+pub const BUDGET_MAX: u64 = 9_007_199_254_740_992;
+
 // Invitations and tokens
 
 /// Default lifetime of an invitation.

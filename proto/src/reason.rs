@@ -62,6 +62,8 @@ reasons! {
     RoleInUse           "role_in_use"        FailedPrecondition true  false;
     /// Another role holds the turn.
     NotYourTurn         "not_your_turn"      FailedPrecondition true  false;
+    /// The role is paused: it used up its budget, or went too far without a person.
+    Paused              "paused"             FailedPrecondition false false;
     /// The loop has no turn any more.
     LoopCompleted       "loop_completed"     FailedPrecondition false false;
     /// A turn is held, so no new round can begin.

@@ -96,5 +96,6 @@ fn note(item: &wire::FeedItem, kinds: &mut BTreeSet<&'static str>, sequence: &mu
         Noun::Privacy(_) => "privacy",
         Noun::Swarm(_) => "swarm",
         Noun::Run(_) => "run",
+        Noun::Guard(_) => "guard",
     }));
 }

@@ -42,7 +42,7 @@ use self::{keys::Keys, session::Sessions};
 pub type Channel = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, BoxError>;
 
 /// The role that a person acts as.
-pub const HUMAN: &str = "human";
+pub const HUMAN: &str = tasuki_proto::limits::ROLE_HUMAN;
 
 /// Makes sealed words readable, where whoever serves the pages holds the keys.
 pub trait Words: Send + Sync {

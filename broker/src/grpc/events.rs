@@ -2,7 +2,7 @@
 
 use tasuki_proto::wire::{self, event::Noun};
 
-use super::{directory, mailbox, privacy, run, swarm, turn_loop};
+use super::{directory, guard, mailbox, privacy, run, swarm, turn_loop};
 use crate::{access::Grant, rules::Event};
 
 /// What whoever has this grant is told. `None` for what is no news to them, and for what belongs to
@@ -17,6 +17,7 @@ pub(super) fn render(event: &Event, grant: &Grant) -> Option<wire::Event> {
         Event::Privacy(it) => Noun::Privacy(wire::PrivacyEvent { kind: Some(privacy::event(it)) }),
         Event::Swarm(it) => Noun::Swarm(wire::SwarmEvent { kind: Some(swarm::event(it)?) }),
         Event::Run(it) => Noun::Run(wire::RunEvent { kind: Some(run::event(it)?) }),
+        Event::Guard(it) => Noun::Guard(wire::GuardEvent { kind: Some(guard::event(it)) }),
         Event::Access(_) => return None,
     };
     Some(wire::Event { noun: Some(noun) })

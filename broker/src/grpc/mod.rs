@@ -13,6 +13,7 @@ mod directory;
 mod endpoint;
 mod events;
 mod feed;
+mod guard;
 mod health;
 mod mailbox;
 mod observe;

@@ -114,6 +114,12 @@ pub(super) fn reason(value: String) -> Result<String, Status> {
     Ok(value)
 }
 
+/// The same where nobody has to say why.
+pub(super) fn optional_reason(value: String) -> Result<String, Status> {
+    check_size("reason", value.len(), REASON_BYTES_MAX)?;
+    Ok(value)
+}
+
 /// A role or a person, exactly one of them.
 pub(super) fn actor(role: &str, person: &str) -> Result<Actor, Status> {
     match (role.is_empty(), person.is_empty()) {

@@ -1,7 +1,9 @@
 //! Values that all nouns render alike, and pages that fit into a message.
 
 use prost::Message;
-use tasuki_proto::{id::Timestamp, limits::MESSAGE_BYTES_MAX};
+use tasuki_proto::{id::Timestamp, limits::MESSAGE_BYTES_MAX, wire};
+
+use crate::rules::guard::Cause;
 
 /// Items of one page, in bytes as they are sent: half of what a message may carry. The other half
 /// is room for what comes with them, and for one item that comes whole though it does not fit.
@@ -13,6 +15,20 @@ pub(super) fn ms(at: Option<Timestamp>) -> u64 {
 
 pub(super) fn text<T: ToString>(id: Option<&T>) -> String {
     id.map_or_else(String::new, ToString::to_string)
+}
+
+/// What led to something.
+pub(super) fn cause(it: &Cause) -> wire::Cause {
+    use wire::cause::Of;
+    let of = match it {
+        Cause::Turn { loop_id, turn } => {
+            Of::Turn(wire::TurnCause { r#loop: loop_id.to_string(), turn: turn.get() })
+        }
+        Cause::Mail { thread, entry } => {
+            Of::Mail(wire::MailCause { message_id: thread.to_string(), entry: *entry })
+        }
+    };
+    wire::Cause { of: Some(of) }
 }
 
 /// Items of one answer, as many as fit.

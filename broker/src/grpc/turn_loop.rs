@@ -11,14 +11,17 @@ use tonic::Status;
 
 use super::{
     Answer, Endpoint, Later, WorkspaceSession, at_once, default_response, parse,
-    render::{ms, text},
+    render::{cause, ms, text},
     status,
 };
 use crate::{
     journal::JournalError,
     rules::{
         ReceiptKind, Reply,
-        turn::{self, EntryBody, EntryKind, EntryMeta, Loop, Receipts, TurnStatus},
+        guard::Cause,
+        turn::{
+            self, EntryBody, EntryKind, EntryMeta, Loop, Pause, PauseReason, Receipts, TurnStatus,
+        },
     },
     workspace::{Question, View},
 };
@@ -87,7 +90,7 @@ impl Endpoint for wire::HandOverRequest {
             turn: (self.turn != 0).then(|| Turn::from(self.turn)),
         };
         let render = |_: &View<'_>, reply: Reply| {
-            let Reply::Turn(turn::Reply::Handed { ended, next }) = reply else {
+            let Reply::Turn(turn::Reply::Handed { ended, next, pause: paused }) = reply else {
                 unreachable!("a turn is handed over or refused")
             };
             Ok(at_once(wire::HandOverResponse {
@@ -95,6 +98,7 @@ impl Endpoint for wire::HandOverRequest {
                 turn: next.as_ref().map_or(0, |(turn, _)| turn.get()),
                 to: text(next.as_ref().map(|(_, to)| to)),
                 is_finished: next.is_none(),
+                pause: paused.as_ref().map(pause),
                 ..Default::default()
             }))
         };
@@ -177,6 +181,34 @@ impl Endpoint for wire::ReclaimRequest {
     }
 }
 
+impl Endpoint for wire::PauseLoopRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let loop_id = parse::loop_id(&self.r#loop)?;
+        let by = parse::actor(&self.role, &self.person)?;
+        let reason = parse::reason(self.reason)?;
+        let command = turn::PauseLoop { loop_id: loop_id.clone(), by, reason };
+        let render = move |view: &View<'_>, _| {
+            let state = loop_state(&loop_id, view.workspace.loops.get(&loop_id)?, view);
+            Ok(at_once(wire::PauseLoopResponse { r#loop: Some(state) }))
+        };
+        session.execute(turn::Command::Pause(command), render).await
+    }
+}
+
+impl Endpoint for wire::ResumeLoopRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let loop_id = parse::loop_id(&self.r#loop)?;
+        let by = parse::actor(&self.role, &self.person)?;
+        let reason = parse::optional_reason(self.reason)?;
+        let command = turn::ResumeLoop { loop_id: loop_id.clone(), by, reason };
+        let render = move |view: &View<'_>, _| {
+            let state = loop_state(&loop_id, view.workspace.loops.get(&loop_id)?, view);
+            Ok(at_once(wire::ResumeLoopResponse { r#loop: Some(state) }))
+        };
+        session.execute(turn::Command::Resume(command), render).await
+    }
+}
+
 impl Endpoint for wire::HistoryRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let loop_id = parse::loop_id(&self.r#loop)?;
@@ -234,6 +266,7 @@ pub(super) fn outcome(
         reclaim: None,
         lease_lapses_ms: ms(it.lapses),
         sequence,
+        pause: it.pause.as_deref().map(pause),
     };
     let Some(latest) = it.latest.filter(|_| !answer.still_waiting) else { return at_once(answer) };
     Box::new(move |session| {
@@ -255,13 +288,41 @@ fn receipts(it: &Receipts) -> wire::Receipts {
     }
 }
 
+fn pause(it: &Pause) -> wire::Pause {
+    let (person, role) = match &it.reason {
+        PauseReason::Asked { person, role, reason: _ } => (person.as_ref(), role.as_ref()),
+        PauseReason::Role { role, reason: _ } => (None, Some(role)),
+        PauseReason::Turns { .. } | PauseReason::Cycle { .. } => (None, None),
+    };
+    wire::Pause {
+        at_ms: it.at.as_millis(),
+        kind: pause_kind(&it.reason).into(),
+        reason: it.reason.to_string(),
+        person: text(person),
+        role: text(role),
+    }
+}
+
+const fn pause_kind(it: &PauseReason) -> wire::PauseKind {
+    match it {
+        PauseReason::Asked { .. } => wire::PauseKind::Asked,
+        PauseReason::Turns { .. } => wire::PauseKind::Turns,
+        PauseReason::Cycle { .. } => wire::PauseKind::Cycle,
+        PauseReason::Role { .. } => wire::PauseKind::Role,
+    }
+}
+
 fn loop_state(id: &LoopId, it: &Loop, view: &View<'_>) -> wire::Loop {
     let status = match (&it.holder, it.lease) {
         (None, _) => wire::LoopStatus::Completed,
+        (Some(_), _) if it.pause.is_some() => wire::LoopStatus::Paused,
         (Some(_), None) => wire::LoopStatus::Idle,
-        (Some(_), Some(lease)) if lease.is_lapsed => wire::LoopStatus::Stalled,
-        (Some(_), Some(_)) => wire::LoopStatus::Working,
+        (Some(_), Some(_)) => match it.timed_lease() {
+            Some(lease) if lease.is_lapsed => wire::LoopStatus::Stalled,
+            Some(_) | None => wire::LoopStatus::Working,
+        },
     };
+    let max_turns_alone = view.workspace.guard.turns_of(id).unwrap_or_default();
     wire::Loop {
         r#loop: id.to_string(),
         participants: it.participants.iter().map(ToString::to_string).collect(),
@@ -270,11 +331,14 @@ fn loop_state(id: &LoopId, it: &Loop, view: &View<'_>) -> wire::Loop {
         status: status.into(),
         holder: text(it.holder.as_ref()),
         turn_began_ms: it.began.as_millis(),
-        lease_lapses_ms: it.lease.map_or(0, |lease| lease.lapses.as_millis()),
+        lease_lapses_ms: it.timed_lease().map_or(0, |lease| lease.lapses.as_millis()),
         quiet_since_ms: quiet_since(it, view),
         receipts: it.latest.as_ref().map(|latest| receipts(&latest.receipts)),
         entries: it.entries,
         waiting: view.waits.roles(id).map(ToString::to_string).collect(),
+        pause: it.pause.as_ref().map(pause),
+        turns_alone: it.turns_alone(),
+        max_turns_alone,
     }
 }
 
@@ -320,6 +384,11 @@ impl WorkspaceSession {
             at_ms: ms(meta.receipts.stored),
             receipts: Some(receipts(&meta.receipts)),
             token: text(meta.token.as_ref()),
+            hops: meta.hops.unwrap_or_default(),
+            cause: meta
+                .hops
+                .filter(|_| meta.ended != Turn::NONE)
+                .map(|_| cause(&Cause::Turn { loop_id: meta.loop_id.clone(), turn: meta.ended })),
         })
     }
 
@@ -426,5 +495,16 @@ pub(super) fn event(event: &turn::Event) -> Option<Kind> {
             is_grace: it.is_grace,
         }),
         turn::Event::HistoryCompacted(_) => return None,
+        turn::Event::LoopPaused(it) => Kind::LoopPaused(wire::LoopPaused {
+            r#loop: it.loop_id.to_string(),
+            turn: it.turn.get(),
+            kind: pause_kind(&it.reason).into(),
+            reason: it.reason.to_string(),
+        }),
+        turn::Event::LoopResumed(it) => Kind::LoopResumed(wire::LoopResumed {
+            r#loop: it.loop_id.to_string(),
+            turn: it.turn.get(),
+            reason: it.reason.clone(),
+        }),
     })
 }

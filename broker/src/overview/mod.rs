@@ -46,6 +46,8 @@ pub struct Overview {
     pub holdings: Holdings,
     /// Of those, as many are not listed.
     pub unlisted: Unlisted,
+    /// Roles that have a budget or are paused.
+    pub guarded: Vec<wire::RoleGuard>,
     /// By the broker's clock; 0: it does not say.
     pub now_ms: u64,
 }
@@ -82,7 +84,10 @@ pub async fn gather<C: Calls>(broker: &C) -> Result<Overview, C::Error> {
     let (holdings, unlisted, now_ms) = holdings(broker).await?;
     let roles = roles.into_iter().map(|role| RoleStatus::new(role, &nodes, &loops, &holdings));
     let roles = roles.collect();
-    Ok(Overview { nodes, software, roles, loops, holdings, unlisted, now_ms })
+    // A broker of an earlier release knows of none.
+    let guarded = broker.call(&wire::GetGuardRequest::default()).await;
+    let guarded = guarded.map(|it| it.roles).unwrap_or_default();
+    Ok(Overview { nodes, software, roles, loops, holdings, unlisted, guarded, now_ms })
 }
 
 /// All loops of the workspace, page by page.

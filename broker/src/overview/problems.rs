@@ -3,6 +3,7 @@
 use serde::Serialize;
 use tasuki_proto::{
     counted::{counted, long},
+    limits::ROLE_HUMAN,
     wire::{self, LoopStatus},
 };
 
@@ -30,6 +31,14 @@ pub fn problems(it: &Overview) -> Vec<Problem> {
             add(what, mend);
         }
     }
+    for of in &it.guarded {
+        let Some(pause) = &of.pause else { continue };
+        let name = &of.role;
+        add(
+            format!("{name} is paused: it {}.", pause.reason),
+            format!("`tasuki budget resume {name}` lets it go on."),
+        );
+    }
     for node in it.nodes.iter().filter(|node| !node.is_present && !node.roles.is_empty()) {
         let (name, roles) = (&node.node, node.roles.join(", "));
         let away = ago(it.now_ms, node.last_seen_ms);
@@ -41,7 +50,11 @@ pub fn problems(it: &Overview) -> Vec<Problem> {
     for role in &it.roles {
         let name = &role.role.role;
         let has_work = role.holds.iter().any(|held| matches!(held.kind, "task" | "delivery"));
-        if has_work && !role.state.is_played() && role.state != State::NodeAway {
+        if has_work
+            && name != ROLE_HUMAN
+            && !role.state.is_played()
+            && role.state != State::NodeAway
+        {
             let held = role.holds.iter().filter(|held| matches!(held.kind, "task" | "delivery"));
             let held: Vec<_> = held.map(|held| held.name.as_str()).collect();
             add(
@@ -73,6 +86,20 @@ fn loop_problem(
         LoopStatus::Stalled => Some((
             format!("{name} is stalled: the lease of {role} on turn {turn} lapsed."),
             format!("{reclaim}."),
+        )),
+        LoopStatus::Paused => {
+            let why = of.pause.as_ref().map_or("", |it| &it.reason);
+            Some((
+                format!("{name} is paused: {}.", why.trim_end_matches('.')),
+                format!("`tasuki loop resume {name}` lets {role} start turn {turn}."),
+            ))
+        }
+        LoopStatus::Idle | LoopStatus::Working if role == ROLE_HUMAN => Some((
+            format!("{name} waits for a person: {role} has turn {turn}."),
+            format!(
+                "`tasuki loop handover {name} --as {role} --summary TEXT --instruction TEXT` hands \
+                 it on."
+            ),
         )),
         LoopStatus::Idle | LoopStatus::Working => {
             let holder = holder?;
@@ -150,6 +177,8 @@ mod tests {
             ..wire::Loop::default()
         };
         of.set_status(status);
+        let reason = "ann paused it: lunch".to_owned();
+        of.pause = Some(wire::Pause { reason, ..wire::Pause::default() });
         let told = loop_problem(&of, holder, 65_000).unwrap_or_default();
         assert_eq!(told.0, what);
         assert!(told.1.contains(mend) && told.1.is_empty() == mend.is_empty(), "{}", told.1);
@@ -157,12 +186,14 @@ mod tests {
 
     #[test]
     fn a_loop_that_does_not_move_says_why_and_what_helps() {
-        use LoopStatus::{Completed, Idle, Stalled, Working};
+        use LoopStatus::{Completed, Idle, Paused, Stalled, Working};
         let (there, left) = (holder(false, 5_000, "n"), holder(true, 5_000, "n"));
         check(Working, Some(&there), "", "");
         check(Completed, Some(&left), "", "");
         let stalled = "main is stalled: the lease of B on turn 7 lapsed.";
         check(Stalled, Some(&there), stalled, "`tasuki loop reclaim main --to ROLE");
+        let paused = "main is paused: ann paused it: lunch.";
+        check(Paused, Some(&there), paused, "`tasuki loop resume main` lets B start turn 7");
         let gone = "B has turn 7 of main and its agent left 1m 00s ago.";
         check(Working, Some(&left), gone, "Start its agent again, or `tasuki loop reclaim main");
         let never = "B has turn 7 of main, and no agent has played B yet.";

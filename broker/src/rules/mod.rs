@@ -10,7 +10,7 @@
 //! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`]
 //! (rosters and keys of private mail), [`run`] (runs of sub-agents), [`access`] (invitations and
 //! tokens); `noun` registers them.
-//! [`clients`] remembers answers, [`presence`] who gave a sign of life, `compact` removes what is
+//! [`guard`] pauses what goes on for too long without a person, [`clients`] remembers answers, [`presence`] who gave a sign of life, `compact` removes what is
 //! over, `restored` voids what was granted before a restore.
 //!
 //! # Invariants
@@ -19,8 +19,9 @@
 //! - **W2** Sequences of applied records increase by one.
 //! - **W3** A command takes effect at most once per token and idempotency key (see [`clients`]).
 //! - **W4** A refused command changes nothing: `decide` borrows.
-//! - T1…T4 of [`turn`], D1…D3 of [`directory`], R1…R3 of [`access`], X1…X6 of
-//!   [`mailbox`], Y3…Y5 of [`privacy`], I1…I8 of [`swarm`], RU1…RU6 of [`run`].
+//! - T1…T6 of [`turn`], D1…D3 of [`directory`], R1…R3 of [`access`], X1…X6 of
+//!   [`mailbox`], Y3…Y5 of [`privacy`], I1…I8 of [`swarm`], RU1…RU6 of [`run`], GD1…GD2 of
+//!   [`guard`].
 //!
 //! A1: no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/broker/tidy.rs` holds it to that.
@@ -29,6 +30,7 @@ pub mod access;
 pub mod clients;
 mod compact;
 pub mod directory;
+pub mod guard;
 pub mod lease;
 pub mod mailbox;
 mod noun;
@@ -47,10 +49,12 @@ use serde::{Deserialize, Serialize};
 use tasuki_proto::id::{IdempotencyKey, LoopId, RoleId, Sequence, Timestamp, Turn};
 
 pub(crate) use self::rejection::listed;
+use self::rejection::listed_for;
 use self::{
     access::Access,
     clients::{Answer, Clients},
     directory::Directory,
+    guard::{Guard, Usage},
     mailbox::Mailboxes,
     presence::Presence,
     privacy::Privacy,
@@ -80,6 +84,7 @@ pub struct Workspace {
     pub privacy: Privacy,
     pub swarm: Swarm,
     pub runs: Runs,
+    pub guard: Guard,
     /// Of the system workspace; empty in any other.
     pub access: Access,
 }
@@ -177,8 +182,10 @@ impl Workspace {
         }
         self.directory.check(caller, role)?;
         request.command.check_words(&self.privacy)?;
+        self.check_running(&request.command)?;
         let asked = Asked { now, context, caller: &request.caller, workspace: self };
-        self.decide_command(asked, &request.command)
+        let decision = self.decide_command(asked, &request.command)?;
+        Ok(self.with_pauses(now, request, decision))
     }
 
     /// The answer that was given before under `key`; `None` where there is none. What the call
@@ -204,6 +211,19 @@ impl Workspace {
             is_repeat: answer.is_repeat,
             ..Decision::new::<Event>([], answer.reply.clone())
         }))
+    }
+
+    /// Whether there is such a role.
+    ///
+    /// # Errors
+    /// [`Rejection::NoSuchRole`] names those there are.
+    fn check_role_known(&self, role: &RoleId) -> Result<(), Rejection> {
+        let known = self.known_roles();
+        if known.contains(role) {
+            return Ok(());
+        }
+        let known = listed_for(role.as_str(), known.iter().map(|it| it.as_str()));
+        Err(Rejection::NoSuchRole { role: role.clone(), known })
     }
 
     /// The roles that a node hosts, that a loop names, that have a mailbox, or that are workers.
@@ -236,7 +256,19 @@ impl Workspace {
         self.sequence = record.sequence;
         self.time = self.time.max(record.time);
         for event in &record.events {
+            if let Event::Run(_) = event
+                && let Some((role, usage)) = self.used_by(event)
+            {
+                let role = role.clone();
+                self.guard.count(&role, usage, record.time);
+            }
             self.apply_event(record.time, &record.principal, event);
+            if let Event::Mail(mailbox::Event::Sent(it)) = event {
+                self.guard.wrote(&it.sender);
+            }
+        }
+        if let Some(role) = record.principal.role.as_ref().filter(|_| !record.events.is_empty()) {
+            self.guard.count(role, Usage::ONE_CALL, record.time);
         }
         if let Some((key, hash)) = &record.key {
             let answer = Answer {

@@ -13,7 +13,7 @@ use tasuki_proto::{
 
 use super::{
     Caller, Compact, Context, Decision, Principal, Rejection, Workspace, access, clients,
-    directory, mailbox,
+    directory, guard, mailbox,
     privacy::{self, Privacy},
     run, swarm, turn,
 };
@@ -43,6 +43,10 @@ pub trait Acting {
     /// # Errors
     /// When they may not.
     fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection>;
+
+    /// Whether a role that is paused may do it: it ends, answers or gives back what the role has,
+    /// or tells of it, and begins nothing.
+    fn is_for_paused(&self) -> bool;
 }
 
 /// What a token must allow for a command, besides the call that it comes by, the role that acts and,
@@ -178,6 +182,13 @@ macro_rules! nouns {
                     Self::Tick | Self::Compact(_) => Ok(()),
                 }
             }
+
+            pub(super) fn is_for_paused(&self) -> bool {
+                match self {
+                    $(Self::$noun(command) => command.is_for_paused(),)*
+                    Self::Tick | Self::Compact(_) => true,
+                }
+            }
         }
 
         impl Workspace {
@@ -238,4 +249,5 @@ nouns! {
     5 Swarm: swarm, state swarm, replies with Reply;
     6 Access: access, state access, replies with Reply;
     7 Run: run, state runs, replies with Reply;
+    8 Guard: guard, state guard;
 }

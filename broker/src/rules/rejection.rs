@@ -4,13 +4,15 @@ use super::{
     access::{INVITATIONS_MAX, TOKENS_MAX},
     clients::{CLIENTS_PER_TOKEN_MAX, RETIRED_PER_TOKEN_MAX},
     directory::{NODES_MAX, NODES_PER_TOKEN_MAX},
+    guard,
     mailbox::MAILBOXES_MAX,
     run, swarm,
 };
 use tasuki_proto::{
     id::{Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, RoleId, TokenId, Turn},
     limits::{
-        ATTACHMENTS_BYTES_MAX, KEY_WINDOW, LOOPS_MAX, THREAD_ENTRIES_MAX, THREAD_PARTICIPANTS_MAX,
+        ATTACHMENTS_BYTES_MAX, BUDGETS_MAX, KEY_WINDOW, LOOPS_MAX, ROLE_HUMAN, THREAD_ENTRIES_MAX,
+        THREAD_PARTICIPANTS_MAX,
     },
     mail::MessageId,
     nearest::did_you_mean,
@@ -54,6 +56,25 @@ pub enum Rejection {
          reclaim it once the loop shows stalled, a person at any time"
     )]
     TurnHeld { loop_id: LoopId, holder: RoleId, turn: Turn },
+    #[error(
+        "{role} is a role, and only a person lets go on what is paused; ask your user to do it"
+    )]
+    PersonRequired { role: RoleId },
+    #[error(
+        "{role} is paused: it {reason}. Nothing was done. {role} may still hand over its turn, \
+         answer, submit and give back what it holds; a person lets it go on with \
+         `tasuki budget resume {role}`. Tell your user and end your turn"
+    )]
+    RolePaused { role: RoleId, reason: guard::PauseReason },
+    #[error("there is no role {role} in this workspace; known roles: {known}")]
+    NoSuchRole { role: RoleId, known: String },
+    #[error(
+        "the role {ROLE_HUMAN} is a person's own, and no node hosts it; choose another name, or \
+         act as it with `--as {ROLE_HUMAN}`"
+    )]
+    RoleOfPerson,
+    #[error("{BUDGETS_MAX} roles have a budget, which is the limit; clear some")]
+    TooManyBudgets,
     #[error(
         "turn {presented} of loop {loop_id} is over; the latest is turn {current}. Nothing was \
          handed over; call await_my_turn for your next turn"
@@ -197,7 +218,8 @@ impl Rejection {
             Self::TurnHeld { .. } => Reason::TurnHeld,
             Self::StaleTurn { .. } => Reason::StaleToken,
             Self::StaleEpoch { .. } => Reason::StaleEpoch,
-            Self::RoleForbidden { .. } => Reason::RoleForbidden,
+            Self::RoleForbidden { .. } | Self::RoleOfPerson => Reason::RoleForbidden,
+            Self::RolePaused { .. } => Reason::Paused,
             Self::RoleInUse { .. } => Reason::RoleInUse,
             Self::KeyReused { .. } => Reason::KeyReused,
             Self::KeyExpired { .. } => Reason::KeyExpired,
@@ -206,10 +228,10 @@ impl Rejection {
             Self::InvitationSpent { .. } => Reason::InvitationSpent,
             Self::UnknownToken { .. } => Reason::UnknownToken,
             Self::PrivateWorkspace { .. } | Self::PrivateFiles => Reason::PrivateWorkspace,
-            Self::NotOwner { .. } => Reason::RightForbidden,
+            Self::NotOwner { .. } | Self::PersonRequired { .. } => Reason::RightForbidden,
             Self::StaleRoster { .. } => Reason::StaleToken,
             Self::UnknownMessage { .. } => Reason::UnknownMessage,
-            Self::UnknownReceiver { .. } => Reason::UnknownRole,
+            Self::UnknownReceiver { .. } | Self::NoSuchRole { .. } => Reason::UnknownRole,
             Self::MailboxClosed { .. } => Reason::MailboxClosed,
             Self::MessageExists { .. } => Reason::MessageExists,
             Self::ClientRefReused { .. } => Reason::KeyReused,
@@ -227,6 +249,7 @@ impl Rejection {
             | Self::TooManyInvitations
             | Self::TooManyTokens
             | Self::TooManyKeys
+            | Self::TooManyBudgets
             | Self::TooManyWaits => Reason::Overloaded,
         }
     }

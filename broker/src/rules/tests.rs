@@ -3,19 +3,16 @@
 //! A command is a line: `A hands over s1`, `B marks handed 2`, `ann reclaims to B because x`. The
 //! lease is 100 ms. After each step the invariants of the directory are checked.
 
+mod lines;
+mod pauses;
 mod seats;
 mod standstill;
 mod tokens;
 
-use tasuki_proto::id::{IdempotencyKey, RoleId, Timestamp, Turn};
+use tasuki_proto::id::{RoleId, Timestamp, Turn};
 
-use super::{
-    directory::{Register, RoleSpec},
-    presence::Presence,
-    turn::{Actor, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound},
-    *,
-};
-use crate::hash::Hash;
+use self::lines::command;
+use super::{presence::Presence, turn::Actor, *};
 
 const LEASE_MS: u64 = 100;
 
@@ -29,102 +26,12 @@ fn role(name: &str) -> RoleId {
     name.parse().unwrap()
 }
 
-/// Roles are one upper-case letter, persons are not.
+/// Roles are one upper-case letter, or `human`; persons are not.
 fn actor(name: &str) -> Actor {
     match name.parse::<RoleId>() {
-        Ok(role) if name.len() == 1 => Actor::Role(role),
+        Ok(role) if name.len() == 1 || guard::is_human(&role) => Actor::Role(role),
         _ => Actor::Person(name.parse().unwrap()),
     }
-}
-
-/// The command a line stands for. `!` completes, takes over, or opens a loop for new roles, `@N` names the turn, `>R` the next role,
-/// `#client/counter` gives an idempotency key, `$t` the token it came with, `%n/1` the node and its
-/// epoch, `~t` a token that is no longer good, `R?` a role on standby.
-fn command(line: &str) -> Request {
-    let (mut turn, mut to, mut key, mut is_task_complete) = (None, None, None, false);
-    let (mut caller, mut orphan_of) = (Caller::default(), None);
-    let mut words = Vec::new();
-    for word in line.split_whitespace() {
-        if let Some(number) = word.strip_prefix('@') {
-            turn = Some(Turn::from(number.parse::<u64>().unwrap()));
-        } else if let Some(name) = word.strip_prefix('>') {
-            to = Some(role(name));
-        } else if let Some(text) = word.strip_prefix('#') {
-            let (client, counter) = text.split_once('/').unwrap();
-            let counter = counter.parse().unwrap();
-            key = Some(IdempotencyKey { client: client.parse().unwrap(), counter });
-        } else if let Some(token) = word.strip_prefix('$') {
-            caller.token = Some(token.parse().unwrap());
-        } else if let Some(text) = word.strip_prefix('%') {
-            let (node, epoch) = text.split_once('/').unwrap();
-            caller.node = Some((node.parse().unwrap(), epoch.parse::<u64>().unwrap().into()));
-        } else if let Some(token) = word.strip_prefix('~') {
-            orphan_of = Some(token.parse().unwrap());
-        } else if word == "!" {
-            is_task_complete = true;
-        } else {
-            words.push(word);
-        }
-    }
-    let loop_id = || "main".parse().unwrap();
-    let command = match words[..] {
-        ["tick"] => Command::Tick,
-        ["opens", id, ref participants @ ..] => {
-            Command::Turn(turn::Command::CreateLoop(CreateLoop {
-                loop_id: id.parse().unwrap(),
-                participants: participants.iter().map(|name| role(name)).collect(),
-                allow_new_roles: is_task_complete,
-            }))
-        }
-        [node, "registers", ref roles @ ..] => {
-            Command::Directory(directory::Command::Register(Register {
-                node: node.parse().unwrap(),
-                roles: roles
-                    .iter()
-                    .map(|name| RoleSpec {
-                        role: role(name.trim_end_matches('?')),
-                        toolsets: Vec::new(),
-                        is_standby: name.ends_with('?').then_some(true),
-                    })
-                    .collect(),
-                take_over: is_task_complete,
-                software: String::new(),
-                orphan_of,
-            }))
-        }
-        [who, "hands", "over", summary] => Command::Turn(turn::Command::HandOver(HandOver {
-            loop_id: loop_id(),
-            role: role(who),
-            summary: summary.to_owned(),
-            instruction: "go".to_owned(),
-            is_task_complete,
-            to,
-            turn,
-        })),
-        [who, "reclaims", "because", reason] => Command::Turn(turn::Command::Reclaim(Reclaim {
-            loop_id: loop_id(),
-            by: actor(who),
-            to,
-            reason: reason.to_owned(),
-            turn,
-        })),
-        [who, "starts", "a", "round"] => Command::Turn(turn::Command::StartRound(StartRound {
-            loop_id: loop_id(),
-            by: actor(who),
-            to,
-            summary: String::new(),
-            instruction: String::new(),
-        })),
-        [who, "marks", mark] => Command::Turn(turn::Command::Mark(MarkTurn::new(
-            loop_id(),
-            role(who),
-            turn.unwrap(),
-            if mark == "handed" { ReceiptKind::Handed } else { ReceiptKind::Seen },
-        ))),
-        ref other => panic!("no such command: {other:?}"),
-    };
-    let key = key.map(|key| (key, Hash::of(words.join(" ").as_bytes())));
-    Request { caller, key, command }
 }
 
 /// On whose word a request came.
@@ -222,11 +129,12 @@ fn say(decision: &Decision) -> String {
         Reply::Turn(turn::Reply::Started { round, turn, holder }) => {
             format!("round {round}, turn {turn} to {holder}")
         }
-        Reply::Turn(turn::Reply::Handed { ended, next: None }) => {
+        Reply::Turn(turn::Reply::Handed { ended, next: None, pause: _ }) => {
             format!("turn {ended} ended, completed")
         }
-        Reply::Turn(turn::Reply::Handed { ended, next: Some((turn, to)) }) => {
-            format!("turn {ended} ended, turn {turn} to {to}")
+        Reply::Turn(turn::Reply::Handed { ended, next: Some((turn, to)), pause }) => {
+            let paused = pause.as_ref().map(|it| format!(", paused: {}", it.reason));
+            format!("turn {ended} ended, turn {turn} to {to}") + &paused.unwrap_or_default()
         }
         Reply::Turn(turn::Reply::Reclaimed { ended, turn, from, to }) => {
             format!("turn {ended} of {from} taken, turn {turn} to {to}")
@@ -241,6 +149,17 @@ fn say(decision: &Decision) -> String {
     {
         said += ", seated";
     }
+    let is_told = matches!(decision.reply, Reply::Done);
+    for event in decision.events.iter().filter(|_| !is_told) {
+        if let Event::Guard(guard::Event::RolePaused(..)) = event {
+            said += &format!(", {}", happened(event));
+        }
+        if let Event::Turn(turn::Event::LoopPaused(_)) = event
+            && !said.contains("paused: ")
+        {
+            said += &format!(", {}", happened(event));
+        }
+    }
     if decision.is_repeat {
         said += " (said before)";
     }
@@ -250,8 +169,17 @@ fn say(decision: &Decision) -> String {
     said
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "these stories are about nodes and turns")]
 fn happened(event: &Event) -> String {
-    let Event::Turn(event) = event else { unreachable!("not of turns: {event:?}") };
+    let event = match event {
+        Event::Turn(event) => event,
+        Event::Guard(guard::Event::RolePaused(role, reason)) => {
+            return format!("{role} paused: it {reason}");
+        }
+        Event::Guard(guard::Event::RoleResumed(role, _)) => return format!("{role} goes on"),
+        Event::Guard(_) => return "set".to_owned(),
+        other => unreachable!("not of turns: {other:?}"),
+    };
     match event {
         turn::Event::LeaseRenewed(it) if it.is_grace => {
             format!("grace until {}", it.lapses.as_millis())
@@ -260,6 +188,11 @@ fn happened(event: &Event) -> String {
         turn::Event::TurnLapsed(it) => format!("turn {} lapsed", it.turn),
         turn::Event::TurnHanded(it) => format!("turn {} handed", it.turn),
         turn::Event::TurnSeen(it) => format!("turn {} seen", it.turn),
+        turn::Event::LoopPaused(it) => format!("paused: {}", it.reason),
+        turn::Event::LoopResumed(it) => {
+            let lapses = it.lapses.map(|it| format!(" until {}", it.as_millis()));
+            format!("resumed{}", lapses.unwrap_or_default())
+        }
         turn::Event::LoopOpened(_)
         | turn::Event::ParticipantsSet(_)
         | turn::Event::HandedOver(_)

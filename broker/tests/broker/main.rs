@@ -5,6 +5,7 @@
 mod api;
 mod architecture;
 mod defects;
+mod guard;
 mod layers;
 mod mail;
 mod model;

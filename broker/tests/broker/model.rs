@@ -21,7 +21,9 @@ use tasuki_broker::{
         self, Caller, Command, CompactKind, Context, Event, Fence, Principal, Rejection, Reply,
         Request, Workspace,
         directory::{self, Register, RoleSpec},
+        guard,
         presence::Presence,
+        turn::Actor,
     },
 };
 use tasuki_proto::{
@@ -151,7 +153,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let presence = Presence::new(Timestamp::default());
-        Self {
+        let mut world = Self {
             now: 1,
             workspace: Workspace::default(),
             context: Context::new(presence, LEASE_MS),
@@ -167,7 +169,16 @@ impl World {
             mail: mail::Ledger::default(),
             swarm: swarm::Ledger::default(),
             runs: run::Ledger::default(),
-        }
+        };
+        // So few turns that stories come to the end of them.
+        let limits = Command::Guard(guard::Command::SetLimits(guard::SetLimits {
+            by: Actor::Person("ann".parse().expect("a person")),
+            loop_id: None,
+            turns: Some(5),
+            hops: None,
+        }));
+        world.execute(Request { caller: Caller::default(), key: None, command: limits });
+        world
     }
 
     fn take(&mut self, step: &Step) {

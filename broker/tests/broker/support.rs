@@ -7,7 +7,8 @@ use tasuki_proto::{
     reason::Reason,
     wire::{
         self, directory_client::DirectoryClient, feed_client::FeedClient,
-        mailbox_client::MailboxClient, turn_loop_client::TurnLoopClient, waits_client::WaitsClient,
+        guard_client::GuardClient, mailbox_client::MailboxClient, turn_loop_client::TurnLoopClient,
+        waits_client::WaitsClient,
     },
 };
 use tonic::{Status, transport::Channel};
@@ -24,6 +25,7 @@ pub(crate) struct Client {
     pub(crate) waits: WaitsClient<Channel>,
     pub(crate) feed: FeedClient<Channel>,
     pub(crate) mail: MailboxClient<Channel>,
+    pub(crate) guard: GuardClient<Channel>,
     pub(crate) id: String,
     pub(crate) counter: u64,
 }
@@ -36,6 +38,7 @@ pub(crate) async fn connect(broker: &Broker, id: &str) -> Client {
         directory: DirectoryClient::new(channel.clone()),
         waits: WaitsClient::new(channel.clone()),
         feed: FeedClient::new(channel.clone()),
+        guard: GuardClient::new(channel.clone()),
         mail: MailboxClient::new(channel),
         id: id.to_owned(),
         counter: 0,

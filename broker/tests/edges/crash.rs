@@ -24,7 +24,7 @@ use crate::{
     common::Dice,
     support::{
         Line, Process, arguments, assert_whole, caller, channel, history, is_broken, key, make,
-        seed, setting, soon, turns,
+        seed, setting, soon, turns, without_limits,
     },
 };
 
@@ -190,6 +190,7 @@ async fn create_loops(address: SocketAddr, lines: &[Line]) {
     let mut turns = turns(address);
     for (counter, line) in (1..).zip(lines) {
         make(channel(address), &line.0, &line.1).await.unwrap();
+        without_limits(address, &line.0).await;
         let request = wire::CreateLoopRequest {
             caller: caller(&line.0),
             key: key("setup", counter),

@@ -14,7 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tasuki_proto::{
     limits::WORKSPACE_DEFAULT,
     reason::Reason,
-    wire::{self, directory_client::DirectoryClient, turn_loop_client::TurnLoopClient},
+    wire::{
+        self, directory_client::DirectoryClient, guard_client::GuardClient,
+        turn_loop_client::TurnLoopClient,
+    },
 };
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, Lines},
@@ -236,6 +239,19 @@ pub(crate) fn turns(address: SocketAddr) -> TurnLoopClient<Channel> {
 
 pub(crate) fn caller(workspace: &str) -> Option<wire::Caller> {
     Some(wire::Caller { workspace: workspace.to_owned(), ..wire::Caller::default() })
+}
+
+/// Lets agents go on in a workspace for as long as they like.
+pub(crate) async fn without_limits(address: SocketAddr, workspace: &str) {
+    let request = wire::SetLimitsRequest {
+        caller: caller(workspace),
+        key: key("limits", 1),
+        person: "tester".to_owned(),
+        max_turns: Some(0),
+        max_hops: Some(0),
+        ..wire::SetLimitsRequest::default()
+    };
+    GuardClient::new(channel(address)).set_limits(request).await.unwrap();
 }
 
 /// Makes a workspace, as a node does that registers in it.

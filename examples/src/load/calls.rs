@@ -10,7 +10,8 @@ use tasuki_proto::{
     net::tls::{self, ALPN_H2, Trusting},
     wire::{
         Caller, CreateLoopRequest, HandOverRequest, IdempotencyKey, RegisterRequest,
-        directory_client::DirectoryClient, turn_loop_client::TurnLoopClient,
+        SetLimitsRequest, directory_client::DirectoryClient, guard_client::GuardClient,
+        turn_loop_client::TurnLoopClient,
     },
 };
 use tokio::{net::TcpStream, process::Command, task::JoinSet, time::Instant};
@@ -49,6 +50,7 @@ pub(super) trait Calling: Send + 'static {
 pub(super) struct Agent {
     directory: DirectoryClient<Channel>,
     turns: TurnLoopClient<Channel>,
+    guard: GuardClient<Channel>,
     /// Shown with each call.
     token: Option<MetadataValue<Ascii>>,
     caller: Caller,
@@ -64,7 +66,8 @@ impl Agent {
     pub(super) fn of_workspace(channel: Channel, workspace: String, number: usize) -> Self {
         Self {
             directory: DirectoryClient::new(channel.clone()),
-            turns: TurnLoopClient::new(channel),
+            turns: TurnLoopClient::new(channel.clone()),
+            guard: GuardClient::new(channel),
             token: None,
             caller: Caller { workspace, ..Caller::default() },
             name: format!("loop-{number}"),
@@ -97,6 +100,8 @@ impl Agent {
         };
         let request = self.shows(request);
         self.turns.create_loop(request).await?;
+        let request = self.shows(no_limits(&self.caller.workspace, &self.name));
+        self.guard.set_limits(request).await?;
         Ok(())
     }
 
@@ -122,6 +127,24 @@ impl Agent {
 impl Calling for Agent {
     async fn call(&mut self) -> Result<()> {
         self.hand_over().await
+    }
+}
+
+/// Lets the agents of a workspace go on for as long as they are measured.
+pub(super) async fn lift_limits(broker: &Process, workspace: &str) -> Result<()> {
+    let mut guard = GuardClient::connect(broker.url().to_owned()).await?;
+    guard.set_limits(no_limits(workspace, "load")).await?;
+    Ok(())
+}
+
+fn no_limits(workspace: &str, by: &str) -> SetLimitsRequest {
+    SetLimitsRequest {
+        caller: Some(Caller { workspace: workspace.to_owned(), ..Caller::default() }),
+        key: Some(IdempotencyKey { client_id: format!("{by}-limits"), counter: 1 }),
+        person: "load".to_owned(),
+        max_turns: Some(0),
+        max_hops: Some(0),
+        ..SetLimitsRequest::default()
     }
 }
 

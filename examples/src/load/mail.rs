@@ -10,7 +10,7 @@ use tonic::transport::Channel;
 
 use super::{
     Figure, Quantity, Sizes, Target,
-    calls::{Calling, WORKSPACES, agents, channels, hammer, registration},
+    calls::{Calling, WORKSPACES, agents, channels, hammer, lift_limits, registration},
     limits::{self, Disk},
     median, micros,
     relay::too_early,
@@ -180,6 +180,7 @@ async fn relayed(sizes: &Sizes) -> Result<Figure> {
     let mut bare = crate::mcp::Agent::connect(&format!("{}/mcp", echo.url()), "load").await?;
     let mut disk = Disk::new(&sizes.dir)?;
     let relay = Relay::start_in(&sizes.dir).await?;
+    lift_limits(&relay.broker, "").await?;
     let mut giver = relay.agent(0).await?;
     let mut taker = relay.agent(1).await?;
     let mut roles = DirectoryClient::connect(relay.broker.url().to_owned()).await?;

@@ -13,6 +13,7 @@ use tonic::transport::Channel;
 
 use super::{
     Figure, Quantity, Sizes, Target,
+    calls::lift_limits,
     limits::{self, Disk},
     median, micros,
 };
@@ -31,6 +32,7 @@ pub async fn handover(sizes: &Sizes) -> Result<Vec<Figure>> {
     let relay = Relay::start_in(&sizes.dir).await?;
     let mut agents = [relay.agent(0).await?, relay.agent(1).await?];
     let mut loops = TurnLoopClient::connect(relay.broker.url().to_owned()).await?;
+    lift_limits(&relay.broker, "").await?;
     let (mut limits, mut values, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     let mut holder = 0;
     for run in 0..=sizes.runs {

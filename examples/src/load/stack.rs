@@ -13,7 +13,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Figure, Quantity, Sizes, Target, limits, median, micros};
+use super::{Figure, Quantity, Sizes, Target, calls::lift_limits, limits, median, micros};
 use crate::{
     Result,
     mcp::{Agent, Said},
@@ -114,6 +114,7 @@ impl Client {
 pub async fn calls(sizes: &Sizes) -> Result<Vec<Figure>> {
     let bare = limits::start("mcp-echo").await?;
     let relay = Relay::start_in(&sizes.dir).await?;
+    lift_limits(&relay.broker, "").await?;
     let (bare, ours) =
         (format!("{}/mcp", bare.url()), format!("{}/mcp/{}", relay.nodes[0].url(), ROLES[0]));
     let http = |agent| Client::Http(Box::new(agent));

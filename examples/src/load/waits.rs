@@ -10,7 +10,11 @@ use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Streaming, transport::Channel};
 
-use super::{Figure, Quantity, Sizes, Target, calls::registration, median, micros, number};
+use super::{
+    Figure, Quantity, Sizes, Target,
+    calls::{lift_limits, registration},
+    median, micros, number,
+};
 use crate::{Result, process::Process};
 
 /// Streams the waits spread over: a node each.
@@ -195,6 +199,7 @@ async fn open(broker: &Process, workspace: &'static str, loops: &[String]) -> Re
     let channel = Channel::from_shared(broker.url().to_owned())?.connect().await?;
     let caller = Caller { workspace: workspace.to_owned(), ..Caller::default() };
     DirectoryClient::new(channel.clone()).register(registration(&caller, "opener")).await?;
+    lift_limits(broker, workspace).await?;
     let mut openers: JoinSet<Result<()>> = JoinSet::new();
     for (opener, loops) in loops.chunks(loops.len().div_ceil(OPENERS)).enumerate() {
         let (loops, mut turns) = (loops.to_vec(), TurnLoopClient::new(channel.clone()));

@@ -5,8 +5,8 @@ use tasuki_proto::{
     counted::counted,
     mail::BoxKind,
     wire::{
-        self, directory_event, event::Noun, mail_event, privacy_event, run_event, swarm_event,
-        turn_event,
+        self, directory_event, event::Noun, guard_event, mail_event, privacy_event, run_event,
+        swarm_event, turn_event,
     },
 };
 
@@ -38,6 +38,7 @@ fn event_text(event: &wire::Event, titles: &Titles) -> String {
         Noun::Privacy(it) => it.kind.as_ref().map(privacy_text),
         Noun::Swarm(it) => it.kind.as_ref().map(|kind| swarm_text(kind, titles)),
         Noun::Run(it) => it.kind.as_ref().map(run_text),
+        Noun::Guard(it) => it.kind.as_ref().map(guard_text),
     });
     text.unwrap_or_else(|| {
         "something this release does not know; upgrade to see it".dimmed().to_string()
@@ -87,6 +88,18 @@ fn turn_text(kind: &turn_event::Kind) -> String {
         Kind::TurnLapsed(e) => {
             let what = format!("{} stalled", line(&e.r#loop));
             format!("{}: the lease of turn {} lapsed", what.red(), e.turn)
+        }
+        Kind::LoopPaused(e) => {
+            let (what, why) = (format!("{} paused", line(&e.r#loop)), line(&e.reason));
+            let on = format!("`tasuki loop resume {}` goes on", line(&e.r#loop));
+            format!("{}: {why}; {on}", what.red().bold())
+        }
+        Kind::LoopResumed(e) => {
+            let what = format!("{} goes on", line(&e.r#loop)).green().to_string();
+            match fitted(&e.reason, REASON_CHARS_MAX).as_str() {
+                "" => what,
+                why => format!("{what}: {why}"),
+            }
         }
         Kind::LeaseRenewed(e) => {
             let why = if e.is_grace { ", a grace after the broker was down" } else { "" };
@@ -216,6 +229,32 @@ fn run_text(kind: &run_event::Kind) -> String {
     }
 }
 
+fn guard_text(kind: &guard_event::Kind) -> String {
+    use guard_event::Kind;
+    match kind {
+        Kind::LimitsSet(e) if e.r#loop.is_empty() => "limits without a person changed".to_owned(),
+        Kind::LimitsSet(e) => format!("limit of {} without a person changed", line(&e.r#loop)),
+        Kind::BudgetSet(e) if e.budget.is_none() => format!("{} has no budget", line(&e.role)),
+        Kind::BudgetSet(e) => format!("{} has a budget", line(&e.role)),
+        Kind::UsageReported(e) => {
+            let used = [counted(e.calls, "call"), counted(e.tokens, "token")].join(", ");
+            format!("{} used {used}", line(&e.role)).dimmed().to_string()
+        }
+        Kind::RolePaused(e) => {
+            let role = line(&e.role);
+            let what = format!("{role} paused").red().bold().to_string();
+            format!("{what}: it {}; `tasuki budget resume {role}` goes on", line(&e.reason))
+        }
+        Kind::RoleResumed(e) => {
+            let what = format!("{} goes on", line(&e.role)).green().to_string();
+            match fitted(&e.reason, REASON_CHARS_MAX).as_str() {
+                "" => what,
+                why => format!("{what}: {why}"),
+            }
+        }
+    }
+}
+
 fn box_of(wire: wire::Box) -> &'static str {
     BoxKind::of_wire(wire).map_or("another box", BoxKind::as_str)
 }
@@ -251,6 +290,7 @@ mod tests {
             sender: "qa".into(),
             receivers: vec!["dev".into()],
             r#type: "BR".into(),
+            ..Default::default()
         };
         let mail = wire::MailEvent { kind: Some(mail_event::Kind::MailSent(sent)) };
         let said = shown(Some(Noun::Mail(mail)));

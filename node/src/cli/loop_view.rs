@@ -21,6 +21,10 @@ pub(crate) fn render_loop(of: &wire::Loop) -> String {
             let stalled = "stalled".red().to_string();
             format!("{stalled}: the lease of {} on turn {} lapsed", holder.bold(), of.turn)
         }
+        LoopStatus::Paused => {
+            let paused = "paused".red().bold().to_string();
+            format!("{paused}: {} has turn {} and does not start", holder.bold(), of.turn)
+        }
         LoopStatus::Completed => "completed".green().to_string(),
         LoopStatus::Unspecified => "in a state this release does not know".to_owned(),
     };
@@ -28,6 +32,11 @@ pub(crate) fn render_loop(of: &wire::Loop) -> String {
     let mut row = |label: &str, text: &str| {
         out += &format!("  {} {text}\n", format!("{label:<13}").dimmed());
     };
+    if let Some(pause) = &of.pause {
+        row("paused since", &time(pause.at_ms));
+        row("because", &line(&pause.reason));
+        row("goes on with", &format!("tasuki loop resume {name}"));
+    }
     row("participants", &line(&of.participants.join(", ")));
     if !of.waiting.is_empty() {
         row("waiting", &line(&of.waiting.join(", ")));

@@ -11,6 +11,7 @@ mod agent_token;
 mod background;
 mod broker;
 mod broker_token;
+mod budget;
 mod client_files;
 mod completions;
 mod config_check;
@@ -152,6 +153,8 @@ pub enum Command {
     #[command(display_order = WORK, subcommand, args(target()))]
     Loop(loops::Command),
     #[command(display_order = WORK, subcommand, args(target()))]
+    Budget(budget::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
     Mail(mail::Command),
     #[command(display_order = WORK, subcommand, args(target()))]
     Issue(issue::Command),
@@ -235,6 +238,7 @@ impl Command {
             | Self::Connect(_)
             | Self::Board(_)
             | Self::Loop(_)
+            | Self::Budget(_)
             | Self::Mail(_)
             | Self::Issue(_)
             | Self::Task(_)
@@ -479,6 +483,7 @@ async fn dispatch(
         Command::Disconnect(args) => connect::disconnect(args, config, output).await,
         Command::Mcp(args) => mcp::run(args, config).await,
         Command::Loop(command) => loops::run(command, config, output).await,
+        Command::Budget(command) => budget::run(command, config, output).await,
         Command::Mail(command) => mail::run(command, config, output).await,
         Command::Board(args) => Box::pin(board::run(args, config, output)).await.map_err(with_hint),
         Command::Issue(command) => issue::run(command, config, output).await.map_err(with_hint),

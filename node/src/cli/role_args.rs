@@ -3,7 +3,11 @@
 use std::collections::BTreeSet;
 
 use tasuki_proto::{
-    id::RoleId, limits::SWARM_PAGE_MAX, nearest::did_you_mean, reason::Reason, wire,
+    id::RoleId,
+    limits::{ROLE_HUMAN, SWARM_PAGE_MAX},
+    nearest::did_you_mean,
+    reason::Reason,
+    wire,
 };
 
 use super::{
@@ -98,7 +102,7 @@ impl RoleClient {
             return Ok(());
         }
         let Some(mut known) = known_roles(broker).await? else { return Ok(()) };
-        if known.contains(role) {
+        if known.contains(role) || role == ROLE_HUMAN {
             return Ok(());
         }
         let (workers, _) = every_worker(broker, wire::ListWorkersRequest::default()).await?;

@@ -198,6 +198,7 @@ fn named(event: &wire::Event) -> Vec<Named> {
             | Noun::Turn(_)
             | Noun::Privacy(_)
             | Noun::Run(_)
+            | Noun::Guard(_)
             | Noun::Mail(wire::MailEvent { kind: None })
             | Noun::Swarm(wire::SwarmEvent { kind: None }),
         )

@@ -384,7 +384,7 @@ fn every_problem_of_a_hook_is_found_with_its_line() {
             "[[hooks]]\nname = \"h\"\non = [\"send\"]\ncommand = [\"x\"]\n".to_owned(),
             &["3: the hook h has `on`, which names \"send\"; there are received, sent, resolved, \
                rejected, seen, lapsed, dead, loop_started, loop_completed, turn_handed_over, \
-               turn_reclaimed, turn_received, turn_lapsed, issue_created, issue_closed, \
+               turn_reclaimed, turn_received, turn_lapsed, loop_paused, loop_resumed, issue_created, issue_closed, \
                issue_reopened, issue_lapsed, task_created, task_claimed, task_submitted, \
                task_approved, task_rejected, task_asked, task_answered, task_lapsed, task_reset, \
                task_canceled, delivery_submitted, delivery_claimed, delivery_accepted, \

@@ -138,6 +138,9 @@ events! {
             ["loop_opened", "round_started", "handed_over", "turn_reclaimed"] [To]
         /// Its lease lapsed.
         TurnLapsed "turn_lapsed" ["turn_lapsed"] [Participants]
+        /// Nobody can start in it until a person resumes it.
+        LoopPaused "loop_paused" ["loop_paused"] [Participants]
+        LoopResumed "loop_resumed" ["loop_resumed"] [Participants]
     }
     Issue {
         IssueCreated "issue_created" ["issue_created"] [Lead]

@@ -62,6 +62,7 @@ impl Journal {
             sender: "A".into(),
             receivers: vec!["B".into()],
             r#type: kind.into(),
+            ..Default::default()
         };
         let kind = Some(mail_event::Kind::MailSent(sent));
         self.put(Noun::Mail(wire::MailEvent { kind }));

@@ -126,7 +126,8 @@ pub fn of_item(item: &wire::FeedItem, wanted: &BTreeSet<Kind>) -> Vec<WorkEvent>
                 | Said::Run(_)
                 | Said::Directory(_)
                 | Said::Mail(_)
-                | Said::Privacy(_),
+                | Said::Privacy(_)
+                | Said::Guard(_),
             )
             | None => None,
         };
@@ -176,6 +177,8 @@ fn of_turn(kind: &turn_event::Kind) -> Option<FeedEvent<'_>> {
             ("turn_reclaimed", about(&it.r#loop, it.turn, it.entry), parties)
         }
         Kind::TurnLapsed(it) => ("turn_lapsed", about(&it.r#loop, it.turn, 0), Vec::new()),
+        Kind::LoopPaused(it) => ("loop_paused", about(&it.r#loop, it.turn, 0), Vec::new()),
+        Kind::LoopResumed(it) => ("loop_resumed", about(&it.r#loop, it.turn, 0), Vec::new()),
         Kind::ParticipantsSet(_) | Kind::TurnMarked(_) | Kind::LeaseRenewed(_) => return None,
     })
 }

@@ -110,7 +110,13 @@ impl Changes {
                 Some(Noun::Turn(wire::TurnEvent { kind: Some(kind) })) => self.take_turn(kind),
                 Some(Noun::Run(wire::RunEvent { kind: Some(kind) })) => self.take_run(kind),
                 // No resource shows anything else.
-                Some(Noun::Directory(_) | Noun::Mail(_) | Noun::Privacy(_) | Noun::Swarm(_)) => {}
+                Some(
+                    Noun::Directory(_)
+                    | Noun::Mail(_)
+                    | Noun::Privacy(_)
+                    | Noun::Swarm(_)
+                    | Noun::Guard(_),
+                ) => {}
                 // Of a newer broker.
                 Some(
                     Noun::Turn(wire::TurnEvent { kind: None })
@@ -138,6 +144,8 @@ impl Changes {
             Kind::RoundStarted(it) => self.loop_changed(&it.r#loop),
             Kind::TurnMarked(it) => self.loop_changed(&it.r#loop),
             Kind::TurnLapsed(it) => self.loop_changed(&it.r#loop),
+            Kind::LoopPaused(it) => self.loop_changed(&it.r#loop),
+            Kind::LoopResumed(it) => self.loop_changed(&it.r#loop),
             // A lease that goes on is no news to anybody.
             Kind::LeaseRenewed(_) => {}
         }

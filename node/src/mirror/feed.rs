@@ -36,7 +36,13 @@ impl DirtySets {
         for event in &item.events {
             match &event.noun {
                 Some(Noun::Mail(wire::MailEvent { kind: Some(kind) })) => self.take_mail(kind),
-                Some(Noun::Directory(_) | Noun::Turn(_) | Noun::Swarm(_) | Noun::Run(_)) => {}
+                Some(
+                    Noun::Directory(_)
+                    | Noun::Turn(_)
+                    | Noun::Swarm(_)
+                    | Noun::Run(_)
+                    | Noun::Guard(_),
+                ) => {}
                 // What was sealed may be read now; or of a newer broker.
                 Some(Noun::Privacy(_) | Noun::Mail(wire::MailEvent { kind: None })) | None => {
                     self.all_mail();

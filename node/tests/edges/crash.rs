@@ -20,6 +20,9 @@ const STEPS_MAX: u64 = 12;
 /// Tests that share the rounds.
 const SCENARIOS: u64 = 4;
 
+/// They go on for as long as the test does.
+const NO_LIMITS: &str = "budget limits --turns 0 --hops 0";
+
 const HISTORY: &str = "loop history --from 1 --limit 100000";
 
 /// What all agents of a game saw.
@@ -62,6 +65,7 @@ async fn everything_in_one_process_is_killed_and_goes_on() {
     let mut chance = Chance::new(4);
     let dir = tempfile::tempdir().unwrap();
     let mut up = Process::up(&dir.path().join("up"), "").await;
+    up.json(NO_LIMITS).await;
     let (troubles, game) = Game::new();
     let mut agents = JoinSet::new();
     for (role, transport) in [("A", Transport::Session), ("B", Transport::Stdio)] {
@@ -84,6 +88,7 @@ async fn two_nodes(a: Transport, b: Transport, salt: u64) {
     let mut chance = Chance::new(salt);
     let dir = tempfile::tempdir().unwrap();
     let mut world = Three::start(dir.path(), ["--role A", "--role B"]).await;
+    world.nodes[0].json(NO_LIMITS).await;
     let (troubles, game) = Game::new();
     let mut agents = JoinSet::new();
     for (role, transport, node) in [("A", a, &world.nodes[0]), ("B", b, &world.nodes[1])] {

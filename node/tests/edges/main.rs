@@ -15,6 +15,7 @@ mod echoes;
 mod fake_agent;
 mod flips;
 mod full;
+mod guard;
 mod guarded;
 mod hooks;
 #[path = "../mcp/http.rs"]

@@ -33,6 +33,7 @@ pub(super) use self::{
 use super::{
     Answer, Endpoint, Later, LaterRefusal, WorkspaceSession, at_once, default_response,
     parse::{SAME_BYTES, check_count, id, limit, optional},
+    render::cause,
     scan::Part,
     status,
 };
@@ -421,6 +422,8 @@ pub(super) fn event(event: &Event, grant: &Grant) -> Option<Kind> {
             sender: it.sender.to_string(),
             receivers: it.to.iter().map(ToString::to_string).collect(),
             r#type: mailbox::kind_name(it.kind).to_owned(),
+            hops: it.hops.unwrap_or_default(),
+            cause: it.cause.as_ref().map(cause),
         }),
         Event::Moved(it) => Kind::MailMoved(wire::MailMoved {
             message_id: it.thread.to_string(),

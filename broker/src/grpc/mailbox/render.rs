@@ -13,7 +13,7 @@ use tonic::Status;
 
 use super::super::{
     Later, WorkspaceSession, at_once,
-    render::{BoundedPage, ms, text},
+    render::{BoundedPage, cause, ms, text},
     status,
 };
 use crate::{
@@ -286,6 +286,8 @@ fn entry(it: EntryBody) -> wire::MailEntry {
         is_imported: it.written.is_some(),
         written_ms: ms(it.written),
         sealed,
+        hops: it.hops.unwrap_or_default(),
+        cause: it.cause.as_ref().map(cause),
     }
 }
 

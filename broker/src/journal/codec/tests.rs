@@ -5,6 +5,7 @@
 mod access;
 mod compact;
 mod damage;
+mod guard;
 mod mail;
 mod privacy;
 mod run;
@@ -26,8 +27,8 @@ use crate::{
         directory::{self, Node, NodeRegistered, RoleSpec},
         turn::{
             self, Ended, EntryBody, EntryKind, EntryMeta, HandedOver, Lease, LeaseRenewed,
-            LoopOpened, Loops, NextTurn, ParticipantsSet, Receipts, RoundStarted, TurnMoment,
-            TurnReclaimed,
+            LoopOpened, LoopPaused, LoopResumed, Loops, NextTurn, ParticipantsSet, Pause,
+            PauseReason, Receipts, RoundStarted, TurnMoment, TurnReclaimed,
         },
     },
 };
@@ -156,13 +157,31 @@ fn record() -> Record {
                 lapses: Timestamp::from_millis(950),
                 is_grace: true,
             })),
+            Event::Turn(turn::Event::LoopPaused(LoopPaused {
+                loop_id: loop_id(),
+                turn: 4.into(),
+                reason: pause().reason,
+            })),
+            Event::Turn(turn::Event::LoopResumed(LoopResumed {
+                loop_id: loop_id(),
+                turn: 4.into(),
+                lapses: Some(Timestamp::from_millis(960)),
+                reason: "seen".to_owned(),
+            })),
         ],
         reply: Reply::Turn(turn::Reply::Handed {
             ended: 1.into(),
             next: Some((2.into(), "B".parse().unwrap())),
+            pause: Some(pause()),
         }),
         is_repeat: true,
     }
+}
+
+fn pause() -> Pause {
+    let (person, role) = (Some("ann".parse().unwrap()), None);
+    let reason = PauseReason::Asked { person, role, reason: "lunch".to_owned() };
+    Pause { at: Timestamp::from_millis(300), reason }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -200,7 +219,7 @@ fn the_bytes_of_every_reply_are_unchanged() {
             turn: 3.into(),
             holder: "A".parse().unwrap(),
         }),
-        Reply::Turn(turn::Reply::Handed { ended: 1.into(), next: None }),
+        Reply::Turn(turn::Reply::Handed { ended: 1.into(), next: None, pause: None }),
         Reply::Turn(turn::Reply::Reclaimed {
             ended: 1.into(),
             turn: 2.into(),
@@ -306,6 +325,8 @@ fn state() -> Workspace {
         next: Some((2.into(), "B".parse().unwrap())),
         content: Hash([7; 16]),
     });
+    main.pause = Some(pause());
+    main.alone = Some(3);
     state.loops = Loops::of(loops);
     state
 }
@@ -333,6 +354,7 @@ fn facts() -> EntryMeta {
             lapsed: at(6),
         },
         has_text: true,
+        hops: Some(3),
     }
 }
 

@@ -224,6 +224,10 @@ impl Acting for Command {
     fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
         Ok(())
     }
+
+    fn is_for_paused(&self) -> bool {
+        true
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

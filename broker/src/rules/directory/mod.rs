@@ -14,7 +14,7 @@ use tasuki_proto::id::{Epoch, NodeId, PersonId, RoleId, Timestamp, TokenId, Tool
 
 use super::{
     Acting, Asked, Caller, Context, Decision, Fence, Kept, Needs, Principal, Rejection,
-    privacy::Privacy,
+    guard::is_human, privacy::Privacy,
 };
 
 /// Nodes of one workspace. Past it the oldest that is away and hosts no role is forgotten.
@@ -120,6 +120,10 @@ impl Acting for Command {
     fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
         Ok(())
     }
+
+    fn is_for_paused(&self) -> bool {
+        true
+    }
 }
 
 /// Begin a new epoch of a node, with exactly these roles.
@@ -218,6 +222,9 @@ impl Directory {
                 node: register.node.clone(),
                 owner: owner.clone(),
             });
+        }
+        if register.roles.iter().any(|spec| is_human(&spec.role)) {
+            return Err(Rejection::RoleOfPerson);
         }
         for spec in &register.roles {
             if let Some(host) = self.host(&spec.role)

@@ -10,7 +10,7 @@ use tasuki_proto::{
 
 use super::{
     ClientRef, Copy, CopyState, Earlier, EntryHead, EntrySent, Event, Head, Letter, Mailboxes,
-    Order, Receipt, ReceiptStatus, ThreadImported,
+    Order, Receipt, ReceiptStatus, ThreadHanded, ThreadImported,
     thread::{Thread, ThreadNumber},
 };
 use crate::rules::Principal;
@@ -44,18 +44,7 @@ impl Mailboxes {
                 acted(thread, copy, it.acted, now);
                 thread.copies[copy].kind = it.to;
             }),
-            Event::Handed(it) => self.change(it.thread, &it.role, |thread, copy, _| {
-                let own = &mut thread.copies[copy];
-                own.tries = own.tries.saturating_add(1);
-                own.state.is_dead |= it.is_dead;
-                if own.handed < it.through {
-                    own.handed = it.through;
-                    mark(thread, copy, ReceiptStatus::Handed, it.through, now);
-                }
-                if it.is_dead {
-                    mark(thread, copy, ReceiptStatus::Dead, it.through, now);
-                }
-            }),
+            Event::Handed(it) => self.handed(now, it),
             Event::Seen(it) => self.change(it.thread, &it.role, |thread, copy, _| {
                 seen(thread, copy, it.through, now);
             }),
@@ -90,9 +79,26 @@ impl Mailboxes {
         }
     }
 
+    fn handed(&mut self, now: Timestamp, it: &ThreadHanded) {
+        self.change(it.thread, &it.role, |thread, copy, _| {
+            let own = &mut thread.copies[copy];
+            own.tries = own.tries.saturating_add(1);
+            own.state.is_dead |= it.is_dead;
+            if own.handed < it.through {
+                own.handed = it.through;
+                mark(thread, copy, ReceiptStatus::Handed, it.through, now);
+            }
+            if it.is_dead {
+                mark(thread, copy, ReceiptStatus::Dead, it.through, now);
+            }
+        });
+        let role = self.number_or_new(&it.role);
+        self.mailboxes[usize::from(role.0)].handed = Some((it.thread, it.through));
+    }
+
     fn sent(&mut self, now: Timestamp, it: &EntrySent) {
         let head = EntryHead { sender: it.sender.clone(), to: it.to.clone(), kind: it.kind };
-        let number = self.add(it.thread, it.entry, &head);
+        let number = self.add(it.thread, it.entry, &head, it.hops.unwrap_or_default());
         self.attached(number, &it.files);
         self.change(it.thread, &it.sender, |thread, copy, _| {
             acted(thread, copy, it.acted, now);
@@ -125,7 +131,7 @@ impl Mailboxes {
 
     fn imported(&mut self, now: Timestamp, it: &ThreadImported) {
         for (number, head) in (it.first..).zip(&it.entries) {
-            self.add(it.thread, number, head);
+            self.add(it.thread, number, head, 0);
         }
         let last = it.first + u32::try_from(it.entries.len()).expect("a thread's entries") - 1;
         for (role, _) in &it.copies {
@@ -151,7 +157,7 @@ impl Mailboxes {
     }
 
     /// Adds an entry (X1) and the copies it brings.
-    fn add(&mut self, id: MessageId, entry: u32, head: &EntryHead) -> ThreadNumber {
+    fn add(&mut self, id: MessageId, entry: u32, head: &EntryHead, hops: u32) -> ThreadNumber {
         let number = match self.threads.find(id) {
             Some(number) => number,
             None => self.threads.push(Thread::empty(id)),
@@ -164,7 +170,8 @@ impl Mailboxes {
         let sender = u8::try_from(sender).expect("at most THREAD_PARTICIPANTS_MAX");
         let thread = self.threads.get_mut(number);
         assert!(entry == thread.len() + 1, "X1: entry {entry} of {id} after {}", thread.len());
-        thread.heads.push(Head { to, sender, kind: head.kind });
+        let hops = u16::try_from(hops).unwrap_or(u16::MAX);
+        thread.heads.push(Head { to, sender, kind: head.kind, hops });
         number
     }
 

@@ -199,6 +199,19 @@ impl Acting for Command {
             | Self::HandAgain { .. } => Ok(()),
         }
     }
+
+    fn is_for_paused(&self) -> bool {
+        match self {
+            Self::Send(it) => matches!(it.target, ThreadTarget::Answer(_)),
+            Self::Move(_)
+            | Self::Mark(_)
+            | Self::Open(_)
+            | Self::Close(_)
+            | Self::HandAgain { .. }
+            | Self::Import(_)
+            | Self::StoreAttachment(_) => true,
+        }
+    }
 }
 
 canonical! { Attachment { 1 name, 2 media_type, 3 size, 4 hash, } }

@@ -12,7 +12,7 @@ use super::{
     ContentHash, Moved, ThreadNumber,
     command::{Attachment, Earlier},
 };
-use crate::hash::Hash;
+use crate::{hash::Hash, rules::guard::Cause};
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
@@ -111,6 +111,11 @@ pub struct EntrySent {
     pub files: Vec<ContentHash>,
     #[n(11)]
     pub earlier: Earlier,
+    /// How far from what a person last did; `None` is 0.
+    #[n(12)]
+    pub hops: Option<u32>,
+    #[n(13)]
+    pub cause: Option<Cause>,
 }
 
 /// A copy came into another box by its role's act.
@@ -262,6 +267,11 @@ pub struct EntryBody {
     /// Of the first entry.
     #[n(13)]
     pub title: Option<Title>,
+    /// How far from what a person last did; `None` is 0.
+    #[n(14)]
+    pub hops: Option<u32>,
+    #[n(15)]
+    pub cause: Option<Cause>,
 }
 
 /// What a thread is called.

@@ -56,6 +56,8 @@ impl Mailboxes {
         });
         let bodies = (known + 1..).zip(&it.entries).map(|(number, entry)| {
             Body::Mail(EntryBody {
+                hops: None,
+                cause: None,
                 thread: it.thread,
                 number,
                 sender: entry.sender.clone(),

@@ -61,7 +61,11 @@ pub use self::{
     thread_table::{Slot, ThreadTable},
 };
 use super::{
-    Asked, Decision, Kept, Rejection, directory::Directory, rejection::listed_for, turn::Loops,
+    Asked, Decision, Kept, Rejection,
+    directory::Directory,
+    guard::{Guard, is_human},
+    rejection::listed_for,
+    turn::Loops,
 };
 use crate::hash::Hash;
 
@@ -109,6 +113,9 @@ pub struct Mailbox {
     pub refs: VecDeque<ClientRef>,
     #[n(3)]
     pub recent: Recent,
+    /// The newest entry that was handed to it: what it writes next may be because of it.
+    #[n(4)]
+    pub handed: Option<(MessageId, u32)>,
     /// Derived, by [`BoxKind`].
     #[cbor(skip)]
     #[serde(skip)]
@@ -165,6 +172,7 @@ impl Mailbox {
             is_closed: false,
             refs: VecDeque::new(),
             recent: Recent::default(),
+            handed: None,
             boxes: Default::default(),
             unseen: BTreeSet::new(),
             dead: BTreeSet::new(),
@@ -181,13 +189,14 @@ impl Mailbox {
 pub struct RoleContext<'a> {
     pub directory: &'a Directory,
     pub loops: &'a Loops,
+    pub guard: &'a Guard,
 }
 
 impl<'a> RoleContext<'a> {
     /// Whether there is such a role, mailbox or not.
     fn knows(&self, role: &RoleId) -> bool {
         let takes_part = || self.loops.by_id.values().any(|it| it.participants.contains(role));
-        takes_part() || self.directory.host(role).is_some()
+        is_human(role) || takes_part() || self.directory.host(role).is_some()
     }
 
     fn roles(&self) -> BTreeSet<&'a RoleId> {
@@ -291,7 +300,11 @@ impl Mailboxes {
         Asked { now, caller, workspace, .. }: Asked<'_>,
         command: &Command,
     ) -> Result<Decision, Rejection> {
-        let around = RoleContext { directory: &workspace.directory, loops: &workspace.loops };
+        let around = RoleContext {
+            directory: &workspace.directory,
+            loops: &workspace.loops,
+            guard: &workspace.guard,
+        };
         match command {
             Command::Send(it) => self.decide_send(now, caller, around, it),
             Command::Move(it) => Ok(self.decide_move(it)),

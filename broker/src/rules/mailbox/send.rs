@@ -12,7 +12,11 @@ use super::{
 };
 use crate::{
     hash::Hash,
-    rules::{Body, Caller, Decision, Rejection, rejection::listed},
+    rules::{
+        Body, Caller, Decision, Rejection,
+        guard::{Cause, is_human},
+        rejection::listed,
+    },
 };
 
 impl Mailboxes {
@@ -40,6 +44,8 @@ impl Mailboxes {
             lapses: it.expires_in_ms.map(|ms| now.plus_millis(ms)),
             files: it.attachments.iter().map(|it| it.hash).collect(),
             earlier: it.earlier,
+            hops: None,
+            cause: None,
         };
         let mut title = None;
         match &it.target {
@@ -75,6 +81,7 @@ impl Mailboxes {
                 self.may_take_part(thread, it.to.iter())?;
             }
         }
+        (sent.cause, sent.hops) = self.cause(around, it, sent.acted);
         for role in &it.to {
             self.may_receive(around, role)?;
         }
@@ -101,11 +108,47 @@ impl Mailboxes {
             lapses: sent.lapses,
             written: None,
             title,
+            hops: sent.hops,
+            cause: sent.cause.clone(),
         };
         let reply = Reply::Sent { thread: sent.thread, entry: sent.entry, kind: sent.sender_box };
         let mut decision = Decision::new([Event::Sent(sent)], reply);
         decision.bodies.push(Body::Mail(body));
         Ok(decision)
+    }
+
+    /// What led to a letter, as far as the broker can tell, and how many hops it is from a person:
+    /// the entry it answers; else the turn that its sender holds; else the newest entry that was
+    /// handed to it.
+    fn cause(
+        &self,
+        around: RoleContext<'_>,
+        it: &Send,
+        answered: u32,
+    ) -> (Option<Cause>, Option<u32>) {
+        if is_human(&it.role) {
+            return (None, None);
+        }
+        let of_mail = |id: MessageId, entry: u32| {
+            let head = self.threads.get(self.threads.find(id)?).head(entry)?;
+            Some((Cause::Mail { thread: id, entry }, u32::from(head.hops)))
+        };
+        let (cause, hops) = match &it.target {
+            // Whoever adds to what it wrote itself was handed nothing.
+            ThreadTarget::Answer(id) => of_mail(*id, answered.max(1)),
+            ThreadTarget::Begin(_) => {
+                let turns = around.loops.held_by(&it.role).filter(|(_, held)| held.has_begun());
+                let turn = turns.max_by_key(|(_, held)| held.began).map(|(id, held)| {
+                    (Cause::Turn { loop_id: id.clone(), turn: held.turn }, held.turns_alone())
+                });
+                let handed = self.mailbox(&it.role).and_then(|mailbox| mailbox.handed);
+                turn.or_else(|| handed.and_then(|(id, entry)| of_mail(id, entry)))
+            }
+        }
+        .unzip();
+        let hops = hops.map(|hops| hops.saturating_add(1));
+        // Whoever a person let go on is as near to one as that.
+        (cause, hops.filter(|_| !around.guard.is_fresh(&it.role)))
     }
 
     /// The answer to words that were said before and need not be said again.

@@ -52,6 +52,9 @@ pub struct Head {
     pub sender: u8,
     /// As [`super::kind_code`] has it.
     pub kind: u8,
+    /// How far from what a person last did.
+    #[serde(default)]
+    pub hops: u16,
 }
 
 /// A role's copy.
@@ -131,11 +134,18 @@ impl<'b, C> Decode<'b, C> for Thread {
 
 impl Row<3> for Head {
     fn to_numbers(&self) -> [u64; 3] {
-        [self.to, self.sender.into(), self.kind.into()]
+        // Hops came later: above the eight bits of the type, where there were none.
+        [self.to, self.sender.into(), u64::from(self.hops) << 8 | u64::from(self.kind)]
     }
 
     fn of_numbers([to, sender, kind]: [u64; 3]) -> Option<Self> {
-        Some(Self { to, sender: sender.try_into().ok()?, kind: kind.try_into().ok()? })
+        let (kind, hops) = (kind & 0xff, kind >> 8);
+        Some(Self {
+            to,
+            sender: sender.try_into().ok()?,
+            kind: kind.try_into().ok()?,
+            hops: hops.try_into().ok()?,
+        })
     }
 }
 

@@ -158,7 +158,7 @@ mod tests {
     use crate::rules::mailbox::Head;
 
     fn thread(number: u32) -> Thread {
-        let heads = smallvec![Head { to: 1, sender: 0, kind: 1 }];
+        let heads = smallvec![Head { to: 1, sender: 0, kind: 1, hops: 0 }];
         Thread::new(MessageId::from_bits(u128::from(number + 1) << 96), heads, smallvec![], vec![])
     }
 

@@ -25,6 +25,12 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Tokens that count for a budget: not what was read again from a cache.
+    pub const fn tokens(&self) -> u64 {
+        let all = self.input_tokens.saturating_add(self.output_tokens);
+        all.saturating_add(self.cache_write_tokens)
+    }
+
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {

@@ -134,4 +134,15 @@ impl Acting for Command {
             Self::Cancel { .. } | Self::Claim { .. } => Ok(()),
         }
     }
+
+    fn is_for_paused(&self) -> bool {
+        match self {
+            Self::Start(_) => false,
+            Self::Cancel { .. }
+            | Self::Reply { .. }
+            | Self::Claim { .. }
+            | Self::End(_)
+            | Self::Tell { .. } => true,
+        }
+    }
 }

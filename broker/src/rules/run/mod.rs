@@ -39,7 +39,7 @@ use std::{
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use tasuki_proto::{
-    id::{FencingToken, Timestamp},
+    id::{FencingToken, RoleId, Timestamp},
     run::{RunId, StepId},
 };
 
@@ -180,6 +180,14 @@ impl Runs {
         let step = run.step(id.number);
         let last = run.steps.len();
         Ok((run, step.ok_or(Rejection::UnknownStep { step: id, last })?))
+    }
+
+    /// The role that asked for the first run of the tree.
+    pub fn role_of(&self, id: RunId) -> Option<&RoleId> {
+        match &self.line(id).last()?.asker {
+            Asker::Role(role) => Some(role),
+            Asker::Person(_) | Asker::Step(_) => None,
+        }
     }
 
     /// A run and those above it.

@@ -52,6 +52,41 @@ impl Acting for Command {
     fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
         Ok(())
     }
+
+    fn is_for_paused(&self) -> bool {
+        match &self.ask {
+            CommandKind::CreateIssue(_)
+            | CommandKind::SetDocPaths { .. }
+            | CommandKind::ReopenIssue { .. }
+            | CommandKind::ExtendIssue { .. }
+            | CommandKind::CreateTasks(_)
+            | CommandKind::ClaimTask { .. }
+            | CommandKind::RenewClaim { .. }
+            | CommandKind::MintNextStep(_)
+            | CommandKind::PostMessage(_)
+            | CommandKind::ClaimDelivery { .. }
+            | CommandKind::RenewDelivery { .. }
+            | CommandKind::RegisterWorker
+            | CommandKind::WriteDoc { .. }
+            | CommandKind::LockFiles(_)
+            | CommandKind::RenewLock { .. }
+            | CommandKind::SetSettings(_)
+            | CommandKind::ImportIssue(_)
+            | CommandKind::ImportShared { .. } => false,
+            CommandKind::CloseIssue { .. }
+            | CommandKind::SubmitTask(_)
+            | CommandKind::ReviewTask(_)
+            | CommandKind::ResetTask { .. }
+            | CommandKind::CancelTask { .. }
+            | CommandKind::ReplyMessage(_)
+            | CommandKind::MarkItems { .. }
+            | CommandKind::SubmitDelivery { .. }
+            | CommandKind::AttachEvidence { .. }
+            | CommandKind::ReviewDelivery(_)
+            | CommandKind::Unlock { .. }
+            | CommandKind::ForceUnlock { .. } => true,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

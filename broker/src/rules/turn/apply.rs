@@ -3,16 +3,18 @@
 use tasuki_proto::id::{LoopId, RoleId, Timestamp, Turn};
 
 use super::{
-    Ended, EntryKind, EntryMeta, Event, HISTORY_KEPT, HandedOver, Lease, LeaseRenewed, Loop, Loops,
-    NextTurn, ParticipantsSet, RECENT_MAX, Receipts, RoundStarted, TurnReclaimed,
+    Ended, EntryKind, EntryMeta, Event, HISTORY_KEPT, HandedOver, Lease, LeaseRenewed, Loop,
+    LoopResumed, Loops, NextTurn, ParticipantsSet, Pause, RECENT_MAX, Receipts, RoundStarted,
+    TurnReclaimed,
 };
-use crate::rules::Principal;
+use crate::rules::{Principal, guard::is_human};
 
 impl Loops {
     pub(in crate::rules) fn apply(&mut self, now: Timestamp, by: &Principal, event: &Event) {
         let id = event.loop_id();
         if let Event::LoopOpened(it) = event {
             let opened = Loop::opened(it.participants.clone(), now, self.before_first, false);
+            self.held.extend(opened.holder.clone().map(|holder| (holder, id.clone())));
             let earlier = self.by_id.insert(it.loop_id.clone(), opened);
             assert!(earlier.is_none(), "T2: loop {id} was opened twice");
             return;
@@ -21,6 +23,7 @@ impl Loops {
         if let Some(lapses) = state.running_lease() {
             self.leases.remove(&(lapses, id.clone()));
         }
+        let holder = state.holder.clone();
         self.lapsed.remove(id);
         self.graced.remove(id);
         match event {
@@ -46,6 +49,14 @@ impl Loops {
                 );
                 state.compacted = Some(it.through);
             }
+            Event::LoopPaused(it) => {
+                state.pause = Some(Pause { at: now, reason: it.reason.clone() });
+            }
+            Event::LoopResumed(it) => state.resumed(it),
+        }
+        if state.holder != holder {
+            holder.into_iter().for_each(|it| _ = self.held.remove(&(it, id.clone())));
+            self.held.extend(state.holder.clone().map(|it| (it, id.clone())));
         }
         if let Some(holder) = &state.holder {
             assert!(state.participants.contains(holder), "T1: {holder} takes no part in {id}");
@@ -53,13 +64,18 @@ impl Loops {
         if let Some(lapses) = state.running_lease() {
             self.leases.insert((lapses, id.clone()));
         }
-        if state.lease.is_some_and(|lease| lease.is_lapsed) {
+        if state.has_lapsed() {
             self.lapsed.insert(id.clone());
         }
         if state.is_graced() {
             self.graced.insert(id.clone());
         }
     }
+}
+
+/// Whether a person acts, also as the role that is a person's own.
+fn is_by_person(by: &Principal) -> bool {
+    by.person.is_some() || by.role.as_ref().is_some_and(is_human)
 }
 
 impl Loop {
@@ -80,6 +96,7 @@ impl Loop {
             latest.receipts.acted = Some(now);
         }
         let next = it.next.as_ref().map(|next| (next.turn, next.to.clone()));
+        self.note_actor(is_human(&it.from));
         self.remember(Ended {
             turn: it.ended,
             is_reclaim: false,
@@ -110,6 +127,7 @@ impl Loop {
             latest.receipts.failed = Some(now);
         }
         let next = Some((it.next.turn, it.next.to.clone()));
+        self.note_actor(is_by_person(by));
         self.remember(Ended {
             turn: it.ended,
             is_reclaim: true,
@@ -131,6 +149,9 @@ impl Loop {
     fn round_started(&mut self, now: Timestamp, by: &Principal, it: &RoundStarted) {
         assert!(self.holder.is_none(), "T1: a round of {} began in mid-turn", it.loop_id);
         self.round = it.round;
+        if is_by_person(by) {
+            self.alone = None;
+        }
         let next = Some((it.next.turn, it.next.to.clone()));
         let facts = EntryMeta {
             kind: EntryKind::RoundStart,
@@ -149,6 +170,14 @@ impl Loop {
         // Whoever renews was heard of: the next standstill may give a grace again.
         let had_grace = it.is_grace;
         self.lease = Some(Lease { lapses: it.lapses, is_lapsed: false, had_grace });
+    }
+
+    fn resumed(&mut self, it: &LoopResumed) {
+        assert!(self.pause.is_some(), "T5: {} goes on, and was not paused", it.loop_id);
+        self.pause = None;
+        self.alone = None;
+        let lapses = it.lapses.filter(|_| self.holder.is_some());
+        self.lease = lapses.map(|lapses| Lease { lapses, is_lapsed: false, had_grace: false });
     }
 
     fn mark(&mut self, turn: Turn, mark: impl FnOnce(&mut Receipts)) {
@@ -202,7 +231,13 @@ impl Loop {
             token: by.token.clone(),
             receipts: Receipts { stored: Some(now), ..Receipts::default() },
             has_text: false,
+            hops: self.alone,
         }
+    }
+
+    /// Counts the turn that ended, unless a person ended it.
+    fn note_actor(&mut self, is_person: bool) {
+        self.alone = (!is_person).then(|| self.turns_alone().saturating_add(1));
     }
 
     fn remember(&mut self, ended: Ended) {

@@ -4,7 +4,7 @@ use tasuki_proto::id::{LoopId, PersonId, RoleId, Turn};
 
 use crate::{
     hash::Hash,
-    rules::{Acting, Needs, ReceiptKind, Rejection, privacy::Privacy},
+    rules::{Acting, Needs, ReceiptKind, Rejection, guard::is_human, privacy::Privacy},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum Command {
     HandOver(HandOver),
     Reclaim(Reclaim),
     Mark(MarkTurn),
+    Pause(PauseLoop),
+    Resume(ResumeLoop),
 }
 
 impl Acting for Command {
@@ -24,6 +26,8 @@ impl Acting for Command {
             Self::HandOver(it) => Some(&it.role),
             Self::Reclaim(it) => it.by.role(),
             Self::Mark(it) => Some(&it.role),
+            Self::Pause(it) => it.by.role(),
+            Self::Resume(it) => it.by.role(),
         }
     }
 
@@ -31,6 +35,8 @@ impl Acting for Command {
         match self {
             Self::StartRound(it) => it.by.person(),
             Self::Reclaim(it) => it.by.person(),
+            Self::Pause(it) => it.by.person(),
+            Self::Resume(it) => it.by.person(),
             Self::CreateLoop(_) | Self::HandOver(_) | Self::Mark(_) => None,
         }
     }
@@ -42,6 +48,13 @@ impl Acting for Command {
     fn check_words(&self, _: &Privacy) -> Result<(), Rejection> {
         Ok(())
     }
+
+    fn is_for_paused(&self) -> bool {
+        match self {
+            Self::HandOver(_) | Self::Mark(_) | Self::Pause(_) | Self::Resume(_) => true,
+            Self::CreateLoop(_) | Self::StartRound(_) | Self::Reclaim(_) => false,
+        }
+    }
 }
 
 /// Who asks: a role, or a person who plays none.
@@ -52,6 +65,11 @@ pub enum Actor {
 }
 
 impl Actor {
+    /// Whether it is a person, also as the role that is a person's own.
+    pub fn is_person(&self) -> bool {
+        self.role().is_none_or(is_human)
+    }
+
     pub fn role(&self) -> Option<&RoleId> {
         match self {
             Self::Role(role) => Some(role),
@@ -112,6 +130,23 @@ pub struct Reclaim {
     pub reason: String,
     /// `None` is the latest turn.
     pub turn: Option<Turn>,
+}
+
+/// Let nobody start in a loop until a person resumes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PauseLoop {
+    pub loop_id: LoopId,
+    pub by: Actor,
+    pub reason: String,
+}
+
+/// Let a paused loop go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResumeLoop {
+    pub loop_id: LoopId,
+    pub by: Actor,
+    /// May be empty.
+    pub reason: String,
 }
 
 /// Tell how far the handover that began `turn` got.

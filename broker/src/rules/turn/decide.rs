@@ -10,27 +10,31 @@ use tasuki_proto::{
 
 use super::{
     Actor, Command, CreateLoop, Ended, EntryBody, EntryMeta, Event, HandOver, HandedOver, Loop,
-    LoopOpened, Loops, NextTurn, ParticipantsSet, Reclaim, Reply, RoundStarted, StartRound,
-    TurnReclaimed, default_participants,
+    LoopOpened, LoopResumed, Loops, NextTurn, ParticipantsSet, Pause, PauseReason, Reclaim, Reply,
+    RoundStarted, StartRound, TurnReclaimed, default_participants, pause::why_pause_for,
 };
 use crate::rules::{
     Asked, Body, Context, Decision, Rejection, Workspace,
     directory::{Directory, Register},
+    guard::is_human,
     rejection::{listed, listed_for},
 };
 
 impl Loops {
     pub(in crate::rules) fn decide(
         &self,
-        Asked { now, context, workspace, .. }: Asked<'_>,
+        asked: Asked<'_>,
         command: &Command,
     ) -> Result<Decision, Rejection> {
+        let Asked { now, context, workspace, .. } = asked;
         match command {
             Command::CreateLoop(it) => self.decide_create(workspace, it),
-            Command::StartRound(it) => self.decide_start(now, context, it),
-            Command::HandOver(it) => self.decide_hand_over(now, context, it),
-            Command::Reclaim(it) => self.decide_reclaim(now, context, it),
+            Command::StartRound(it) => self.decide_start(asked, it),
+            Command::HandOver(it) => self.decide_hand_over(asked, it),
+            Command::Reclaim(it) => self.decide_reclaim(asked, it),
             Command::Mark(it) => self.decide_mark(now, context, it),
+            Command::Pause(it) => self.decide_pause(it),
+            Command::Resume(it) => self.decide_resume(asked, it),
         }
     }
 
@@ -123,12 +127,13 @@ impl Loops {
 
     fn decide_start(
         &self,
-        now: Timestamp,
-        context: &Context,
+        Asked { now, context, workspace, .. }: Asked<'_>,
         it: &StartRound,
     ) -> Result<Decision, Rejection> {
         let state = self.get(&it.loop_id)?;
-        if let Actor::Role(role) = &it.by {
+        if let Actor::Role(role) = &it.by
+            && !it.by.is_person()
+        {
             state.check_participant(&it.loop_id, role)?;
         }
         if let Some(holder) = &state.holder {
@@ -146,6 +151,20 @@ impl Loops {
         let round = state.round + 1;
         let has_text = !(it.summary.is_empty() && it.instruction.is_empty());
         let reply = Reply::Started { round, turn: next.turn, holder: to.clone() };
+        let reason = match workspace.guard.turns_of(&it.loop_id) {
+            Some(max) if !it.by.is_person() && max <= state.turns_alone() => {
+                Some(PauseReason::Turns { turns: state.turns_alone() })
+            }
+            Some(_) | None => why_pause_for(workspace, to),
+        };
+        let stays_paused = state.pause.is_some() && !it.by.is_person();
+        let reason = reason.filter(|_| !stays_paused);
+        let paused = reason.map(|reason| Loop::paused(&it.loop_id, &next, reason));
+        // A person who asks for another round wants it to go on.
+        let resumed = state.pause.as_ref().filter(|_| it.by.is_person()).map(|_| {
+            let (loop_id, reason) = (it.loop_id.clone(), String::new());
+            Event::LoopResumed(LoopResumed { loop_id, turn: state.turn, lapses: None, reason })
+        });
         let started = RoundStarted {
             loop_id: it.loop_id.clone(),
             round,
@@ -154,7 +173,9 @@ impl Loops {
             has_text,
             next,
         };
-        let mut decision = Decision::new([Event::RoundStarted(started)], reply);
+        let started = [Event::RoundStarted(started)];
+        let events = resumed.into_iter().chain(started).chain(paused);
+        let mut decision = Decision::new(events, reply);
         decision.bodies.push(Body::Entry(EntryBody {
             loop_id: it.loop_id.clone(),
             number: entry,
@@ -167,8 +188,7 @@ impl Loops {
 
     fn decide_hand_over(
         &self,
-        now: Timestamp,
-        context: &Context,
+        Asked { now, context, workspace, .. }: Asked<'_>,
         it: &HandOver,
     ) -> Result<Decision, Rejection> {
         let state = self.get(&it.loop_id)?;
@@ -191,7 +211,7 @@ impl Loops {
             && ended.is_same(it)
         {
             // The turn came back before its holder heard of it: these are the old words again.
-            return Ok(ended.again());
+            return Ok(state.again(ended));
         }
 
         let content = it.content();
@@ -199,10 +219,21 @@ impl Loops {
             let to = it.to.as_ref().unwrap_or_else(|| state.after(&it.role));
             state.next_turn(to, now, context)
         });
-        let reply = Reply::Handed {
-            ended: state.turn,
-            next: next.as_ref().map(|next| (next.turn, next.to.clone())),
-        };
+        let told = next.as_ref().map(|next| (next.turn, next.to.clone()));
+        let (turn, from) = (state.turn, it.role.clone());
+        let ended = Ended { turn, is_reclaim: false, from, next: told, content };
+        let open = next.as_ref().filter(|_| state.pause.is_none());
+        let reason = open.and_then(|next| {
+            let why = match is_human(&it.role) {
+                true => why_pause_for(workspace, &next.to),
+                false => state.why_pause(workspace, &it.loop_id, &ended, next),
+            };
+            Some((next, why?))
+        });
+        let pause = reason.as_ref().map(|(_, reason)| Pause { at: now, reason: reason.clone() });
+        let pause = state.pause.clone().or(pause);
+        let reply = Reply::Handed { ended: turn, next: ended.next.clone(), pause };
+        let paused = reason.map(|(next, reason)| Loop::paused(&it.loop_id, next, reason));
         let handed = HandedOver {
             loop_id: it.loop_id.clone(),
             round: state.round,
@@ -212,7 +243,8 @@ impl Loops {
             content,
             next,
         };
-        let mut decision = Decision::new([Event::HandedOver(handed)], reply);
+        let events = [Event::HandedOver(handed)].into_iter().chain(paused);
+        let mut decision = Decision::new(events, reply);
         decision.bodies.push(Body::Entry(EntryBody {
             loop_id: it.loop_id.clone(),
             number: state.entries + 1,
@@ -225,8 +257,7 @@ impl Loops {
 
     fn decide_reclaim(
         &self,
-        now: Timestamp,
-        context: &Context,
+        Asked { now, context, workspace, .. }: Asked<'_>,
         it: &Reclaim,
     ) -> Result<Decision, Rejection> {
         let state = self.get(&it.loop_id)?;
@@ -239,7 +270,9 @@ impl Loops {
             }
         };
         state.check_participant(&it.loop_id, to)?;
-        if let Actor::Role(role) = &it.by {
+        if let Actor::Role(role) = &it.by
+            && !it.by.is_person()
+        {
             state.check_participant(&it.loop_id, role)?;
         }
         if let Some(repeat) = state.repeated_reclaim(it) {
@@ -256,8 +289,8 @@ impl Loops {
         let Some(holder) = &state.holder else {
             return Err(state.completed(&it.loop_id));
         };
-        let is_lapsed = state.lease.is_some_and(|lease| lease.is_lapsed);
-        if it.by.role().is_some() && !is_lapsed {
+        let is_lapsed = state.timed_lease().is_some_and(|lease| lease.is_lapsed);
+        if !it.by.is_person() && !is_lapsed {
             return Err(Rejection::TurnHeld {
                 loop_id: it.loop_id.clone(),
                 holder: holder.clone(),
@@ -271,6 +304,14 @@ impl Loops {
             from: holder.clone(),
             to: to.clone(),
         };
+        let turns = state.turns_alone().saturating_add(1);
+        let max = workspace.guard.turns_of(&it.loop_id).filter(|_| !it.by.is_person());
+        let reason = match max {
+            Some(max) if max <= turns => Some(PauseReason::Turns { turns }),
+            Some(_) | None => why_pause_for(workspace, to),
+        };
+        let reason = reason.filter(|_| state.pause.is_none());
+        let paused = reason.map(|reason| Loop::paused(&it.loop_id, &next, reason));
         let reclaimed = TurnReclaimed {
             loop_id: it.loop_id.clone(),
             entry: state.entries + 1,
@@ -280,7 +321,8 @@ impl Loops {
             content: it.content(),
             next,
         };
-        let mut decision = Decision::new([Event::TurnReclaimed(reclaimed)], reply);
+        let events = [Event::TurnReclaimed(reclaimed)].into_iter().chain(paused);
+        let mut decision = Decision::new(events, reply);
         decision.bodies.push(Body::Entry(EntryBody {
             loop_id: it.loop_id.clone(),
             number: state.entries + 1,
@@ -301,7 +343,7 @@ impl CreateLoop {
         let unknown: Vec<&str> = self
             .participants
             .iter()
-            .filter(|role| !known.contains(role))
+            .filter(|role| !known.contains(role) && !is_human(role))
             .map(RoleId::as_str)
             .collect();
         let Some(first) = unknown.first() else { return Ok(()) };
@@ -316,10 +358,6 @@ impl Ended {
     fn is_same(&self, it: &HandOver) -> bool {
         !self.is_reclaim && self.from == it.role && self.content == it.content()
     }
-
-    fn again(&self) -> Decision {
-        Decision::repeat(Reply::Handed { ended: self.turn, next: self.next.clone() })
-    }
 }
 
 impl Loop {
@@ -333,6 +371,12 @@ impl Loop {
         NextTurn { turn: self.turn.next(), to: to.clone(), lapses }
     }
 
+    /// The answer to a handover that is said again.
+    fn again(&self, ended: &Ended) -> Decision {
+        let (next, pause) = (ended.next.clone(), self.pause.clone());
+        Decision::repeat(Reply::Handed { ended: ended.turn, next, pause })
+    }
+
     /// A handover by a role that does not hold the turn it names: said before, or refused.
     fn repeated_handover(&self, it: &HandOver) -> Result<Decision, Rejection> {
         if let Some(turn) = it.turn {
@@ -340,12 +384,12 @@ impl Loop {
                 return Err(self.not_your_turn(&it.loop_id, holder));
             }
             return match self.recent.iter().find(|ended| ended.turn == turn) {
-                Some(ended) if ended.is_same(it) => Ok(ended.again()),
+                Some(ended) if ended.is_same(it) => Ok(self.again(ended)),
                 Some(_) | None => Err(self.stale(&it.loop_id, turn)),
             };
         }
         match self.newest_of(&it.role) {
-            Some(ended) if ended.is_same(it) => return Ok(ended.again()),
+            Some(ended) if ended.is_same(it) => return Ok(self.again(ended)),
             Some(ended) if ended.is_reclaim => return Err(self.stale(&it.loop_id, ended.turn)),
             Some(_) | None => {}
         }
@@ -408,7 +452,7 @@ impl Loop {
         Rejection::StaleTurn { loop_id: loop_id.clone(), presented, current: self.turn }
     }
 
-    fn completed(&self, loop_id: &LoopId) -> Rejection {
+    pub(super) fn completed(&self, loop_id: &LoopId) -> Rejection {
         Rejection::LoopCompleted { loop_id: loop_id.clone(), turn: self.turn }
     }
 

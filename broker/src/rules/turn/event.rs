@@ -3,6 +3,7 @@
 use minicbor::{Decode, Encode};
 use tasuki_proto::id::{LoopId, RoleId, Timestamp, Turn};
 
+use super::{Pause, PauseReason};
 use crate::hash::Hash;
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -28,6 +29,10 @@ pub enum Event {
     LeaseRenewed(#[n(0)] LeaseRenewed),
     #[n(9)]
     HistoryCompacted(#[n(0)] HistoryCompacted),
+    #[n(10)]
+    LoopPaused(#[n(0)] LoopPaused),
+    #[n(11)]
+    LoopResumed(#[n(0)] LoopResumed),
 }
 
 impl Event {
@@ -42,6 +47,8 @@ impl Event {
             Self::TurnHanded(it) | Self::TurnSeen(it) | Self::TurnLapsed(it) => &it.loop_id,
             Self::LeaseRenewed(it) => &it.loop_id,
             Self::HistoryCompacted(it) => &it.loop_id,
+            Self::LoopPaused(it) => &it.loop_id,
+            Self::LoopResumed(it) => &it.loop_id,
         }
     }
 }
@@ -151,6 +158,30 @@ pub struct HistoryCompacted {
     pub through: u64,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct LoopPaused {
+    #[n(0)]
+    pub loop_id: LoopId,
+    #[n(1)]
+    pub turn: Turn,
+    #[n(2)]
+    pub reason: PauseReason,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct LoopResumed {
+    #[n(0)]
+    pub loop_id: LoopId,
+    #[n(1)]
+    pub turn: Turn,
+    /// When the held turn lapses; `None` where it has not begun, or none is held.
+    #[n(2)]
+    pub lapses: Option<Timestamp>,
+    /// What the person said of it; may be empty.
+    #[n(3)]
+    pub reason: String,
+}
+
 /// Something happened to this turn at the record's time.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct TurnMoment {
@@ -185,6 +216,9 @@ pub enum Reply {
         ended: Turn,
         #[n(1)]
         next: Option<(Turn, RoleId)>,
+        /// The loop was paused then.
+        #[n(2)]
+        pause: Option<Pause>,
     },
     #[n(3)]
     Reclaimed {

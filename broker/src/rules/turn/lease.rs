@@ -5,6 +5,7 @@
 //! knows of it, and the lapse. After the broker was down or stood still, a lease that ran out
 //! meanwhile gets one grace, since its holder could not renew it; the next only after a sign of
 //! its holder since. The first sign after a grace is journalled at once, so that a restart knows.
+//! In a paused loop no lease runs; the held turn gets a new one when the loop goes on.
 
 use tasuki_proto::id::{LoopId, RoleId, Timestamp};
 
@@ -34,7 +35,7 @@ impl Loops {
                 }
                 (ReceiptKind::Handed | ReceiptKind::Seen, _) => {}
             }
-            if state.running_lease().is_none() {
+            if state.running_lease().is_none() && state.pause.is_none() {
                 events.push(state.renewal(&it.loop_id, now.plus_millis(context.lease_ms), false));
             }
         }
@@ -137,7 +138,7 @@ impl Loop {
     }
 }
 
-fn smallest_id() -> LoopId {
+pub(super) fn smallest_id() -> LoopId {
     "0".parse().expect("a valid id")
 }
 

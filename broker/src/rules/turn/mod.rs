@@ -1,20 +1,27 @@
 //! Loops: lines of work that roles take turns at.
 //!
 //! Whose turn it is, how a turn ends (`decide`), what its lease does (`lease`), what a role
-//! that asks is told ([`Loops::answer`]).
+//! that asks is told ([`Loops::answer`]), and what makes it stand still until a person lets it go on
+//! (`pause`).
 //!
 //! - **T1** A loop has at most one holder, and it is a participant.
 //! - **T2** Turn numbers of a loop increase by one, across handovers, rounds and restarts; at a
 //!   restore they go on above all that any loop had.
 //! - **T3** History entries of a loop are numbered without gaps; the oldest may be removed.
 //! - **T4** A turn ends once: by its holder, or by a reclaim.
+//! - **T5** In a paused loop nobody can start and no lease runs, until a person resumes it.
+//! - **T6** Without a person no more turns end in a loop than its limit says, and no cycle of
+//!   handovers goes round more than [`CYCLE_TIMES`](tasuki_proto::limits::CYCLE_TIMES) times: then
+//!   it is paused.
 
 mod apply;
 mod command;
 mod compact;
+mod cycle;
 mod decide;
 mod event;
 mod lease;
+mod pause;
 
 use std::{
     borrow::Cow,
@@ -29,14 +36,18 @@ use tasuki_proto::{
 };
 
 pub use self::{
-    command::{Actor, Command, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound},
-    event::{
-        Event, HandedOver, HistoryCompacted, LeaseRenewed, LoopOpened, NextTurn, ParticipantsSet,
-        Reply, RoundStarted, TurnMoment, TurnReclaimed,
+    command::{
+        Actor, Command, CreateLoop, HandOver, MarkTurn, PauseLoop, Reclaim, ResumeLoop, StartRound,
     },
+    event::{
+        Event, HandedOver, HistoryCompacted, LeaseRenewed, LoopOpened, LoopPaused, LoopResumed,
+        NextTurn, ParticipantsSet, Reply, RoundStarted, TurnMoment, TurnReclaimed,
+    },
+    pause::{Pause, PauseReason},
 };
 use super::{
     Fence, Kept, Rejection,
+    guard::is_human,
     rejection::{listed, listed_for},
 };
 use crate::hash::Hash;
@@ -61,6 +72,8 @@ pub struct Loops {
     lapsed: BTreeSet<LoopId>,
     /// Derived: loops whose lease is one of grace, and runs.
     graced: BTreeSet<LoopId>,
+    /// Derived: who holds the turn of which.
+    held: BTreeSet<(RoleId, LoopId)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
@@ -97,6 +110,11 @@ pub struct Loop {
     /// History entries up to this one were removed.
     #[n(10)]
     pub compacted: Option<u64>,
+    #[n(11)]
+    pub pause: Option<Pause>,
+    /// Turns that ended since a person last acted in it; `None` is 0.
+    #[n(12)]
+    pub alone: Option<u32>,
 }
 
 /// What a snapshot holds.
@@ -174,6 +192,9 @@ pub struct EntryMeta {
     /// Whether words were said.
     #[n(12)]
     pub has_text: bool,
+    /// How far from what a person last did in the loop, in turns; `None` is 0.
+    #[n(13)]
+    pub hops: Option<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
@@ -230,6 +251,7 @@ pub struct Answer {
     pub holder: Option<RoleId>,
     pub lapses: Option<Timestamp>,
     pub latest: Option<EntryMeta>,
+    pub pause: Option<Box<Pause>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -288,15 +310,16 @@ impl Loops {
     pub fn of(by_id: BTreeMap<LoopId, Loop>) -> Self {
         let (mut leases, mut lapsed) = (BTreeSet::new(), BTreeSet::new());
         for (id, it) in &by_id {
-            match it.lease {
-                Some(lease) if lease.is_lapsed => _ = lapsed.insert(id.clone()),
-                Some(lease) => _ = leases.insert((lease.lapses, id.clone())),
-                None => {}
+            if it.has_lapsed() {
+                lapsed.insert(id.clone());
             }
+            leases.extend(it.running_lease().map(|lapses| (lapses, id.clone())));
         }
         let graced = by_id.iter().filter(|(_, it)| it.is_graced()).map(|(id, _)| id.clone());
         let graced = graced.collect();
-        Self { by_id, before_first: Turn::NONE, leases, lapsed, graced }
+        let held = by_id.iter().filter_map(|(id, it)| Some((it.holder.clone()?, id.clone())));
+        let held = held.collect();
+        Self { by_id, before_first: Turn::NONE, leases, lapsed, graced, held }
     }
 
     /// Each turn is its holder's under a new number, and so is the first of every loop to come (T2).
@@ -326,6 +349,13 @@ impl Loops {
         })
     }
 
+    /// The loops whose turn a role holds.
+    pub fn held_by(&self, role: &RoleId) -> impl Iterator<Item = (&LoopId, &Loop)> {
+        let from = (role.clone(), lease::smallest_id());
+        let held = self.held.range(from..).take_while(move |(holder, _)| holder == role);
+        held.map(|(_, id)| (id, &self.by_id[id]))
+    }
+
     /// What `role` is told about its turn. Shows state, changes nothing.
     ///
     /// # Errors
@@ -335,7 +365,7 @@ impl Loops {
         it.check_participant(id, role)?;
         let standing = match &it.holder {
             None => TurnStatus::Finished,
-            Some(holder) if holder == role => TurnStatus::CanStart,
+            Some(holder) if holder == role && it.pause.is_none() => TurnStatus::CanStart,
             Some(_) => TurnStatus::NotYet,
         };
         Ok(Answer {
@@ -344,8 +374,9 @@ impl Loops {
             round: it.round,
             turn: it.turn,
             holder: it.holder.clone(),
-            lapses: it.lease.map(|lease| lease.lapses),
+            lapses: it.timed_lease().map(|lease| lease.lapses),
             latest: it.latest.clone(),
+            pause: it.pause.clone().map(Box::new),
         })
     }
 }
@@ -370,6 +401,8 @@ impl Loop {
             recent: VecDeque::new(),
             is_open_to_join,
             compacted: None,
+            pause: None,
+            alone: None,
         }
     }
 
@@ -384,14 +417,35 @@ impl Loop {
         })
     }
 
+    /// Turns that ended since a person last acted in it.
+    pub fn turns_alone(&self) -> u32 {
+        self.alone.unwrap_or_default()
+    }
+
+    /// Whether somebody works on its turn.
+    pub fn has_begun(&self) -> bool {
+        self.lease.is_some()
+    }
+
+    /// The lease, where time runs: not in a paused loop, and not against a person.
+    pub fn timed_lease(&self) -> Option<Lease> {
+        let is_timed = self.pause.is_none() && !self.holder.as_ref().is_some_and(is_human);
+        self.lease.filter(|_| is_timed)
+    }
+
     /// When the lease lapses, if one runs.
-    fn running_lease(&self) -> Option<Timestamp> {
-        self.lease.filter(|lease| !lease.is_lapsed).map(|lease| lease.lapses)
+    pub fn running_lease(&self) -> Option<Timestamp> {
+        self.timed_lease().filter(|lease| !lease.is_lapsed).map(|lease| lease.lapses)
+    }
+
+    /// Whether the lease lapsed, and a sign of its holder sets it running again.
+    fn has_lapsed(&self) -> bool {
+        self.timed_lease().is_some_and(|lease| lease.is_lapsed)
     }
 
     /// Whether a lease of grace runs.
     fn is_graced(&self) -> bool {
-        self.lease.is_some_and(|lease| lease.had_grace && !lease.is_lapsed)
+        self.running_lease().is_some() && self.lease.is_some_and(|lease| lease.had_grace)
     }
 
     /// Who comes after `role`, in order.

@@ -173,7 +173,7 @@ fn untold_since(it: &Loop) -> Option<Timestamp> {
     let (turn, _) = latest.next.as_ref()?;
     let receipts = &latest.receipts;
     let is_told = receipts.handed.is_some() || receipts.seen.is_some();
-    (*turn == it.turn && !is_told).then_some(it.began)
+    (*turn == it.turn && !is_told && it.pause.is_none()).then_some(it.began)
 }
 
 impl State {
@@ -188,7 +188,7 @@ impl State {
         for target in swarm.leases() {
             *observed.leases.entry(lease_kind(target)).or_default() += 1;
         }
-        let held = loops.by_id.values().filter(|it| it.lease.is_some_and(|it| !it.is_lapsed));
+        let held = loops.by_id.values().filter(|it| it.running_lease().is_some());
         observed.leases.insert("turn", held.count() as u64);
         observed.leases.insert("step", runs.held() as u64);
         let nodes = directory.nodes.keys();

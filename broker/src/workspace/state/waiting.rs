@@ -123,6 +123,10 @@ impl State {
     /// Ends the waits of a loop that its state now answers.
     fn wake(&mut self, loop_id: &LoopId) {
         let Some(state) = self.workspace.loops.by_id.get(loop_id) else { return };
+        if state.holder.is_some() && state.pause.is_some() {
+            // Nobody can start: whoever waits hears of it when the loop goes on.
+            return;
+        }
         let roles: Vec<RoleId> = match &state.holder {
             Some(holder) => vec![holder.clone()],
             None => self.waits.roles(loop_id).cloned().collect(),

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use tasuki_broker::rules::{
     Event, Fence, ReceiptKind, Workspace,
-    turn::{self, Actor, Command, CreateLoop, HandOver, MarkTurn, Reclaim, StartRound, TurnStatus},
+    turn::{
+        self, Actor, Command, CreateLoop, HandOver, MarkTurn, PauseLoop, Reclaim, ResumeLoop,
+        StartRound, TurnStatus,
+    },
 };
 use tasuki_proto::id::{LoopId, RoleId, Turn};
 
@@ -49,6 +52,17 @@ pub(super) enum Step {
         turn: u64,
         handed: bool,
     },
+    /// By a person, or by this role.
+    Pause {
+        call: Call,
+        loop_id: u8,
+        by: Option<u8>,
+    },
+    Resume {
+        call: Call,
+        loop_id: u8,
+        by: Option<u8>,
+    },
 }
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
@@ -71,6 +85,10 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         2 => (call(), 0..2u8, 0..4u8, 1..12u64, any::<bool>()).prop_map(
             |(call, loop_id, role, turn, handed)| Step::Mark { call, loop_id, role, turn, handed }
         ),
+        1 => (call(), 0..2u8, proptest::option::of(0..4u8))
+            .prop_map(|(call, loop_id, by)| Step::Pause { call, loop_id, by }),
+        3 => (call(), 0..2u8, proptest::option::weighted(0.2, 0..4u8))
+            .prop_map(|(call, loop_id, by)| Step::Resume { call, loop_id, by }),
     ]
 }
 
@@ -131,6 +149,16 @@ pub(super) fn command(step: &Step) -> (&Call, Command) {
             let (loop_id, role) = (loop_of(*loop_id), role_of(*role));
             (call, Command::Mark(MarkTurn::new(loop_id, role, Turn::from(*turn), mark)))
         }
+        Step::Pause { call, loop_id, by } => {
+            let by = by.map_or_else(ann, |by| Actor::Role(role_of(by)));
+            let (loop_id, reason) = (loop_of(*loop_id), "because".to_owned());
+            (call, Command::Pause(PauseLoop { loop_id, by, reason }))
+        }
+        Step::Resume { call, loop_id, by } => {
+            let by = by.map_or_else(ann, |by| Actor::Role(role_of(by)));
+            let (loop_id, reason) = (loop_of(*loop_id), String::new());
+            (call, Command::Resume(ResumeLoop { loop_id, by, reason }))
+        }
     }
 }
 
@@ -171,7 +199,9 @@ impl Ledger {
             | turn::Event::TurnSeen(_)
             | turn::Event::TurnLapsed(_)
             | turn::Event::LeaseRenewed(_)
-            | turn::Event::HistoryCompacted(_) => return,
+            | turn::Event::HistoryCompacted(_)
+            | turn::Event::LoopPaused(_)
+            | turn::Event::LoopResumed(_) => return,
         };
         let last = self.entries.insert(loop_id.clone(), entry).unwrap_or(0);
         assert_eq!(entry, last + 1, "T3");
@@ -189,7 +219,18 @@ pub(super) fn check(workspace: &Workspace) {
             let told = workspace.loops.answer(id, role).expect("it takes part");
             told.standing == TurnStatus::CanStart
         });
-        assert!(can_start.count() <= 1, "T1: more than one may start in {id}");
+        let can_start = can_start.count();
+        assert!(can_start <= 1, "T1: more than one may start in {id}");
+        assert!(can_start == 0 || state.pause.is_none(), "T5: one may start in {id}, paused");
+        let max = workspace.guard.turns_of(id).expect("the loops here have a limit");
+        let is_paused = state.pause.is_some() || state.holder.is_none();
+        assert!(
+            state.turns_alone() < max || is_paused,
+            "T6: {} turns in {id}",
+            state.turns_alone()
+        );
+        let held: Vec<_> = state.holder.iter().flat_map(|it| workspace.loops.held_by(it)).collect();
+        assert_eq!(held.iter().any(|(it, _)| *it == id), state.holder.is_some(), "{id}");
         assert!(state.lease.is_none() || state.holder.is_some(), "a lease without a holder");
     }
 }

@@ -369,6 +369,79 @@ pub(super) static CALLS: &[Call] = &[
             })
         }),
     ),
+    inside("/tasuki.v1.Guard/GetGuard", Right::Read, |workspace, _| {
+        bytes(wire::GetGuardRequest { caller: caller(workspace) })
+    }),
+    acting("/tasuki.v1.Guard/ReportUsage", Right::Send, |workspace, role| {
+        bytes(wire::ReportUsageRequest {
+            caller: caller(workspace),
+            key: new_key(),
+            role: role.to_owned(),
+            calls: 1,
+            tokens: 1,
+        })
+    }),
+    answers(
+        "right_forbidden",
+        acting("/tasuki.v1.Guard/ResumeRole", Right::Steer, |workspace, role| {
+            bytes(wire::ResumeRoleRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                role: role.to_owned(),
+                target: role.to_owned(),
+                ..wire::ResumeRoleRequest::default()
+            })
+        }),
+    ),
+    answers(
+        "right_forbidden",
+        acting("/tasuki.v1.Guard/SetBudget", Right::Steer, |workspace, role| {
+            bytes(wire::SetBudgetRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                role: role.to_owned(),
+                target: role.to_owned(),
+                ..wire::SetBudgetRequest::default()
+            })
+        }),
+    ),
+    answers(
+        "right_forbidden",
+        acting("/tasuki.v1.Guard/SetLimits", Right::Steer, |workspace, role| {
+            bytes(wire::SetLimitsRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                role: role.to_owned(),
+                max_turns: Some(9),
+                ..wire::SetLimitsRequest::default()
+            })
+        }),
+    ),
+    answers(
+        "unknown_loop",
+        acting("/tasuki.v1.TurnLoop/PauseLoop", Right::Steer, |workspace, role| {
+            bytes(wire::PauseLoopRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                r#loop: "none".to_owned(),
+                role: role.to_owned(),
+                reason: "r".to_owned(),
+                ..wire::PauseLoopRequest::default()
+            })
+        }),
+    ),
+    answers(
+        "unknown_loop",
+        acting("/tasuki.v1.TurnLoop/ResumeLoop", Right::Steer, |workspace, role| {
+            bytes(wire::ResumeLoopRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                r#loop: "none".to_owned(),
+                role: role.to_owned(),
+                ..wire::ResumeLoopRequest::default()
+            })
+        }),
+    ),
     answers(
         "unknown_loop",
         acting("/tasuki.v1.TurnLoop/Reclaim", Right::Claim, |workspace, role| {

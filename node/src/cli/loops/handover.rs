@@ -57,7 +57,12 @@ pub(super) async fn run(args: Args, broker: &Broker, output: &mut Output) -> Res
                 return format!("Turn {} ended; the loop is complete.{again}\n", done.ended_turn);
             }
             let (to, ended) = (line(&done.to), done.ended_turn);
+            let paused = done.pause.as_ref().map(|it| {
+                let (name, why) = (&args.which.r#loop, line(&it.reason));
+                format!("The loop is paused: {why}. `tasuki loop resume {name}` goes on.\n")
+            });
             format!("Turn {ended} ended; {} has turn {}.{again}\n", to.bold(), done.turn)
+                + &paused.unwrap_or_default()
         },
     )
 }

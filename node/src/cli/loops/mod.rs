@@ -3,7 +3,9 @@
 mod handover;
 mod history;
 mod list;
+mod pause;
 mod reclaim;
+mod resume;
 mod start;
 mod status;
 pub(super) mod text_args;
@@ -23,6 +25,8 @@ pub enum Command {
     Start(start::Args),
     Handover(handover::Args),
     Reclaim(reclaim::Args),
+    Pause(pause::Args),
+    Resume(resume::Args),
     History(history::Args),
     /// List all loops of the workspace
     List,
@@ -47,6 +51,8 @@ pub(super) async fn run(
         Command::Start(args) => start::run(args, &broker, config, output).await,
         Command::Handover(args) => handover::run(args, &broker, output).await,
         Command::Reclaim(args) => reclaim::run(args, &broker, output).await,
+        Command::Pause(args) => pause::run(args, &broker, output).await,
+        Command::Resume(args) => resume::run(args, &broker, output).await,
         Command::History(args) => history::run(args, &broker, output).await,
         Command::List => list::run(&broker, output).await,
     }

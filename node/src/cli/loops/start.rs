@@ -4,6 +4,7 @@ use owo_colors::OwoColorize as _;
 use serde_json::json;
 use tasuki_proto::{
     id::{LoopId, PersonId, RoleId, WorkspaceId},
+    limits::ROLE_HUMAN,
     reason::Reason,
     wire,
 };
@@ -154,6 +155,7 @@ async fn strangers(
     let running = running
         .filter(|node| node.is_at(&broker.url) && node.workspace == broker.workspace().as_str());
     known.extend(running.into_iter().flat_map(|node| node.roles));
+    known.insert(ROLE_HUMAN.to_owned());
     Some(participants.iter().filter(|role| !known.contains(*role)).cloned().collect())
 }
 

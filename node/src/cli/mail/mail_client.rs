@@ -2,6 +2,7 @@
 
 use tasuki_proto::{
     id::RoleId,
+    limits::ROLE_HUMAN,
     wire::{self, MailMark},
 };
 
@@ -58,7 +59,7 @@ impl MailClient {
     pub(super) async fn check_known(&self) -> Result<(), Failure> {
         let role = self.role.as_str();
         let Some(known) = role_args::known_roles(&self.broker).await? else { return Ok(()) };
-        if known.contains(role) {
+        if known.contains(role) || role == ROLE_HUMAN {
             return Ok(());
         }
         let not = "it has no mailbox, no node hosts it and no loop names it. Nothing was sent or \

@@ -271,6 +271,9 @@ fn loop_line(of: &wire::Loop, now_ms: u64) -> String {
         LoopStatus::Stalled => {
             format!("{}: the lease of {holder} on turn {turn} lapsed", "stalled".red())
         }
+        LoopStatus::Paused => {
+            format!("{}: {} has turn {turn}", "paused".red().bold(), holder.bold())
+        }
         LoopStatus::Completed => "completed".green().to_string(),
         LoopStatus::Unspecified => "in a state this release does not know".to_owned(),
     };
@@ -346,6 +349,7 @@ mod tests {
                 loops,
                 holdings: Holdings::default(),
                 unlisted: Unlisted::default(),
+                guarded: Vec::new(),
                 now_ms: NOW_MS,
             },
             access: None,

@@ -21,6 +21,7 @@ fn sent(sender: &str, receivers: &str) -> Said {
         sender: sender.into(),
         receivers: receivers.split_whitespace().map(Into::into).collect(),
         r#type: "BR".into(),
+        ..Default::default()
     })
 }
 

@@ -98,6 +98,8 @@ fn what_happened_at_which_role() {
         (handed(""), "loop_completed P"),
         (turn(OfTurn::TurnReclaimed(reclaimed)), "turn_reclaimed A, turn_received B"),
         (turn(OfTurn::TurnLapsed(Default::default())), "turn_lapsed P"),
+        (turn(OfTurn::LoopPaused(Default::default())), "loop_paused P"),
+        (turn(OfTurn::LoopResumed(Default::default())), "loop_resumed P"),
         (turn(OfTurn::ParticipantsSet(set)), ""),
         (turn(OfTurn::LeaseRenewed(Default::default())), ""),
         (changed("issue_created", Default::default()), "issue_created L"),

@@ -20,7 +20,7 @@ use tasuki_proto::{
 };
 
 pub(in crate::mcp) use self::views::LoopView;
-use self::views::TurnView;
+use self::views::{TurnView, paused_note};
 use super::{
     Call, Part, Toolset,
     arguments::invalid,
@@ -28,6 +28,7 @@ use super::{
     field_types::{Id, Seconds, Text},
     no_set,
     result::{json_result, text_result},
+    sanitizer::Sanitizer,
     tool::{Listed, Membership, RoleArgument, Tool, ToolDef, ToolInfo},
     waiting::wait,
 };
@@ -161,11 +162,11 @@ impl Tool for HandoverWork {
                 &"is empty: say what the next agent should do",
             ));
         }
-        let caller = &player.caller;
+        let (caller, loop_id) = (&player.caller, loop_id(self.r#loop));
         let done = caller
             .actions
             .hand_over(HandOver {
-                loop_id: loop_id(self.r#loop),
+                loop_id: loop_id.clone(),
                 summary: self.work_summary.0,
                 instruction,
                 is_task_complete,
@@ -187,7 +188,16 @@ impl Tool for HandoverWork {
             facts.insert("turn".to_owned(), done.turn.into());
             facts.insert("to".to_owned(), done.to.into());
         }
-        Ok(text_result(DONE, facts).into())
+        let Some(pause) = &done.pause else { return Ok(text_result(DONE, facts).into()) };
+        let mut others = Sanitizer::default();
+        let because = others.line(&pause.reason);
+        let text = format!("{DONE} {}", paused_note(loop_id.as_str()));
+        if let Value::Object(facts) = &mut facts {
+            facts.insert("paused".to_owned(), true.into());
+            facts.insert("paused_because".to_owned(), because.into());
+            facts.insert("hint".to_owned(), paused_note(loop_id.as_str()).into());
+        }
+        Ok(text_result(&text, facts).into())
     }
 }
 

@@ -105,6 +105,7 @@ impl Office {
             sender: from.into(),
             receivers: to.to_vec(),
             r#type: "BR".into(),
+            ..Default::default()
         };
         self.tell(world, Kind::MailSent(sent));
     }

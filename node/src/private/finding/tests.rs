@@ -62,7 +62,9 @@ impl Broker {
             ..Default::default()
         });
         let (message_id, entry) = (id(thread), it.entries);
-        let sent = wire::MailSent { message_id, entry, sender, receivers, r#type: kind };
+        let r#type = kind;
+        let sent =
+            wire::MailSent { message_id, entry, sender, receivers, r#type, ..Default::default() };
         world.records.push(mail(Kind::MailSent(sent)));
     }
 

@@ -339,6 +339,20 @@ impl turn_loop_server::TurnLoop for Service {
         Err(Status::unimplemented("not here"))
     }
 
+    async fn pause_loop(
+        &self,
+        _: Request<wire::PauseLoopRequest>,
+    ) -> Result<Response<wire::PauseLoopResponse>, Status> {
+        Err(Status::unimplemented("pause"))
+    }
+
+    async fn resume_loop(
+        &self,
+        _: Request<wire::ResumeLoopRequest>,
+    ) -> Result<Response<wire::ResumeLoopResponse>, Status> {
+        Err(Status::unimplemented("resume"))
+    }
+
     async fn reclaim(
         &self,
         _: Request<wire::ReclaimRequest>,

@@ -19,7 +19,7 @@ use tasuki_proto::{
 use super::super::{
     super::{
         App, HUMAN,
-        form::{Act, choice, dialog, hidden_field, line_field, text_field},
+        form::{Act, button, choice, dialog, hidden_field, line_field, text_field},
         visit::{Trouble, Visit},
     },
     done,
@@ -32,6 +32,9 @@ pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/w/{workspace}/loop/handover", post(hand_over))
         .route("/w/{workspace}/loop/reclaim", post(reclaim))
         .route("/w/{workspace}/loop/round", post(start_round))
+        .route("/w/{workspace}/loop/pause", post(pause))
+        .route("/w/{workspace}/loop/resume", post(resume))
+        .route("/w/{workspace}/role/resume", post(resume_role))
         .route("/w/{workspace}/entry", get(entry))
 }
 
@@ -78,6 +81,12 @@ pub(super) fn of_loop(visit: &Visit, of: &wire::Loop) -> Markup {
                     (line_field("reason", "Why", "", true))
                 };
                 (dialog(visit, &format!("reclaim-{name}"), "Reclaim", "/loop/reclaim", &fields))
+            }
+            @if of.pause.is_some() && visit.may(Right::Steer) {
+                (button(visit, "Resume", "/loop/resume", &loop_field()))
+            } @else if !is_over && visit.may(Right::Steer) {
+                @let fields = html! { (loop_field()) (line_field("reason", "Why", "", true)) };
+                (dialog(visit, &format!("pause-{name}"), "Pause", "/loop/pause", &fields))
             }
             @if is_over && visit.may(Right::Steer) && visit.may(Right::Send) {
                 @let fields = html! {
@@ -138,6 +147,37 @@ async fn reclaim(Act { visit, form }: Act) -> Result<Response, Trouble> {
         to: form.text("to"),
         reason: form.text("reason"),
         turn: form.number("turn")?,
+        ..Default::default()
+    };
+    visit.command(&form, request).await?;
+    Ok(done(&visit, "/now"))
+}
+
+async fn pause(Act { visit, form }: Act) -> Result<Response, Trouble> {
+    let request = wire::PauseLoopRequest {
+        r#loop: form.text("loop"),
+        person: visit.person(),
+        reason: form.text("reason"),
+        ..Default::default()
+    };
+    visit.command(&form, request).await?;
+    Ok(done(&visit, "/now"))
+}
+
+async fn resume(Act { visit, form }: Act) -> Result<Response, Trouble> {
+    let request = wire::ResumeLoopRequest {
+        r#loop: form.text("loop"),
+        person: visit.person(),
+        ..Default::default()
+    };
+    visit.command(&form, request).await?;
+    Ok(done(&visit, "/now"))
+}
+
+async fn resume_role(Act { visit, form }: Act) -> Result<Response, Trouble> {
+    let request = wire::ResumeRoleRequest {
+        person: visit.person(),
+        target: form.text("role"),
         ..Default::default()
     };
     visit.command(&form, request).await?;

@@ -51,6 +51,7 @@ async fn now(visit: Visit) -> Result<Response, Trouble> {
         .filter_map(|it| std::future::ready(it.ok()))
         .collect()
         .await;
+    let guard = visit.call(&wire::GetGuardRequest::default()).await.unwrap_or_default();
     let body = html! {
         h1 .visually-hidden { "Now" }
         (problem_list(&overview))
@@ -68,13 +69,13 @@ async fn now(visit: Visit) -> Result<Response, Trouble> {
             }
             @if !over.is_empty() { (loop_list(&visit, &over, "Completed", overview.now_ms)) }
         }
-        (roles::table(&visit, &overview))
+        (roles::table(&visit, &overview, &guard))
         (leases(&visit, &overview))
     };
     let page = Page {
         title: "Now".to_owned(),
         tab: "now",
-        live: "directory turn mail swarm run",
+        live: "directory turn mail swarm run guard",
         every_s: EVERY_S,
     };
     Ok(respond(&visit, page, body).await)
@@ -124,6 +125,9 @@ fn loop_card(visit: &Visit, it: &wire::GetLoopResponse, now_ms: u64) -> Markup {
                 "."
                 @if !of.waiting.is_empty() { " Waiting for it: " (plain(&of.waiting.join(", "))) "." }
             }
+            @if let Some(pause) = &of.pause {
+                p.trouble { "Paused " (ago(pause.at_ms, now_ms)) ": " (plain(&pause.reason)) }
+            }
             @if let Some(receipts) = &of.receipts { (view::turn_receipts(receipts, now_ms)) }
             @if let Some(words) = words { (last_entry(visit, of, words, now_ms)) }
             @else { (nothing("Nothing was handed over yet.")) }
@@ -160,6 +164,7 @@ fn status_chip(status: LoopStatus) -> Markup {
         LoopStatus::Idle => ("idle", "not begun"),
         LoopStatus::Working => ("good", "working"),
         LoopStatus::Stalled => ("bad", "stalled"),
+        LoopStatus::Paused => ("bad", "paused"),
         LoopStatus::Completed => ("done", "completed"),
         LoopStatus::Unspecified => ("idle", "not known"),
     };

@@ -1,9 +1,10 @@
 //! The roles of a workspace: who plays each, what it waits for, holds and has not seen.
 
 use maud::{Markup, html};
-use tasuki_proto::counted::counted;
+use tasuki_proto::{counted::counted, token::Right, wire};
 
 use super::super::super::{
+    form::{button, hidden_field},
     view::{ago, nothing, plain, role, since},
     visit::Visit,
 };
@@ -12,7 +13,7 @@ use crate::overview::{
     role::{Held, RoleStatus, State},
 };
 
-pub(super) fn table(visit: &Visit, overview: &Overview) -> Markup {
+pub(super) fn table(visit: &Visit, overview: &Overview, guard: &wire::GetGuardResponse) -> Markup {
     let now_ms = overview.now_ms;
     html! {
         section aria-labelledby="roles" {
@@ -24,7 +25,10 @@ pub(super) fn table(visit: &Visit, overview: &Overview) -> Markup {
                         th { "Role" } th { "Agent" } th { "Waits for" } th { "Holds" } th { "Not seen yet" }
                     } }
                     tbody {
-                        @for it in &overview.roles { (row(visit, it, now_ms)) }
+                        @for it in &overview.roles {
+                            @let guard = guard.roles.iter().find(|of| of.role == it.role.role);
+                            (row(visit, it, guard, now_ms))
+                        }
                     }
                 } }
             }
@@ -32,12 +36,13 @@ pub(super) fn table(visit: &Visit, overview: &Overview) -> Markup {
     }
 }
 
-fn row(visit: &Visit, it: &RoleStatus, now_ms: u64) -> Markup {
+fn row(visit: &Visit, it: &RoleStatus, guard: Option<&wire::RoleGuard>, now_ms: u64) -> Markup {
     html! {
         tr id={ "role-" (it.role.role) } {
             td { (role(visit, &it.role.role)) }
             td {
                 (state(it, now_ms))
+                @if let Some(guard) = guard { (budget(visit, guard, now_ms)) }
                 @if !it.client().is_empty() { div.note { (plain(it.client())) } }
                 @if !it.role.node.is_empty() { div.note { "on " (plain(&it.role.node)) } }
             }
@@ -63,6 +68,21 @@ fn row(visit: &Visit, it: &RoleStatus, now_ms: u64) -> Markup {
                     }
                 }
                 @if it.mail.dead_letters != 0 { div.bad { (counted(it.mail.dead_letters, "dead letter")) } }
+            }
+        }
+    }
+}
+
+/// What a role used of its budget, and why it is paused.
+fn budget(visit: &Visit, it: &wire::RoleGuard, now_ms: u64) -> Markup {
+    let limits = it.budget.unwrap_or_default();
+    html! {
+        @if limits.max_calls != 0 { div.note { (it.calls) " of " (limits.max_calls) " calls" } }
+        @if limits.max_tokens != 0 { div.note { (it.tokens) " of " (limits.max_tokens) " tokens" } }
+        @if let Some(pause) = &it.pause {
+            div.bad { "paused " (ago(pause.at_ms, now_ms)) ": " (plain(&it.role)) " " (plain(&pause.reason)) }
+            @if visit.may(Right::Steer) {
+                (button(visit, "Resume", "/role/resume", &hidden_field("role", &it.role)))
             }
         }
     }

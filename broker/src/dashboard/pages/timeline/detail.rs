@@ -53,7 +53,9 @@ async fn text(visit: &Visit, noun: &Noun) -> Markup {
                 | turn_event::Kind::ParticipantsSet(_)
                 | turn_event::Kind::TurnMarked(_)
                 | turn_event::Kind::TurnLapsed(_)
-                | turn_event::Kind::LeaseRenewed(_) => return html! {},
+                | turn_event::Kind::LeaseRenewed(_)
+                | turn_event::Kind::LoopPaused(_)
+                | turn_event::Kind::LoopResumed(_) => return html! {},
             };
             handed_over(visit, name, number).await
         }
@@ -73,7 +75,8 @@ async fn text(visit: &Visit, noun: &Noun) -> Markup {
         | Noun::Mail(_)
         | Noun::Privacy(_)
         | Noun::Swarm(_)
-        | Noun::Run(_) => html! {},
+        | Noun::Run(_)
+        | Noun::Guard(_) => html! {},
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tasuki_proto::wire::{self, event::Noun, mail_event, run_event, swarm_event, turn_event};
+use tasuki_proto::wire::{
+    self, event::Noun, guard_event, mail_event, run_event, swarm_event, turn_event,
+};
 
 use super::Filter;
 
@@ -138,7 +140,9 @@ fn turns(
         | Kind::ParticipantsSet(_)
         | Kind::TurnMarked(_)
         | Kind::TurnLapsed(_)
-        | Kind::LeaseRenewed(_) => return,
+        | Kind::LeaseRenewed(_)
+        | Kind::LoopPaused(_)
+        | Kind::LoopResumed(_) => return,
     };
     if let Some(bar) = open.remove(name) {
         bars.push(Bar { until_ms: item.at_ms, ..bar });
@@ -176,6 +180,10 @@ fn mark(noun: &Noun, item: &wire::FeedItem) -> Option<Mark> {
             (kind, who, to, String::new(), text)
         }
         Noun::Run(it) => (Kind::Run, who, String::new(), String::new(), run(it.kind.as_ref()?)?),
+        Noun::Guard(it) => {
+            let (role, text) = guard(it.kind.as_ref()?)?;
+            (Kind::Turn, role, String::new(), String::new(), text)
+        }
         Noun::Directory(_) | Noun::Privacy(_) => return None,
     };
     Some(Mark { at_ms: item.at_ms, sequence: item.sequence, kind, lane, to, of_loop, text })
@@ -212,7 +220,25 @@ fn turn(kind: &turn_event::Kind, who: &str) -> Option<(String, String, String, S
             let text = format!("{} stalled: the lease of turn {} lapsed", it.r#loop, it.turn);
             (who.to_owned(), String::new(), it.r#loop.clone(), text)
         }
+        Kind::LoopPaused(it) => {
+            let text = format!("{} paused: {}", it.r#loop, it.reason);
+            (who.to_owned(), String::new(), it.r#loop.clone(), text)
+        }
+        Kind::LoopResumed(it) => {
+            let text = format!("{} goes on", it.r#loop);
+            (who.to_owned(), String::new(), it.r#loop.clone(), text)
+        }
         Kind::ParticipantsSet(_) | Kind::TurnMarked(_) | Kind::LeaseRenewed(_) => return None,
+    })
+}
+
+/// A role that was paused or goes on.
+fn guard(kind: &guard_event::Kind) -> Option<(String, String)> {
+    use guard_event::Kind;
+    Some(match kind {
+        Kind::RolePaused(it) => (it.role.clone(), format!("{} paused: it {}", it.role, it.reason)),
+        Kind::RoleResumed(it) => (it.role.clone(), format!("{} goes on", it.role)),
+        Kind::LimitsSet(_) | Kind::BudgetSet(_) | Kind::UsageReported(_) => return None,
     })
 }
 

@@ -5,6 +5,7 @@ use tasuki_proto::mail::{BoxKind, MessageId};
 use super::*;
 use crate::rules::{
     Principal,
+    guard::Cause,
     mailbox::{
         self, Attachment, AttachmentKept, CopyMoved, Earlier, EntryHead, EntryLapsed, EntrySent,
         File, Mailboxes, MoveOutcome, Moved, RoleNumber, Thread, ThreadHanded, ThreadImported,
@@ -39,6 +40,8 @@ fn events() -> Vec<mailbox::Event> {
         lapses: Some(at(900)),
         files: Vec::new(),
         earlier: Earlier::Unknown,
+        hops: None,
+        cause: None,
     };
     let answer = EntrySent {
         entry: 2,
@@ -48,6 +51,8 @@ fn events() -> Vec<mailbox::Event> {
         client_ref: None,
         acted: 1,
         lapses: None,
+        hops: Some(300),
+        cause: Some(Cause::Mail { thread: thread(1), entry: 1 }),
         ..sent.clone()
     };
     let head = EntryHead { sender: role("A"), to: vec![role("D")], kind: 0 };
@@ -138,6 +143,8 @@ fn state() -> Workspace {
         lapses: Some(at(950)),
         files: Vec::new(),
         earlier: Earlier::Unknown,
+        hops: None,
+        cause: None,
     };
     mail.apply(at(50), &Principal::default(), &mailbox::Event::Sent(open));
     Workspace { sequence: Sequence::from(9), time: at(800), mail, ..Workspace::default() }
@@ -196,6 +203,8 @@ fn the_bytes_of_mail_are_unchanged_and_long_words_stand_apart() {
         lapses: Some(at(900)),
         written: Some(at(4)),
         title: Some(Title { subject: "s".to_owned(), file_name: "f-00000001.md".to_owned() }),
+        hops: Some(7),
+        cause: Some(Cause::Turn { loop_id: "main".parse().unwrap(), turn: 6.into() }),
     };
     let short = mailbox::EntryBody { text: "t".to_owned(), ..body.clone() };
     let parts = encode_body(&Body::Mail(short.clone()));
@@ -260,6 +269,8 @@ fn the_bytes_that_say_what_a_file_is_attached_to_are_unchanged() {
         lapses: None,
         files: vec![[9; 32]],
         earlier: Earlier::Unknown,
+        hops: None,
+        cause: None,
     };
     let events = [mailbox::Event::Kept(kept), mailbox::Event::Sent(sent)];
     let record = Record { events: events.clone().map(Event::Mail).to_vec(), ..record() };
@@ -329,6 +340,8 @@ fn letters_that_were_under_way_together_are_known_from_a_snapshot() {
             lapses: None,
             files: Vec::new(),
             earlier,
+            hops: None,
+            cause: None,
         };
         let event = mailbox::Event::Sent(sent);
         mail.apply(at(50), &Principal::default(), &event);

@@ -87,6 +87,7 @@ pub(super) fn touched(events: &[wire::Event]) -> Stale {
                 | Noun::Mail(_)
                 | Noun::Privacy(_)
                 | Noun::Run(_)
+                | Noun::Guard(_)
                 | Noun::Swarm(wire::SwarmEvent { kind: None }),
             )
             | None => {}

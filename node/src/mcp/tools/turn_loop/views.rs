@@ -42,6 +42,10 @@ pub(super) struct TurnView<'a> {
     turn: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
     holder: &'a str,
+    #[serde(skip_serializing_if = "is_nothing")]
+    paused: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    paused_because: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -80,6 +84,7 @@ impl<'a> TurnView<'a> {
             reclaim,
             lease_lapses_ms: _,
             sequence: _,
+            pause,
         } = answer;
         let latest = latest.as_ref().filter(|_| *can_start || *is_finished);
         let has_words = latest.is_some_and(|it| {
@@ -117,6 +122,8 @@ impl<'a> TurnView<'a> {
             round: u64::from(*round),
             turn: *turn,
             holder: if *can_start { "" } else { holder },
+            paused: pause.is_some(),
+            paused_because: pause.as_ref().map(|it| others.line(&it.reason)).unwrap_or_default(),
             note: (summary.is_some() || reclaimed.is_some()).then_some(FRAME),
             from,
             summary,
@@ -135,6 +142,8 @@ fn author(entry: &wire::Entry) -> &str {
 fn hint(role: &RoleId, answer: &wire::TurnAnswer) -> String {
     if answer.superseded {
         superseded(role)
+    } else if answer.still_waiting && answer.pause.is_some() {
+        paused_note(&answer.r#loop)
     } else if answer.still_waiting && answer.holder.is_empty() {
         "Not your turn yet. Call await_my_turn again immediately.".to_owned()
     } else if answer.still_waiting {
@@ -142,6 +151,14 @@ fn hint(role: &RoleId, answer: &wire::TurnAnswer) -> String {
     } else {
         String::new()
     }
+}
+
+/// What an agent does when its loop is paused: nothing, so that its user hears of it.
+pub(super) fn paused_note(loop_id: &str) -> String {
+    format!(
+        "The loop is paused until a person resumes it with `tasuki loop resume {loop_id}`. Tell \
+         your user why and end your turn; do not call again until then."
+    )
 }
 
 /// The answer to `loop_status`.
@@ -163,6 +180,10 @@ pub(in crate::mcp) struct LoopView<'a> {
     lease_lapses: Time,
     #[serde(skip_serializing_if = "is_nothing")]
     quiet_since: Time,
+    #[serde(skip_serializing_if = "is_nothing")]
+    paused: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    paused_because: String,
     entries: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
@@ -224,6 +245,7 @@ impl<'a> LoopView<'a> {
     pub(in crate::mcp) fn new(loop_id: &'a str, seen: &'a Seen<wire::GetLoopResponse>) -> Self {
         let (response, mut others) = (&seen.what, Sanitizer::default());
         let shown = response.r#loop.as_ref();
+        let pause = shown.and_then(|it| it.pause.as_ref());
         Self {
             seen_ms_ago: seen.ago.map(|ago| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX)),
             caution: seen.ago.map(caution),
@@ -233,6 +255,7 @@ impl<'a> LoopView<'a> {
                 LoopStatus::Idle => "idle",
                 LoopStatus::Working => "working",
                 LoopStatus::Stalled => "stalled",
+                LoopStatus::Paused => "paused",
                 LoopStatus::Completed => "completed",
             },
             round: shown.map_or(0, |it| it.round),
@@ -243,6 +266,8 @@ impl<'a> LoopView<'a> {
             turn_began: Time(shown.map_or(0, |it| it.turn_began_ms)),
             lease_lapses: Time(shown.map_or(0, |it| it.lease_lapses_ms)),
             quiet_since: Time(shown.map_or(0, |it| it.quiet_since_ms)),
+            paused: pause.is_some(),
+            paused_because: pause.map(|it| others.line(&it.reason)).unwrap_or_default(),
             entries: shown.map_or(0, |it| it.entries),
             note: response.latest.is_some().then_some(FRAME),
             latest: response.latest.as_ref().map(|it| Latest {
