@@ -26,6 +26,8 @@ program strace strace
 # Pages in a real browser.
 program chromium chromium
 program chromedriver chromium-driver
+# Terminals of launched agents.
+program tmux tmux
 has_venv() {
     python3 -c 'import ensurepip, venv' 2> /dev/null
 }

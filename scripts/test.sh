@@ -12,7 +12,7 @@ umask 022
 check() {
     case $1 in
         chromium) command -v chromium && command -v chromedriver ;;
-        git | perl | pgrep) command -v "$1" ;;
+        git | perl | pgrep | tmux) command -v "$1" ;;
         python) python3 --version ;;
         'a linker') command -v cc ;;
         root) [ "$(id -u)" = 0 ] ;;

@@ -18,6 +18,7 @@ mod hex;
 pub mod holder;
 pub mod hooks;
 pub mod identity;
+pub mod launch;
 pub mod limiter;
 pub mod link;
 pub mod mail_directories;

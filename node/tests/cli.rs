@@ -21,6 +21,9 @@ mod filebox;
 mod import_killed;
 #[path = "cli/import_swarm.rs"]
 mod import_swarm;
+#[cfg(unix)]
+#[path = "launch/main.rs"]
+mod launch;
 #[path = "cli/lock_hook/mod.rs"]
 mod lock_hook;
 #[path = "cli/mail.rs"]

@@ -81,6 +81,7 @@ const NODE: &[&str] = &[
     "process",
     "accept",
     "runner",
+    "launch",
     "filebox",
     "repository",
     "client",

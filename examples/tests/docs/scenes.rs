@@ -69,6 +69,11 @@ pub(super) async fn set(scene: &str, world: &mut World) {
             }
             world.start("me", "tasuki up --role lead").await;
         }
+        "launch" => {
+            for name in ["claude", "codex"] {
+                program(world, name, 0);
+            }
+        }
         "locks" => drop(world.says("git init -q").await),
         "filebox" => {
             world.write("me/.filebox", r#"{"agents": {"qa_agent": "qa", "dev_agent": "dev"}}"#);

@@ -18,6 +18,7 @@ use crate::{
         duration_text,
     },
     hooks,
+    launch::settings::LaunchSettings,
 };
 
 /// Check the configuration.
@@ -51,6 +52,7 @@ pub(crate) fn run(
             out += &found.iter().map(Shown::lines).collect::<String>();
             out += &config.accept.as_ref().map(accept_lines).unwrap_or_default();
             out += &config.runs.as_ref().map(run_lines).unwrap_or_default();
+            out += &config.launch.as_ref().map(launch_line).unwrap_or_default();
             for warning in &warnings {
                 out += &format!("\nwarning: {warning}.\n");
             }
@@ -64,7 +66,8 @@ pub(crate) fn run(
 pub(super) fn problems(config: &Config, refused: &[Problem]) -> Vec<Problem> {
     let (_, wrong) = hooks(config);
     let problems = refused.iter().chain(&config.distrust).chain(&config.accept_distrust);
-    let problems = problems.chain(&config.runners_distrust).chain(&config.runs_distrust).cloned();
+    let problems = problems.chain(&config.runners_distrust).chain(&config.runs_distrust);
+    let problems = problems.chain(&config.launch_distrust).cloned();
     problems.chain(wrong).chain(problems_of_broker(config)).collect()
 }
 
@@ -302,6 +305,24 @@ fn run_value(it: &Sourced<RunSettings>) -> Value {
     })
 }
 
+/// Which agents `tasuki launch` starts.
+fn launch_line(it: &Sourced<LaunchSettings>) -> String {
+    let agents = it.value.agents.iter();
+    let agents: Vec<_> = agents.map(|it| format!("{}={}", it.role, it.program.name)).collect();
+    let from = format!("from {}", it.source);
+    format!("{:<14} {}  {}\n", "launch".bold(), agents.join(" "), from.dimmed())
+}
+
+fn launch_value(it: &Sourced<LaunchSettings>) -> Value {
+    let agents = it.value.agents.iter().map(|it| {
+        json!({
+            "role": it.role.as_str(), "client": it.program.name, "project": it.project,
+            "command": it.command, "args": it.args,
+        })
+    });
+    json!({"agents": agents.collect::<Vec<_>>(), "from": it.source.to_string()})
+}
+
 fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> Value {
     let mut settings = Map::new();
     for (key, (texts, source)) in rows {
@@ -318,6 +339,7 @@ fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> 
         "broker_settings": broker_value(config), "toolsets_without_role": config.idle_toolsets,
         "hooks": hooks, "accept": config.accept.as_ref().map(accept_value),
         "runs": config.runs.as_ref().map(run_value),
+        "launch": config.launch.as_ref().map(launch_value),
         "unknown_variables": strangers,
     })
 }

@@ -31,6 +31,7 @@ mod join;
 mod json;
 mod keys;
 mod labels;
+mod launch;
 mod lock_hook;
 mod logs;
 mod loop_view;
@@ -143,6 +144,10 @@ pub enum Command {
     Connect(connect::Args),
     #[command(display_order = START, arg(workspace()))]
     Disconnect(connect::DisconnectArgs),
+    #[command(display_order = START, arg(workspace()))]
+    Launch(launch::Args),
+    #[command(hide = true, arg(workspace()))]
+    LaunchAgent(launch::supervise::Args),
     #[command(display_order = START, args(target()))]
     Status(status::Args),
     #[command(display_order = START, args(target()))]
@@ -236,6 +241,8 @@ impl Command {
             | Self::Node(_)
             | Self::Join(_)
             | Self::Connect(_)
+            | Self::Launch(_)
+            | Self::LaunchAgent(_)
             | Self::Board(_)
             | Self::Loop(_)
             | Self::Budget(_)
@@ -447,7 +454,7 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
         .build()
         .map_err(|why| Failure::local(format!("The program cannot start its threads: {why}.")))?;
     let result = runtime.block_on(async {
-        match dispatch(cli.command, &config, &look, output).await {
+        match dispatch(cli.command, &cli.global, &config, &look, output).await {
             Ok(()) => Ok(()),
             Err(failure) => Err(wrong_port::explain(failure, &config).await),
         }
@@ -463,6 +470,7 @@ pub(crate) type Look<'a> = dyn Fn() -> (Config, Vec<Problem>) + 'a;
 
 async fn dispatch(
     command: Command,
+    global: &Global,
     config: &Config,
     look: &Look<'_>,
     output: &mut Output,
@@ -481,6 +489,8 @@ async fn dispatch(
         Command::BrokerToken(command) => broker_token::run(command, config, output).await,
         Command::Connect(args) => connect::run(args, config, output).await,
         Command::Disconnect(args) => connect::disconnect(args, config, output).await,
+        Command::Launch(args) => Box::pin(launch::run(args, global, config, look, output)).await,
+        Command::LaunchAgent(args) => Box::pin(launch::supervise::run(args, config, output)).await,
         Command::Mcp(args) => mcp::run(args, config).await,
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Budget(command) => budget::run(command, config, output).await,

@@ -28,18 +28,24 @@ pub struct Args {
 }
 
 pub(crate) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let prompt = text(&args.role, args.goal.as_deref(), config)?;
+    output
+        .answer(|| json!({ "role": args.role.name.as_str(), "prompt": prompt }), || prompt.clone())
+}
+
+/// How to play a role.
+pub(super) fn text(role: &Role, goal: Option<&str>, config: &Config) -> Result<String, Failure> {
     let workspace = broker::workspace(config);
     let running = config.running_node();
     let running = running.filter(|node| node.workspace == workspace.as_str());
-    let (toolsets, order) = part(&args.role, config, running.as_ref())?;
-    let name = &args.role.name;
-    let prompt = mcp::prompt(name, &toolsets, &order, args.goal.as_deref()).ok_or_else(|| {
+    let (toolsets, order) = part(role, config, running.as_ref())?;
+    let name = &role.name;
+    mcp::prompt(name, &toolsets, &order, goal).ok_or_else(|| {
         Failure::usage(format!(
             "{name} has no toolset that there is a prompt for. Give it one, such as {name}=loop or \
              {name}=mail."
         ))
-    })?;
-    output.answer(|| json!({ "role": name.as_str(), "prompt": prompt }), || prompt.clone())
+    })
 }
 
 /// The toolsets of a role, and the order in which it takes turns with others. A node that runs

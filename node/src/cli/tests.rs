@@ -25,6 +25,11 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki connect codex --role A --workspace w",
         "tasuki doctor --data d --workspace w --json",
         "tasuki connect claude-code --role A --allow",
+        "tasuki launch",
+        "tasuki launch A=claude-code B=codex --dry-run --json",
+        "tasuki launch --role A --goal g --terminal tmux --wait 2m --allow --agents-md --again",
+        "tasuki launch --undo --workspace w",
+        "tasuki launch-agent --workspace w A",
         "tasuki connect zed --role A --scope project --name other --transport stdio --hold 50 \
          --node http://127.0.0.1:1 --force --print --json",
         "tasuki disconnect codex --role A --scope user --name tasuki",

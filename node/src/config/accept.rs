@@ -165,7 +165,7 @@ pub(super) fn path(text: &str, home: Option<&Path>) -> Result<PathBuf, Wrong> {
     Err((None, format!("names {named}; it takes absolute paths below /, or such as \"~/.cargo\"")))
 }
 
-fn at_home(text: &str, home: Option<&Path>) -> String {
+pub(super) fn at_home(text: &str, home: Option<&Path>) -> String {
     match (text.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest).display().to_string(),
         _ => text.to_owned(),

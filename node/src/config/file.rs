@@ -22,13 +22,14 @@ use super::{
     Key, Layer, Problem, Raw, Source, Sourced,
     accept::{self, ACCEPT},
     hooks::{self, HOOKS},
+    launch::{self, LAUNCH},
     runner::{self, RUNNER},
     runs::{self, RUNS, RunSettings},
     value,
 };
 use crate::{
-    accept::settings::Settings, hooks::spec::Hook, runner::runners::RunnerTable,
-    toolset::ToolsetChoice,
+    accept::settings::Settings, hooks::spec::Hook, launch::settings::LaunchSettings,
+    runner::runners::RunnerTable, toolset::ToolsetChoice,
 };
 
 /// The table that gives toolsets to roles by name.
@@ -38,7 +39,7 @@ const TOOLSETS: &str = "toolsets";
 const GROUPS: &str = "groups";
 
 /// Tables, which have no variable.
-pub(super) const TABLES: [&str; 6] = [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER, RUNS];
+pub(super) const TABLES: [&str; 7] = [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER, RUNS, LAUNCH];
 
 /// Problems told of one file. Nobody mends more in one go, and a repository's file may be made to have
 /// a hundred thousand.
@@ -77,6 +78,7 @@ pub(super) struct Contents {
     pub(super) accept: Option<Counted<Settings>>,
     pub(super) runners: Option<Counted<RunnerTable>>,
     pub(super) runs: Option<Counted<RunSettings>>,
+    pub(super) launch: Option<Counted<LaunchSettings>>,
     pub(super) of_broker: Vec<OfBroker>,
     /// Where the file's user may have said what a hook does, in a way that cannot be read or does not
     /// count.
@@ -217,6 +219,10 @@ fn parse_all(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) ->
             let value = || runs::parse(item, home, &at, problems);
             contents.runs = Some(counted(RUNS, &source, *distrust, value));
             Ok(())
+        } else if name == LAUNCH {
+            let value = || launch::parse(item, path, home, &at, problems);
+            contents.launch = Some(counted(LAUNCH, &source, *distrust, value));
+            Ok(())
         } else if let Some(key) = Key::parse(name) {
             match texts(key, item).and_then(|texts| from_here(key, texts, path)) {
                 Ok(texts) => {
@@ -307,6 +313,7 @@ pub(super) fn of_operator(
         contents.accept.is_some() && it.message.starts_with("`accept`")
             || contents.runners.is_some() && it.message.starts_with("`runner")
             || contents.runs.is_some() && it.message.starts_with("`runs`")
+            || contents.launch.is_some() && it.message.starts_with("`launch")
     };
     problems.extend(own.into_iter().filter(is_told));
     contents

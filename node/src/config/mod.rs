@@ -12,6 +12,7 @@ mod data;
 mod file;
 mod hooks;
 mod key;
+mod launch;
 mod runner;
 mod runs;
 mod value;
@@ -36,6 +37,7 @@ use tasuki_proto::{
 
 pub use file::OfBroker;
 pub use key::Key;
+pub(crate) use launch::wait as launch_wait;
 pub use runs::RunSettings;
 pub(crate) use runs::step_timeout;
 pub use value::{HookFail, LogFormat, Role, duration_text};
@@ -45,6 +47,7 @@ use crate::{
     credentials::{self, TOKEN_VARIABLE},
     filebox,
     hooks::spec::Hook,
+    launch::settings::LaunchSettings,
     runner::runners::RunnerTable,
     step_key::STEP_TOKEN_VARIABLE,
     toolset::{ToolsetChoice, usual_toolsets},
@@ -185,6 +188,10 @@ pub struct Config {
     pub runs: Option<Sourced<RunSettings>>,
     /// What a file says of that and does not count, and why.
     pub runs_distrust: Option<Problem>,
+    /// Which agents are to be launched; only a file of the operator's can say.
+    pub launch: Option<Sourced<LaunchSettings>>,
+    /// What a file says of that and does not count, and why.
+    pub launch_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
     /// `None`: what `.filebox` says, else the directory the node runs in. One that was named by a
     /// relative path lies in the current directory.
@@ -281,14 +288,16 @@ impl Config {
         // Whatever a repository says, the operator's own file is asked.
         let is_here = found.as_ref().is_some_and(|found| found.is_here);
         let mut beside = Vec::new();
-        let is_silent =
-            |it: &file::Contents| it.accept.is_none() || it.runners.is_none() || it.runs.is_none();
+        let is_silent = |it: &file::Contents| {
+            it.accept.is_none() || it.runners.is_none() || it.runs.is_none() || it.launch.is_none()
+        };
         if is_here && files.iter().any(is_silent) {
             beside = files_beside(data.as_deref(), around, &mut problems);
         }
         let accept = first_that_counts(&mut files, &mut beside, |it| it.accept.take());
         let runners = first_that_counts(&mut files, &mut beside, |it| it.runners.take());
         let runs = first_that_counts(&mut files, &mut beside, |it| it.runs.take());
+        let launch = first_that_counts(&mut files, &mut beside, |it| it.launch.take());
         let (mut told, mut layers) = (file::Contents::default(), vec![flags, env]);
         layers.extend(files.into_iter().map(|it| told.add_below(it)));
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
@@ -301,6 +310,7 @@ impl Config {
         (config.accept, config.accept_distrust) = accept;
         (config.runners, config.runners_distrust) = runners;
         (config.runs, config.runs_distrust) = runs;
+        (config.launch, config.launch_distrust) = launch;
         problems.extend(runs::resolve_runner(config.runs.as_mut(), config.runners.as_ref()).err());
         config.keep_root_within(&around.directory);
         // What may have come with the current directory is not read.
@@ -460,6 +470,8 @@ impl Config {
             runners_distrust: None,
             runs: None,
             runs_distrust: None,
+            launch: None,
+            launch_distrust: None,
         }
     }
 }

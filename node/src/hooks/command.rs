@@ -199,7 +199,7 @@ fn how(status: ExitStatus) -> String {
 }
 
 /// The program of an absolute path, or of a name that the variable `PATH` leads to.
-fn look_up(program: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
+pub(crate) fn look_up(program: &str, path: Option<&OsStr>) -> Result<PathBuf, String> {
     let named = Path::new(program);
     if named.is_absolute() {
         return match runnable(named) {

@@ -9,6 +9,7 @@
 //! - **RP2** A name is never guessed: where it cannot be told, there is none and a reason.
 
 mod base;
+mod changes;
 mod git;
 mod path;
 mod pattern;
@@ -30,6 +31,7 @@ use tasuki_proto::{limits::REPOSITORY_BYTES_MAX, wire};
 
 pub use self::{
     base::{Base, Basis, lock_base},
+    changes::changes,
     git::NoAnswer,
     pattern::{literal, shown},
     place::is_bare,

@@ -66,6 +66,7 @@ pub struct File {
     accept: Option<IgnoredAny>,
     runner: Option<IgnoredAny>,
     runs: Option<IgnoredAny>,
+    launch: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.

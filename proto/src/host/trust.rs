@@ -36,7 +36,7 @@ const FOLDER: &str = "trusted";
 
 /// The names of what the programs keep in a data directory. One that has none of them holds no data
 /// yet, whatever else is in it.
-const OF_DATA: [&str; 32] = [
+const OF_DATA: [&str; 33] = [
     "accept",
     "agent-tokens.json",
     "agent-tokens.lock",
@@ -52,6 +52,7 @@ const OF_DATA: [&str; 32] = [
     "joined.json",
     "joined.json.pending",
     "joined.lock",
+    "launch",
     "mail-directories.json",
     "mail-keys.json",
     "mail-owner.json",

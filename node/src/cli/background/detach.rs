@@ -5,7 +5,14 @@
 //! goes where the command's own output goes, so a start that fails says the same as in the
 //! foreground. Its log goes to a file from the beginning.
 
-use std::{ffi::OsString, fmt::Write as _, fs::File, io, process::Stdio, time::Duration};
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    fs::File,
+    io,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use serde_json::json;
@@ -91,15 +98,62 @@ pub(crate) fn begin(config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What became of starting one.
+enum Started {
+    /// It ran already.
+    Already(NodeFile),
+    /// It listens. What it said meanwhile.
+    Listening { pid: u32, said: String },
+    /// It ended without that, with what it said and left.
+    Ended { said: String, status: ExitStatus },
+}
+
 /// Starts it and waits until it listens.
 pub(crate) async fn start(config: &Config, output: &mut Output) -> Result<(), Failure> {
+    match spawn(config, arguments(std::env::args_os().skip(1))).await? {
+        Started::Already(node) => say_running(&node, output),
+        Started::Listening { pid, said } => {
+            output.raw(&said)?;
+            output.guide(|| how_to_go_on(config, pid))
+        }
+        Started::Ended { said, status } => {
+            output.raw(&said)?;
+            failure(config, status).map_or(Ok(()), Err)
+        }
+    }
+}
+
+/// The same for another command, whose answer is its own: `arguments` are those of the new process.
+pub(crate) async fn start_with(
+    config: &Config,
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<NodeFile, Failure> {
+    let unknown = || Failure::local("The node that was started is not found.");
+    match spawn(config, arguments.chain([DETACHED.into()])).await? {
+        Started::Already(node) => Ok(node),
+        Started::Listening { pid, .. } => {
+            let written = NodeFile::read(&config.data.value).or_else(|| {
+                // A project that is not the first has its place since then.
+                let claimed = hosting::claim_node(config).ok()?;
+                NodeFile::read(&claimed.data.value)
+            });
+            written.filter(|node| node.pid == pid).ok_or_else(unknown)
+        }
+        Started::Ended { status, .. } => Err(failure(config, status).unwrap_or_else(unknown)),
+    }
+}
+
+async fn spawn(
+    config: &Config,
+    arguments: impl Iterator<Item = OsString>,
+) -> Result<Started, Failure> {
     hosting::refuse_untrusted(config)?;
     if let Some(node) = running(config) {
-        return say_running(&node, output);
+        return Ok(Started::Already(node));
     }
     let program = std::env::current_exe().map_err(|why| unstarted(&why))?;
     let mut command = Command::new(program);
-    command.args(arguments(std::env::args_os().skip(1)));
+    command.args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|why| unstarted(&why))?;
     let pid = child.id().unwrap_or_default();
@@ -116,16 +170,20 @@ pub(crate) async fn start(config: &Config, output: &mut Output) -> Result<(), Fa
         }
     }
     let is_ready = said.pop_if(|last| *last == READY).is_some();
-    output.raw(&String::from_utf8_lossy(&said))?;
+    let said = String::from_utf8_lossy(&said).into_owned();
     if is_ready {
-        return output.guide(|| how_to_go_on(config, pid));
+        return Ok(Started::Listening { pid, said });
     }
     let status = child.wait().await.map_err(|why| unstarted(&why))?;
-    // What it printed says why.
+    Ok(Started::Ended { said, status })
+}
+
+/// Why one ended that was to listen. What it printed says more.
+fn failure(config: &Config, status: ExitStatus) -> Option<Failure> {
     match status.code().map(Exit::of_code) {
-        Some(Some(Exit::Ok)) => Ok(()),
-        Some(Some(exit)) => Err(Failure::told(exit)),
-        Some(None) | None => Err(Failure::local(format!(
+        Some(Some(Exit::Ok)) => None,
+        Some(Some(exit)) => Some(Failure::told(exit)),
+        Some(None) | None => Some(Failure::local(format!(
             "The node ended before it listened ({status}). `tasuki{} logs` shows its log.",
             hosting::node_flags(config)
         ))),

@@ -94,6 +94,17 @@ fn client_file(
     is_ours.then_some(ClientFile { title, typed, path, is_project, entries })
 }
 
+/// The names of all servers in a file, each with the role of our entry; empty: it is another's.
+pub(super) fn servers(client: Client, path: &Path) -> BTreeMap<String, String> {
+    let text = file_io::read(path).ok().and_then(|file| file.text).unwrap_or_default();
+    let document = Document::parse(client.row().format, &text);
+    let servers = document.and_then(|it| it.get(&[client.row().table.to_owned()]));
+    let servers = servers.ok().flatten().unwrap_or_default();
+    let role = |server: &Json| entry::ours(server).map(|ours| ours.role).unwrap_or_default();
+    let all = servers.as_object().into_iter().flatten();
+    all.map(|(name, server)| (name.clone(), role(server))).collect()
+}
+
 fn read_entries(client: Client, text: &str) -> Result<Vec<Entry>, EditError> {
     let document = Document::parse(client.row().format, text)?;
     let servers = document.get(&[client.row().table.to_owned()])?;

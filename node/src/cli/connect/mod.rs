@@ -2,7 +2,8 @@
 //!
 //! `client` has a row for each client, `config_paths` where their files are, `request` what is wanted,
 //! `plan` what that changes in which file, `configured` which clients are connected. `client_files`
-//! edits the files and keeps the log.
+//! edits the files and keeps the log. `prepared` joins them; `wanted` is for another command that
+//! connects a client.
 
 mod client;
 mod config_paths;
@@ -10,10 +11,12 @@ pub(in crate::cli) mod configured;
 mod disconnect;
 pub(in crate::cli) mod entry;
 mod plan;
+mod prepared;
 mod report;
 mod request;
+pub(in crate::cli) mod wanted;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tasuki_proto::id::RoleId;
 
@@ -21,17 +24,9 @@ use self::{
     client::{Client, Scope, Transport},
     config_paths::ConfigPaths,
     plan::Refused,
-    request::Context,
+    prepared::Prepared,
 };
-use super::{
-    Failure, Flags, Output,
-    client_files::{
-        Apply, Installer, Target,
-        file_io::{self, NewMode},
-        program,
-    },
-    node_address::{NodeArgs, TokenSource},
-};
+use super::{Failure, Flags, Output, node_address::NodeArgs};
 use crate::config::{Config, Key};
 
 pub(super) use self::disconnect::{Args as DisconnectArgs, run as disconnect};
@@ -93,60 +88,22 @@ fn owner(name: &str) -> String {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let paths = config_paths()?;
-    let program = program::path(&paths.directory)?;
-    let running = config.running_node();
-    let shown = TokenSource::of_process(None);
-    let context = Context { config, running, paths: &paths, program: &program, shown: &shown };
-    let mut request = request::request(&args, &context)?;
-    request.ask_for_tools().await;
-    let connection = &request.connection;
-    let (plans, note) = plan::plan(connection, &paths);
-    let is_private = connection.scope == Scope::User;
-    let mode = if is_private { NewMode::Private } else { NewMode::Usual };
-    let targets = plans
-        .iter()
-        .map(|plan| Some(Target { path: plan.path.clone()?, format: plan.format, mode }));
-    let targets: Option<Vec<Target>> = targets.collect();
-    let Some(targets) = targets.filter(|_| !args.print) else {
-        return report::print(&request, &plans, note, output);
-    };
-    let is_project = connection.scope == Scope::Project && paths.directory != paths.home;
-    let in_project = |target: &&Target| is_project && target.path.starts_with(&paths.directory);
-    for target in targets.iter().filter(in_project) {
-        file_io::refuse_link(&paths.directory, &target.path).map_err(Failure::local)?;
+    let prepared = Prepared::new(&args, config, config_paths()?).await?;
+    if args.print || prepared.targets().is_none() {
+        return report::print(&prepared.request, &prepared.plans, prepared.note, output);
     }
-    if let Some((path, token)) = &request.keep {
-        let kept = crate::paths::replace(path, token.expose().as_bytes());
-        kept.map_err(|why| {
-            Failure::local(format!("{} cannot be written: {why}.", path.display()))
-        })?;
-    }
-    let name = &connection.name;
-    let mut installer = Installer::open(&config.data.value, owner(name)).await?;
-    let applies: Vec<Box<Apply<'_>>> = plans
-        .iter()
-        .map(|plan| -> Box<Apply<'_>> {
-            Box::new(move |path, document, is_logged| {
-                plan::apply(plan, document, is_logged, args.force)
-                    .map_err(|why| refused(path, &why, name))
-            })
-        })
-        .collect();
-    // What is refused is refused before the first file is written.
-    for (target, apply) in targets.iter().zip(&applies) {
-        installer.check(target, apply)?;
-    }
-    let mut written = Vec::new();
-    for (target, apply) in targets.iter().zip(&applies) {
-        written.push(installer.install(target, apply).await?);
-    }
-    report::connected(&request, &written, note, output)
+    let written = prepared.write(config, args.force).await?;
+    report::connected(&prepared.request, &written, prepared.note, output)
 }
 
 fn config_paths() -> Result<ConfigPaths, Failure> {
     let directory = std::env::current_dir()
         .map_err(|why| Failure::local(format!("Cannot find the current directory: {why}.")))?;
+    config_paths_in(directory)
+}
+
+/// The clients' files, for a project that is here.
+fn config_paths_in(directory: PathBuf) -> Result<ConfigPaths, Failure> {
     ConfigPaths::of_process(directory)
         .ok_or_else(|| Failure::local("Cannot find your home directory."))
 }

@@ -1,0 +1,94 @@
+//! Whether what a session shows says that nothing is left of its quota.
+//!
+//! A screen also shows what an agent writes about: while it runs, only phrases count with which
+//! agent CLIs say so themselves. Once it has failed, any line about a rate limit does.
+
+use crate::runner::stream::{ErrorClass, classify};
+
+/// How agent CLIs say that their quota is used up, in lower case.
+const PHRASES: [&str; 14] = [
+    // Claude Code; the second as its stream was seen to say it.
+    "usage limit reached",
+    "api error: request rejected (429)",
+    "limit reached ∙ resets",
+    "limit reached · resets",
+    "you've hit your limit",
+    "you've hit your session limit",
+    "you've hit your weekly limit",
+    "credit balance is too low",
+    // Codex; the second was seen.
+    "you've hit your usage limit",
+    "exceeded retry limit, last status: 429",
+    // Gemini CLI.
+    "exhausted your daily quota",
+    "exhausted your capacity",
+    "quota exceeded for quota metric",
+    // Models of OpenAI, in any client.
+    "insufficient_quota",
+];
+
+/// Lines at the end of a screen in which it stands.
+const LINES_MAX: usize = 15;
+
+/// The longest line that is told, in characters.
+const CHARS_MAX: usize = 200;
+
+/// The line of a running session's screen that says so.
+pub fn on_screen(screen: &str) -> Option<String> {
+    find(screen, |line| {
+        let line = line.to_lowercase().replace('’', "'");
+        PHRASES.iter().any(|phrase| line.contains(phrase))
+    })
+}
+
+/// The line that says so, in the last output of a session that failed.
+pub fn in_last_output(text: &str) -> Option<String> {
+    on_screen(text).or_else(|| find(text, |line| classify(line) == ErrorClass::RateLimited))
+}
+
+fn find(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String> {
+    let lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let line = lines.take(LINES_MAX).find(|line| is_it(line))?;
+    // What a screen draws around it is no part of it.
+    let is_text = |c: char| c.is_alphanumeric() || "(\"'".contains(c);
+    let line = line.trim_start_matches(|c| !is_text(c));
+    Some(line.chars().take(CHARS_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_used_up_quota_is_read_from_a_screen() {
+        for (screen, expected) in [
+            (
+                "work\n ⎿ 5-hour limit reached ∙ resets 3pm\n\n> \n",
+                "5-hour limit reached ∙ resets 3pm",
+            ),
+            (
+                "■ You’ve hit your usage limit. Try again at 4 PM.",
+                "You’ve hit your usage limit. Try again at 4 PM.",
+            ),
+            ("API Error: Request rejected (429)", "API Error: Request rejected (429)"),
+        ] {
+            assert_eq!(on_screen(screen).as_deref(), Some(expected), "{screen}");
+        }
+    }
+
+    #[test]
+    fn what_an_agent_writes_about_limits_is_no_quota() {
+        for screen in ["I added a rate limit of 429 per minute to the quota module", "", "\n\n"] {
+            assert_eq!(on_screen(screen), None, "{screen}");
+        }
+        let scrolled = format!("usage limit reached\n{}", "line\n".repeat(LINES_MAX));
+        assert_eq!(on_screen(&scrolled), None);
+    }
+
+    #[test]
+    fn a_session_that_failed_may_say_it_in_any_words() {
+        let text = "Error: 429 Too Many Requests";
+        assert_eq!(in_last_output(text).as_deref(), Some(text));
+        assert_eq!(in_last_output("Error: segmentation fault"), None);
+    }
+}
