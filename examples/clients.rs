@@ -4,7 +4,8 @@
 //! reached. Each plays B of the turn loop and a worker of an issue over each transport: it is
 //! killed while it waits, started again, waits longer than it would by itself, and finishes; Claude
 //! Code plays B also in a terminal, where it has to be woken from idleness. Those that have a runner
-//! are also started by `tasuki run`, pi among them. Ends with 1 when one of them did not work.
+//! are also started by `tasuki run`, pi among them. Those that `tasuki wake` can wake are woken by mail
+//! from another node while they wait for nothing. Ends with 1 when one of them did not work.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ use tasuki_examples::{
         agent_runs,
         client::{Client, Transport},
         play::{Plan, Play, Seen, Way, play},
-        table,
+        table, waking,
     },
 };
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -36,7 +37,7 @@ struct Cli {
     /// Only these transports
     #[arg(long, value_enum, value_delimiter = ',')]
     transport: Vec<Transport>,
-    /// Only B of the turn loop, only a worker, or only runs
+    /// Only B of the turn loop, only a worker, only runs, or only idle ones that are woken
     #[arg(long, value_enum)]
     play: Option<Part>,
     /// Only from the command line, or only in a terminal
@@ -58,6 +59,7 @@ enum Part {
     Turns,
     Work,
     Runs,
+    Wake,
 }
 
 impl Part {
@@ -65,7 +67,7 @@ impl Part {
         match self {
             Self::Turns => Some(Play::Turns),
             Self::Work => Some(Play::Work),
-            Self::Runs => None,
+            Self::Runs | Self::Wake => None,
         }
     }
 }
@@ -122,6 +124,19 @@ impl Cli {
     }
 }
 
+impl Cli {
+    /// Clients that are woken while they are idle, each in the way that it has.
+    fn wakeable(&self) -> Vec<Client> {
+        let is_asked = self.play.is_none_or(|part| part == Part::Wake)
+            && self.transport.is_empty()
+            && self.way.is_none();
+        let is_meant = |client: &Client| {
+            is_asked && client.is_wakeable() && (self.only.is_empty() || self.only.contains(client))
+        };
+        Client::value_variants().iter().copied().filter(is_meant).collect()
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
@@ -141,7 +156,22 @@ async fn main() -> Result<ExitCode> {
         let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
         running.spawn(async move { agent_runs::play(client, &place, &runs, &starting).await });
     }
+    let mut waking = JoinSet::new();
+    for client in cli.wakeable() {
+        println!("{:<32} is woken", client.name());
+        let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
+        waking.spawn(async move { waking::play(client, &place, &runs, &starting).await });
+    }
     let (mut all, mut working) = (0, 0);
+    while let Some(seen) = waking.join_next().await {
+        let seen = seen?;
+        report_wake(&seen);
+        all += 1;
+        working += usize::from(seen.failure.is_none());
+        if let (Some(page), None) = (&cli.page, cli.wait) {
+            table::write_wake(page, &seen)?;
+        }
+    }
     while let Some(seen) = running.join_next().await {
         let seen = seen?;
         report_runs(&seen);
@@ -167,6 +197,16 @@ fn report_runs(seen: &agent_runs::Seen) {
     match &seen.failure {
         None => println!("{name:<32} runs: {}", seen.lines.join("; ")),
         Some(why) => println!("{name:<32} FAILED: {why}, after {:?}", seen.lines),
+    }
+}
+
+fn report_wake(seen: &waking::Seen) {
+    let name = format!("{} {}", seen.client.name(), seen.version);
+    match (&seen.failure, seen.woken_after) {
+        (None, Some(after)) => {
+            println!("{name:<32} woken by {} after {after:?}; test: {}", seen.by, seen.tested);
+        }
+        (why, _) => println!("{name:<32} FAILED: {}", why.as_deref().unwrap_or("nothing")),
     }
 }
 

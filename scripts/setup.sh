@@ -26,7 +26,7 @@ program strace strace
 # Pages in a real browser.
 program chromium chromium
 program chromedriver chromium-driver
-# Terminals of launched agents.
+# Agents in terminals.
 program tmux tmux
 has_venv() {
     python3 -c 'import ensurepip, venv' 2> /dev/null

@@ -247,13 +247,33 @@ pub async fn get(uri: &str) -> Result<Value> {
     let uri: Uri = uri.parse()?;
     let host = uri.authority().ok_or("an address without a host")?.as_str();
     let request = Request::get(uri.path()).header(HOST, host).body(String::new())?;
-    let response = connect(&uri).await?.send_request(request).await?;
+    exchange(&uri, request).await
+}
+
+/// What a server says to something in JSON; nothing where its answer is empty.
+///
+/// # Errors
+/// When nobody answers there, or with something else.
+pub async fn post_json(uri: &str, what: &Value) -> Result<Value> {
+    let uri: Uri = uri.parse()?;
+    let host = uri.authority().ok_or("an address without a host")?.as_str();
+    let request = Request::post(uri.path()).header(HOST, host);
+    let request = request.header(CONTENT_TYPE, "application/json").body(what.to_string())?;
+    exchange(&uri, request).await
+}
+
+async fn exchange(uri: &Uri, request: Request<String>) -> Result<Value> {
+    let response = connect(uri).await?.send_request(request).await?;
+    let (path, status) = (uri.path(), response.status());
     let mut body = response.into_body();
     let mut read = Vec::new();
     while let Some(chunk) = chunk(&mut body).await? {
         read.extend_from_slice(&chunk);
     }
-    Ok(serde_json::from_slice(&read)?)
+    if !status.is_success() {
+        return Err(format!("{path}: {status}: {}", String::from_utf8_lossy(&read)).into());
+    }
+    if read.is_empty() { Ok(Value::Null) } else { Ok(serde_json::from_slice(&read)?) }
 }
 
 async fn connect(uri: &Uri) -> Result<SendRequest<String>> {

@@ -42,3 +42,4 @@ pub mod runs;
 pub mod step_key;
 pub mod toolset;
 pub mod wait;
+pub mod wake;

@@ -38,6 +38,9 @@ mod process;
 mod runs;
 #[path = "cli/swarm.rs"]
 mod swarm;
+#[cfg(unix)]
+#[path = "cli/wake/mod.rs"]
+mod wake;
 
 use std::{
     collections::VecDeque,

@@ -95,6 +95,7 @@ const NODE: &[&str] = &[
     "mail_directories",
     "role",
     "node",
+    "wake",
     "mcp",
     "cli",
 ];

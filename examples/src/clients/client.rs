@@ -75,6 +75,14 @@ impl Client {
         }
     }
 
+    /// Whether something can begin a new turn of its while it is idle.
+    pub fn is_wakeable(self) -> bool {
+        match self {
+            Self::ClaudeCode | Self::Codex | Self::Opencode => true,
+            Self::Gemini | Self::Cline | Self::Pi => false,
+        }
+    }
+
     /// As it calls the scripted model, where it has to be told with each call.
     pub fn model(self) -> Option<&'static str> {
         match self {

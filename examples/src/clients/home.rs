@@ -100,9 +100,17 @@ impl Home {
     /// # Errors
     /// When it was not built.
     pub fn tasuki(&self) -> Result<Command> {
+        self.tasuki_with(&self.data)
+    }
+
+    /// The same with other data, as of another machine.
+    ///
+    /// # Errors
+    /// When it was not built.
+    pub fn tasuki_with(&self, data: &Path) -> Result<Command> {
         let mut command = Command::new(program("tasuki")?);
         self.surround(&mut command);
-        command.arg("--data").arg(&self.data);
+        command.arg("--data").arg(data);
         Ok(command)
     }
 

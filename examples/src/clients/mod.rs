@@ -1,6 +1,6 @@
 //! Real agent CLIs against a scripted model: each is connected to a real node, plays B of the turn
 //! loop or a worker of an issue, waits longer than it would by itself, and finishes. Those that have
-//! a runner are also started by `tasuki run`.
+//! a runner are also started by `tasuki run`, and those that can be woken while they are idle are.
 //!
 //! What is real: broker, node, the CLIs, their configuration, the wire. What is not: the model.
 //! Each run has a home, data and ports of its own; nothing here knows how to reach a network.
@@ -18,3 +18,4 @@ pub mod script;
 pub mod stage;
 pub mod table;
 pub mod terminal;
+pub mod waking;

@@ -3,27 +3,30 @@
 //! A table stands between two marks and is all of the page that a run writes. A run replaces
 //! the rows of what it ran and keeps the others, each with its own date.
 
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use super::{
     client::{Client, Transport},
     play::{Play, Seen, Way, Woken},
+    waking,
 };
 use crate::Result;
 
 const END: &str = "<!-- end of table -->";
 
-const CELLS: usize = 9;
-
 /// One of the page's tables.
 struct Table {
     begin: &'static str,
-    head: [&'static str; CELLS],
+    head: &'static [&'static str],
 }
 
 const TURNS: Table = Table {
     begin: "<!-- table: written by `make clients` -->",
-    head: [
+    head: &[
         "client",
         "reached by",
         "version, date",
@@ -38,7 +41,7 @@ const TURNS: Table = Table {
 
 const WORK: Table = Table {
     begin: "<!-- table of workers: written by `make clients` -->",
-    head: [
+    head: &[
         "client",
         "reached by",
         "version, date",
@@ -49,6 +52,11 @@ const WORK: Table = Table {
         "how it is woken",
         "killed while it waits for a task",
     ],
+};
+
+const WAKE: Table = Table {
+    begin: "<!-- table of wakes: written by `make clients` -->",
+    head: &["client", "run as", "version, date", "works", "woken by", "a new turn begins after"],
 };
 
 impl Play {
@@ -72,8 +80,7 @@ pub fn row(seen: &Seen) -> Row {
         Way::Alone => plan.client.title().to_owned(),
         Way::Terminal => format!("{} in a terminal", plan.client.title()),
     };
-    let date = humantime::format_rfc3339_seconds(seen.date).to_string();
-    let date = date.split('T').next().unwrap_or_default();
+    let date = date(seen.date);
     let reached = match plan.transport {
         Transport::Http => "Streamable HTTP",
         Transport::Stdio => "stdio",
@@ -131,6 +138,32 @@ fn cell(text: &str) -> String {
     line.chars().take(CHARS_MAX).collect()
 }
 
+/// Puts what was seen of a wake into the page at `path`.
+///
+/// # Errors
+/// When there is no such page, or it has no marks.
+pub fn write_wake(path: &Path, seen: &waking::Seen) -> Result<()> {
+    let nothing = || "–".to_owned();
+    let run_as = if seen.client == Client::Opencode { "server" } else { "terminal" };
+    let row = vec![
+        seen.client.title().to_owned(),
+        run_as.to_owned(),
+        format!("{}, {}", seen.version, date(seen.date)),
+        seen.failure
+            .as_ref()
+            .map_or_else(|| "yes".to_owned(), |why| format!("**no**: {}", cell(why))),
+        if seen.by.is_empty() { nothing() } else { seen.by.clone() },
+        seen.woken_after.map_or_else(nothing, |after| format!("{:.1} s", after.as_secs_f32())),
+    ];
+    let page = fs::read_to_string(path)?;
+    Ok(fs::write(path, WAKE.put(&page, &[row])?)?)
+}
+
+fn date(at: SystemTime) -> String {
+    let date = humantime::format_rfc3339_seconds(at).to_string();
+    date.split('T').next().unwrap_or_default().to_owned()
+}
+
 /// Puts what was seen into the page at `path`.
 ///
 /// # Errors
@@ -156,8 +189,8 @@ impl Table {
         }
         // Runs end in any order.
         all.sort();
-        let head = self.head.map(str::to_owned).to_vec();
-        let rule = self.head.map(|_| "---".to_owned()).to_vec();
+        let head: Row = self.head.iter().map(ToString::to_string).collect();
+        let rule: Row = self.head.iter().map(|_| "---".to_owned()).collect();
         let lines: Vec<String> = [head, rule].iter().chain(&all).map(|row| line(row)).collect();
         Ok(format!("{before}{}\n{}\n{END}{after}", self.begin, lines.join("\n")))
     }
@@ -166,7 +199,7 @@ impl Table {
     fn parse(&self, line: &str) -> Option<Row> {
         let inner = line.strip_prefix("| ")?.strip_suffix(" |")?;
         let row: Row = inner.split(" | ").map(str::to_owned).collect();
-        let is_row = row.len() == CELLS && row[0] != self.head[0] && row[0] != "---";
+        let is_row = row.len() == self.head.len() && row[0] != self.head[0] && row[0] != "---";
         is_row.then_some(row)
     }
 }
@@ -180,7 +213,7 @@ mod tests {
     use super::*;
 
     fn a_row(client: &str, works: &str) -> Row {
-        let mut row = vec!["x".to_owned(); CELLS];
+        let mut row = vec!["x".to_owned(); TURNS.head.len()];
         (row[0], row[3]) = (client.to_owned(), works.to_owned());
         row
     }

@@ -2,7 +2,10 @@
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
-use tokio::{process::Command, time::timeout};
+use tokio::{
+    process::Command,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{client::Client, home::Home, stage::Stage};
 use crate::Result;
@@ -13,6 +16,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// Between a line and its end: what comes at once is taken for something pasted, and the end for
 /// a part of it.
 const BEFORE_ENTER: Duration = Duration::from_secs(1);
+
+/// Between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// A terminal with a client in it.
 #[derive(Debug)]
@@ -51,8 +57,23 @@ impl Terminal {
     /// When tmux does not take it.
     pub async fn types(&self, line: &str) -> Result<()> {
         self.ask(&["send-keys", "-l", line]).await?;
-        tokio::time::sleep(BEFORE_ENTER).await;
+        sleep(BEFORE_ENTER).await;
         self.ask(&["send-keys", "Enter"]).await.map(drop)
+    }
+
+    /// Until this is to be read on it.
+    ///
+    /// # Errors
+    /// When it is not within this time.
+    pub async fn shows(&self, text: &str, within: Duration) -> Result<()> {
+        let until = Instant::now() + within;
+        while Instant::now() < until {
+            if self.ask(&["capture-pane", "-p"]).await?.contains(text) {
+                return Ok(());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        Err(format!("its terminal does not show {text:?} within {within:?}").into())
     }
 
     /// What is to be read on it goes to the run's logs.

@@ -40,7 +40,9 @@ pub(super) async fn set(scene: &str, world: &mut World) {
                 world.start(machine, &line).await;
             }
         }
-        "connect" | "people" => drop(world.start("me", "tasuki up --role A --role B").await),
+        "connect" | "people" | "wake" => {
+            drop(world.start("me", "tasuki up --role A --role B").await)
+        }
         "issues" => drop(world.says("git init -q && mkdir src").await),
         "locked" | "locking" => {
             world.start("me", "tasuki up --role worker1 --role worker2").await;

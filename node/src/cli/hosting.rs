@@ -27,6 +27,7 @@ use crate::{
     paths::NodeFile,
     projects,
     runs::live::LiveSteps,
+    wake::adapters::Adapters,
 };
 
 /// For commands and receipts of agents to reach the broker when the node stops: with the MCP
@@ -178,6 +179,8 @@ impl Hosting {
             hooks: Some(hooks.clone()),
             runs: Some(runs.host.clone()),
             pages: Some(node.link().pages(stop.clone())),
+            wake_file: Some(Adapters::path(data)),
+            workspace: config.workspace.value.to_string(),
             guard: guarding.map(|it| it.guard),
             ..mcp::Settings::default()
         };

@@ -68,6 +68,7 @@ mod tls_setup;
 mod trust;
 pub mod up;
 mod waiting;
+mod wake;
 mod watch;
 mod wrong_port;
 
@@ -185,6 +186,8 @@ pub enum Command {
     AgentToken(agent_token::Args),
     #[command(display_order = AGENTS, arg(workspace()))]
     Mcp(mcp::Args),
+    #[command(display_order = AGENTS, subcommand, args(target()))]
+    Wake(wake::Command),
     #[command(display_order = AGENTS, args(target()))]
     Run(Box<run::Args>),
     #[command(display_order = AGENTS, subcommand, args(target()))]
@@ -263,6 +266,9 @@ impl Command {
             #[cfg(unix)]
             Self::Accept(_) => true,
             Self::LockHook(command) => matches!(command, lock_hook::Command::Install(_)),
+            Self::Wake(command) => {
+                matches!(command, wake::Command::Setup(_) | wake::Command::Test(_))
+            }
             Self::Disconnect(_)
             | Self::Status(_)
             | Self::Stop(_)
@@ -429,6 +435,11 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
     {
         return said;
     }
+    let is_wake_hook = matches!(cli.command, Command::Wake(wake::Command::Hook(_)));
+    if is_wake_hook && !problems.is_empty() {
+        // A client would take the exit code for a refusal.
+        return Ok(());
+    }
     let is_doctor = matches!(cli.command, Command::Doctor(_));
     if !problems.is_empty() && !is_doctor {
         return Err(Failure::configuration(&problems));
@@ -443,8 +454,8 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
     if cli.command.keeps_data() {
         config.claim_data(&around);
     }
-    // A bridge does one thing at a time, and a second thread would only be one more to wake.
-    let mut threads = if matches!(cli.command, Command::Mcp(_)) {
+    // A bridge or a hook does one thing at a time, and a second thread would only be one more to wake.
+    let mut threads = if is_wake_hook || matches!(cli.command, Command::Mcp(_)) {
         runtime::Builder::new_current_thread()
     } else {
         runtime::Builder::new_multi_thread()
@@ -518,6 +529,7 @@ async fn dispatch(
         Command::TakeOver(args) => take_over::run(args, config, output).await,
         Command::AgentToken(args) => agent_token::run(args, config, output),
         Command::LockHook(command) => lock_hook::run(command, config, output).await,
+        Command::Wake(command) => wake::run(command, config, output).await,
         Command::Hook(command) => hook::run(command, config, output),
         Command::Run(args) => {
             Box::pin(run::run(*args, config, output)).await.map_err(with_run_hint)

@@ -34,7 +34,7 @@ const LAST_WORDS_MS: u64 = 200;
 
 /// What of the node's environment a program gets: where to find others, whose it is, how to show
 /// something to its user.
-const KEPT: [&str; 14] = [
+pub(crate) const KEPT: [&str; 14] = [
     "PATH",
     "HOME",
     "USER",
@@ -187,7 +187,7 @@ pub fn excerpt(bytes: &[u8]) -> String {
 /// What is kept of somebody else's words to say why a call failed.
 const EXCERPT_CHARS_MAX: usize = 500;
 
-fn how(status: ExitStatus) -> String {
+pub(crate) fn how(status: ExitStatus) -> String {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return format!("ended by signal {signal}");

@@ -206,14 +206,35 @@ pub struct News(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     changes: watch::Sender<Changes>,
+    /// Records so far that may give a role something to do, or take it away.
+    work: watch::Sender<u64>,
     followers: watch::Sender<usize>,
+}
+
+/// Whether a record may give a role something to do, or take it away.
+fn is_work(item: &wire::FeedItem) -> bool {
+    item.events.iter().any(|event| match &event.noun {
+        // A lease that goes on is no news to anybody.
+        Some(Noun::Turn(wire::TurnEvent { kind: Some(Kind::LeaseRenewed(_)) })) => false,
+        Some(Noun::Directory(_) | Noun::Privacy(_)) => false,
+        Some(Noun::Turn(_) | Noun::Mail(_) | Noun::Swarm(_) | Noun::Run(_)) | None => true,
+    })
 }
 
 impl News {
     /// Whoever follows keeps the node listening to the broker.
     pub fn follow(&self) -> Follower {
+        Follower { changes: self.0.changes.subscribe(), _counted: self.counted() }
+    }
+
+    /// The same for whoever asks the broker again whenever there may be something to do.
+    pub fn follow_work(&self) -> WorkFollower {
+        WorkFollower { work: self.0.work.subscribe(), _counted: self.counted() }
+    }
+
+    fn counted(&self) -> Counted {
         self.0.followers.send_modify(|count| *count += 1);
-        Follower { changes: self.0.changes.subscribe(), _counted: Counted(self.clone()) }
+        Counted(self.clone())
     }
 
     pub fn newest(&self) -> Edition {
@@ -232,6 +253,9 @@ impl News {
             changes.take(item);
             changes.newest != before
         });
+        if is_work(item) {
+            self.0.work.send_modify(|count| *count += 1);
+        }
     }
 
     /// A sub-agent of a run said something, which the feed does not tell.
@@ -251,6 +275,9 @@ impl News {
                 changes.miss();
             }
         });
+        if !is_gapless {
+            self.0.work.send_modify(|count| *count += 1);
+        }
     }
 
     /// The broker tells nothing any more.
@@ -264,6 +291,22 @@ impl News {
 pub struct Follower {
     changes: watch::Receiver<Changes>,
     _counted: Counted,
+}
+
+/// One that follows what there is to do, until dropped.
+#[derive(Debug)]
+pub struct WorkFollower {
+    work: watch::Receiver<u64>,
+    _counted: Counted,
+}
+
+impl WorkFollower {
+    /// Resolves when there may be more to do, or less, than at the last time.
+    pub async fn changed(&mut self) {
+        if self.work.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -403,6 +446,29 @@ mod tests {
             assert!(before < changes.of_loop(&loop_id(&format!("l{number}"))));
             assert!(before < changes.of_list(&role(&format!("r{number}"))));
         }
+    }
+
+    #[tokio::test]
+    async fn whoever_looks_for_work_hears_of_mail_and_of_what_was_missed() {
+        let news = News::default();
+        let mut work = news.follow_work();
+        let renewed = wire::LeaseRenewed { r#loop: "main".into(), ..Default::default() };
+        let mail = item(Some(Noun::Mail(Default::default())));
+        for (tell, is_work) in [
+            (item(Some(Noun::Directory(Default::default()))), false),
+            (turn(Some(Kind::LeaseRenewed(renewed))), false),
+            (mail, true),
+            (handed("main"), true),
+            (item(None), true),
+        ] {
+            news.take(&tell);
+            assert_eq!(work.work.has_changed().ok(), Some(is_work), "{tell:?}");
+            work.work.mark_unchanged();
+        }
+        news.begin(true);
+        assert_eq!(work.work.has_changed().ok(), Some(false));
+        news.begin(false);
+        work.changed().await;
     }
 
     /// Holds N1.

@@ -27,7 +27,7 @@ use super::{
     liveness, malformed,
     notices::{self, Client, Notices, SubscriptionRegistry},
     prompts,
-    request_context::{FRESH_MS, fresh, is_legacy, probe, takes_tasks, traced},
+    request_context::{FRESH_MS, fresh, is_legacy, probe, takes_tasks, thread, traced},
     resources::{self, Subject},
     run_resource,
     tasks::Asker,
@@ -516,8 +516,8 @@ impl ServerHandler for Agent {
             Ok(admitted) => admitted,
             Err(refusal) => return Ok(tools::refused(&refusal).into()),
         };
-        let address = self.address(&context);
-        let by = self.bearer(&context);
+        let (address, by) = (self.address(&context), self.bearer(&context));
+        let _under_way = self.scope.begin(&self.host, client.as_ref(), thread(&context));
         let call = Call {
             host: &self.host,
             scope: &self.scope,

@@ -46,7 +46,18 @@ pub async fn post(node: &NodeAt, path: &str) -> Result<Value, Error> {
 
 /// The same with something to be read there.
 pub async fn post_body(node: &NodeAt, path: &str, body: Bytes) -> Result<Value, Error> {
-    send(Method::POST, node, path, node.credentials(), body).await
+    let within = Duration::from_millis(ANSWER_MS_MAX);
+    post_within(node, path, body, within).await
+}
+
+/// The same of a node that may take so long to answer.
+pub async fn post_within(
+    node: &NodeAt,
+    path: &str,
+    body: Bytes,
+    within: Duration,
+) -> Result<Value, Error> {
+    send(Method::POST, node, path, node.credentials(), body, within).await
 }
 
 /// The same for a sub-agent, which shows its key.
@@ -56,12 +67,14 @@ pub async fn post_as(
     key: &StepKey,
     body: Bytes,
 ) -> Result<Value, Error> {
-    send(Method::POST, node, path, Some(format!("Bearer {key}")), body).await
+    let within = Duration::from_millis(ANSWER_MS_MAX);
+    send(Method::POST, node, path, Some(format!("Bearer {key}")), body, within).await
 }
 
 /// Reads what a node says at `path`.
 pub async fn get(node: &NodeAt, path: &str) -> Result<Value, Error> {
-    send(Method::GET, node, path, node.credentials(), Bytes::new()).await
+    let within = Duration::from_millis(ANSWER_MS_MAX);
+    send(Method::GET, node, path, node.credentials(), Bytes::new(), within).await
 }
 
 /// A question that is lost may be asked again, so nobody need be told whether it was begun.
@@ -71,6 +84,7 @@ async fn send(
     path: &str,
     credentials: Option<String>,
     body: Bytes,
+    within: Duration,
 ) -> Result<Value, Error> {
     let url = &node.url;
     let invalid = || Error::Address(url.clone());
@@ -88,7 +102,7 @@ async fn send(
     let request = request.body(Body::from(body)).map_err(|_| invalid())?;
     let mut has_begun = false;
     let asked = ask(node, request, &mut has_begun);
-    let answered = tokio::time::timeout(Duration::from_millis(ANSWER_MS_MAX), asked).await;
+    let answered = tokio::time::timeout(within, asked).await;
     let timed_out = |_| Err(Undialled::Silent(io::ErrorKind::TimedOut.into()));
     let answered = answered.unwrap_or_else(timed_out);
     if matches!(answered, Err(Undialled::Silent(_))) && probe::is_grpc(url).await {

@@ -39,6 +39,10 @@ use crate::{
         host::RunsHost,
     },
     toolset::{self, ToolVisibility, ToolsetChoice},
+    wake::{
+        pending::Tools,
+        service::{ActiveCall, Around, Waker},
+    },
 };
 
 /// Tool calls in flight, of all connections together: each holds a task and a wait. Each role has an
@@ -122,6 +126,8 @@ pub(super) struct Host {
     pub grants: LockGrants,
     /// Waits that clients poll instead of holding a call.
     pub tasks: Arc<Tasks>,
+    /// Wakes the agents of the roles.
+    pub waker: Waker,
     /// How long a session's wait goes on after its stream broke.
     pub resume_within: Duration,
     /// Tool calls in flight, of each role.
@@ -159,10 +165,24 @@ impl Host {
             hooks,
             runs,
             pages: _,
+            wake_file,
+            workspace,
             guard: _,
         } = settings;
         let calls = Shares::new("calls of this role", CALLS_MAX, roles.keys());
         let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
+        let choices = |role: &RoleId| {
+            toolsets.get(role).cloned().unwrap_or_else(|| toolset::usual_toolsets(role))
+        };
+        let woken = roles.iter().map(|(role, it)| (Arc::clone(it), Tools::of(&choices(role))));
+        let around = Around {
+            news: overview.as_ref().map(|it| it.news().clone()),
+            file: wake_file,
+            workspace,
+            clock: clock.clone(),
+            stopping: stopping.clone(),
+        };
+        let waker = Waker::new(woken, around);
         Self {
             hold,
             toolsets,
@@ -176,6 +196,7 @@ impl Host {
             hooks,
             runs,
             mirror,
+            waker,
             resume_within,
             instances: Arc::new(Instances::new(roles.keys(), &shared, clock)),
             learning: Arc::new(learning),
@@ -304,6 +325,17 @@ impl Scope {
             Self::All => host.only(),
             Self::Step(_) => None,
         }
+    }
+
+    /// A call of the one role is under way, as long as what is returned is kept.
+    pub(super) fn begin(
+        &self,
+        host: &Host,
+        client: Option<&Implementation>,
+        thread: Option<&str>,
+    ) -> Option<ActiveCall> {
+        let role = self.only(host)?.role();
+        Some(host.waker.begin(role, &label(client), thread))
     }
 
     /// The roles an address may speak for.

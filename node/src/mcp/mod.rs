@@ -50,6 +50,7 @@ mod take_over;
 mod tasks;
 mod tools;
 mod transport;
+mod wake;
 
 use crate::toolset::ToolsetChoice;
 

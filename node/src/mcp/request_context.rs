@@ -39,6 +39,11 @@ pub(super) fn probe(context: &RequestContext<RoleServer>) -> Option<WriteAck> {
         .cloned()
 }
 
+/// Codex' own name for the conversation that a call belongs to, if it says one.
+pub(super) fn thread(context: &RequestContext<RoleServer>) -> Option<&str> {
+    context.meta.get("threadId")?.as_str()
+}
+
 /// The trace that a request names in its `_meta`, else in the headers of its HTTP request.
 fn caller(context: &RequestContext<RoleServer>) -> Option<TraceContext> {
     let meta = &context.meta;

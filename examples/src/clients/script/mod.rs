@@ -6,10 +6,11 @@
 //! done twice.
 //!
 //! - `facts`: the JSON in a tool's words, whatever the client wraps it in.
-//! - `turns`: B of the turn loop. `work`: a worker of an issue. `replies`: an agent without tools,
-//!   whose task says what to answer.
+//! - `turns`: B of the turn loop. `work`: a worker of an issue. `idle`: an agent that waits for
+//!   nothing and is woken. `replies`: one without tools, whose task says what to answer.
 
 mod facts;
+pub mod idle;
 pub mod replies;
 pub mod turns;
 pub mod work;

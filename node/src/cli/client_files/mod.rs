@@ -1,7 +1,7 @@
 //! Other programs' configuration files: edited in place, logged, and given back.
 //!
-//! `document` edits the text of a file, `file_io` reads and replaces files, `install_log` records
-//! what was written. [`Installer`] joins them; its users say what to write. `program` finds the
+//! `document` edits the text of a file, `hook_list` the hooks in one, `file_io` reads and replaces
+//! files, `install_log` records what was written. [`Installer`] joins them; its users say what to write. `program` finds the
 //! command that is written into such files.
 //!
 //! - **K1** What others wrote in a file stays, and a file that cannot be read is not changed.
@@ -11,6 +11,7 @@
 
 pub(super) mod document;
 pub(super) mod file_io;
+pub(super) mod hook_list;
 pub(super) mod install_log;
 pub(super) mod program;
 

@@ -8,7 +8,37 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use crate::cli::Failure;
+use tasuki_proto::limits::WORKSPACE_DEFAULT;
+
+use crate::{
+    cli::{Failure, broker},
+    config::{Config, Source},
+};
+
+/// The program and its arguments with which another program calls this one with `words`, about the
+/// data, broker and workspace that are meant here.
+pub(in crate::cli) fn command(config: &Config, words: &[&str]) -> Result<Vec<String>, Failure> {
+    let here = std::env::current_dir().map_err(|why| Failure::local(format!("{why}.")))?;
+    let program = path(&here)?;
+    let text = |path: &Path| here.join(path).to_string_lossy().into_owned();
+    let mut command = vec![text(&program)];
+    if config.data.source != Source::Default {
+        command.extend(["--data".to_owned(), text(&config.root)]);
+    }
+    command.extend(words.iter().map(|it| (*it).to_owned()));
+    let is_given = |source: &Source| matches!(source, Source::Flag(_) | Source::Env(_));
+    if let (Some(url), true) = (&config.broker.value, is_given(&config.broker.source)) {
+        command.extend(["--broker".to_owned(), url.clone()]);
+    }
+    // The node may have ended, or be another one, by the time that it is called.
+    let workspace = broker::workspace(config);
+    let source = &config.workspace.source;
+    let is_of_node = *source == Source::Default && workspace.as_str() != WORKSPACE_DEFAULT;
+    if is_given(source) || is_of_node {
+        command.extend(["--workspace".to_owned(), workspace.to_string()]);
+    }
+    Ok(command)
+}
 
 pub(in crate::cli) fn path(directory: &Path) -> Result<PathBuf, Failure> {
     let real = std::env::current_exe()

@@ -1,18 +1,14 @@
-//! Our hook in a coding agent's file of hooks.
-//!
-//! The file is JSON: a list of hooks for each event, each with the tools it is for. Ours is known
-//! by the command that it calls.
+//! Our hook in a coding agent's file of hooks, before its editing tools.
 
 use std::path::Path;
-
-use serde_json::Value as Json;
 
 use crate::{
     cli::{
         Failure,
         client_files::{
             Part,
-            document::{Document, EditError, Value, keys},
+            document::{Document, EditError, Value},
+            hook_list::{HOOKS, HookPlace, take_version},
             install_log::{Added, Applied},
         },
     },
@@ -21,9 +17,6 @@ use crate::{
 
 /// How much longer than we the agent waits before it gives up on us, in seconds.
 const TIMEOUT_SECS: u64 = 10;
-
-const HOOKS: &str = "hooks";
-const VERSION: &str = "version";
 
 /// What is particular about one agent.
 #[derive(Debug, Clone, Copy)]
@@ -68,51 +61,19 @@ pub(super) struct Hook {
     pub within_secs: u64,
 }
 
-/// A hook of ours in a document.
-struct Own {
-    /// The index of its entry in the event's list.
-    index: usize,
-    /// The entry has no hooks of others.
-    is_alone: bool,
-    /// What to remove.
-    places: Vec<Vec<String>>,
-    command: String,
-}
-
 /// The command of our hook in a document.
 pub(super) fn command(client: Client, document: &Document) -> Result<Option<String>, EditError> {
-    Ok(own(client, document)?.into_iter().next().map(|own| own.command))
+    place(client).command(document)
 }
 
 /// Puts our hook into a document, in the place of the one that is there.
 pub(super) fn apply(hook: &Hook, document: &mut Document) -> Result<Applied, EditError> {
-    let list = list_keys(hook.client);
-    let entry = entry(hook);
-    let items = document.list(&list)?;
-    let old = own(hook.client, document)?.into_iter().next();
-    if old.as_ref().is_some_and(|old| items[old.index] == entry.to_json()) {
-        return Ok(Applied::default());
-    }
-    let mut applied = Applied { changed: vec![list.join(".")], ..Applied::default() };
-    let version = keys([VERSION]);
-    if hook.client == Client::Cursor && document.get(&version)?.is_none() {
-        document.set(&version, &Value::Number(1))?;
-        applied.added.push(Added::Rule { keys: version });
-    }
-    let index = match &old {
-        None => items.len(),
-        Some(old) => {
-            remove(document, old)?;
-            if old.is_alone { old.index } else { old.index + 1 }
-        }
-    };
-    applied.made = document.insert(&list, index, &entry)?;
-    Ok(applied)
+    place(hook.client).put(&entry(hook), document)
 }
 
 impl Part for Client {
     fn is_in(&self, document: &Document) -> bool {
-        !own(*self, document).is_ok_and(|own| own.is_empty())
+        !command(*self, document).is_ok_and(|own| own.is_none())
     }
 
     fn withdraw(
@@ -130,68 +91,17 @@ fn withdraw(
     document: &mut Document,
     added: &[Added],
 ) -> Result<Vec<String>, EditError> {
-    let found = own(client, document)?;
-    for own in found.iter().rev() {
-        remove(document, own)?;
-    }
-    let version = keys([VERSION]);
-    let is_added = added.contains(&Added::Rule { keys: version.clone() });
-    // It is the version of others' hooks, too, if there are any.
-    let is_bare = |hooks: Json| {
-        let lists = hooks.as_object().into_iter().flat_map(|hooks| hooks.values());
-        lists.filter_map(Json::as_array).all(Vec::is_empty)
-    };
-    if is_added && document.get(&keys([HOOKS]))?.is_none_or(is_bare) {
-        document.remove(&version)?;
-    }
-    Ok(found.iter().map(|_| list_keys(client).join(".")).collect())
+    let changed = place(client).take(document)?;
+    take_version(document, added)?;
+    Ok(changed)
 }
 
-fn list_keys(client: Client) -> Vec<String> {
-    keys([HOOKS, row(client).event])
-}
-
-fn own(client: Client, document: &Document) -> Result<Vec<Own>, EditError> {
-    let list = list_keys(client);
-    let inside = |more: &[String]| [&list, more].concat();
-    let mut all = Vec::new();
-    for (index, entry) in document.list(&list)?.iter().enumerate() {
-        let place = inside(&[index.to_string()]);
-        let called = |hook| called(client, hook);
-        if client == Client::Cursor {
-            let own = called(entry);
-            all.extend(own.map(|command| Own {
-                index,
-                is_alone: true,
-                places: vec![place],
-                command,
-            }));
-            continue;
-        }
-        let Some(hooks) = entry.get(HOOKS).and_then(Json::as_array) else { continue };
-        let own = hooks.iter().enumerate().filter_map(|(at, hook)| Some((at, called(hook)?)));
-        let (at, commands): (Vec<usize>, Vec<String>) = own.unzip();
-        let Some(command) = commands.into_iter().next() else { continue };
-        let is_alone = at.len() == hooks.len();
-        let hook = |at: usize| inside(&[index.to_string(), HOOKS.to_owned(), at.to_string()]);
-        let places = if is_alone { vec![place] } else { at.into_iter().map(hook).collect() };
-        all.push(Own { index, is_alone, places, command });
-    }
-    Ok(all)
-}
-
-fn called(client: Client, hook: &Json) -> Option<String> {
-    let command = hook.get("command")?.as_str()?;
+fn place(client: Client) -> HookPlace {
     // The second was written by earlier builds, and is only ever removed.
-    let rest = [" lock-hook", " hook"].into_iter().find_map(|noun| {
-        let words = format!("{noun} edit --client {}", client.name());
-        Some(command.split_once(&words)?.1)
-    })?;
-    (rest.is_empty() || rest.starts_with(' ')).then(|| command.to_owned())
-}
-
-fn remove(document: &mut Document, own: &Own) -> Result<(), EditError> {
-    own.places.iter().rev().try_for_each(|place| document.remove(place))
+    let words = [" lock-hook", " hook"];
+    let words = words.map(|noun| format!("{noun} edit --client {}", client.name()));
+    let is_flat = client == Client::Cursor;
+    HookPlace { event: row(client).event, is_flat, words: words.into() }
 }
 
 fn entry(hook: &Hook) -> Value {
@@ -212,6 +122,8 @@ fn entry(hook: &Hook) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value as Json;
+
     use super::*;
     use crate::cli::client_files::{document::Format, remove_empty};
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
-use tasuki_proto::{id::RoleId, limits::WORKSPACE_DEFAULT};
+use tasuki_proto::id::RoleId;
 
 use super::{
     CalledArgs, InstallArgs, WhichArgs,
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     cli::{
-        Failure, Output, broker,
+        Failure, Output,
         client_files::{
             Installer, Target,
             document::{Document, Format},
@@ -172,25 +172,7 @@ impl Project {
 
 /// The program and its arguments that a hook calls.
 fn command(config: &Config, called: &CalledArgs, words: &[&str]) -> Result<Vec<String>, Failure> {
-    let here = std::env::current_dir().map_err(|why| Failure::local(format!("{why}.")))?;
-    let program = program::path(&here)?;
-    let text = |path: &Path| here.join(path).to_string_lossy().into_owned();
-    let mut command = vec![text(&program)];
-    if config.data.source != Source::Default {
-        command.extend(["--data".to_owned(), text(&config.root)]);
-    }
-    command.extend(words.iter().map(|it| (*it).to_owned()));
-    let is_given = |source: &Source| matches!(source, Source::Flag(_) | Source::Env(_));
-    if let (Some(url), true) = (&config.broker.value, is_given(&config.broker.source)) {
-        command.extend(["--broker".to_owned(), url.clone()]);
-    }
-    // The node may have ended, or be another one, by the time that the hook is called.
-    let workspace = broker::workspace(config);
-    let source = &config.workspace.source;
-    let is_of_node = *source == Source::Default && workspace.as_str() != WORKSPACE_DEFAULT;
-    if is_given(source) || is_of_node {
-        command.extend(["--workspace".to_owned(), workspace.to_string()]);
-    }
+    let mut command = program::command(config, words)?;
     if let Some(role) = &called.role {
         command.extend(["--as".to_owned(), role.to_string()]);
     }

@@ -157,6 +157,7 @@ impl Tasks {
             return Ok(DetailedTask::clone(&end));
         }
         let (actions, words) = (&asking.actions, asking.words());
+        asker.host.waker.polled(actions.role());
         if self.is_superseded(&asked) {
             return Ok(self.cancelled(id, &asked, words.superseded));
         }

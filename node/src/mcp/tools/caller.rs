@@ -7,6 +7,7 @@ use tasuki_proto::{echo::echo, id::RoleId, reason::Reason};
 use super::{
     Call,
     arguments::invalid,
+    label,
     tool::{Caller, RoleArgument, ToolDef},
 };
 use crate::{
@@ -79,7 +80,10 @@ impl<S> RoleCaller<'_, S> {
 
     /// The agent acts or waits: it has to play the role.
     pub(super) fn enter(&self) -> Result<Playing, Refusal> {
-        self.call.host.enter(&*self.actions, &self.call.who, self.call.client.as_ref())
+        let client = self.call.client.as_ref();
+        let playing = self.call.host.enter(&*self.actions, &self.call.who, client)?;
+        self.call.host.waker.called(self.role(), &label(client));
+        Ok(playing)
     }
 
     /// The agent looks. Whether that is a sign of life of the role.

@@ -28,6 +28,7 @@ use serde_json::json;
 use tasuki_proto::{
     echo::{bounded, echo},
     id::{RoleId, TokenId},
+    limits::WORKSPACE_DEFAULT,
     nearest::did_you_mean,
     net::site::Site,
 };
@@ -54,6 +55,7 @@ use crate::mcp::{
     steps::LocalSteps,
     take_over::{candidates, take_over},
     tasks::TaskKey,
+    wake,
 };
 use crate::{
     agent_tokens::AgentTokens,
@@ -128,6 +130,10 @@ pub struct Settings {
     pub runs: Option<Arc<RunsHost>>,
     /// What people see who open the address of an open server; `None`: nothing.
     pub pages: Option<Router>,
+    /// Where it is written down which clients are woken from outside; `None`: nowhere.
+    pub wake_file: Option<PathBuf>,
+    /// As agents are told it.
+    pub workspace: String,
     /// Encrypts and asks for tokens; `None`: whoever reaches the listener is let in, so it must
     /// be on loopback.
     pub guard: Option<Guard>,
@@ -154,6 +160,8 @@ impl Default for Settings {
             hooks: None,
             runs: None,
             pages: None,
+            wake_file: None,
+            workspace: WORKSPACE_DEFAULT.to_owned(),
             guard: None,
         }
     }
@@ -285,10 +293,14 @@ pub async fn serve(
         .route("/take-over/{role}", get(candidates).post(take_over))
         .route("/outbox/{number}/{how}", post(settle))
         .route("/mail/{role}", post(letter::send))
+        .route("/wake", get(wake::report).post(wake::reload))
+        .route("/wake/{role}", post(wake::hook))
         .with_state(Arc::clone(&host));
     let door = Door { listener, guard, pages, clock };
+    let waking = tokio::spawn(host.waker.clone().run());
     let steps = LocalSteps::new(&host);
     let served = run(door, of_all, of_role, sessions_dir, beside, steps, shutdown).await;
+    waking.abort();
     let written = host.learning.written();
     if tokio::time::timeout(Duration::from_millis(END_MS_MAX), written).await.is_err() {
         tracing::warn!("stopping before it is written what was learnt of clients");
