@@ -217,7 +217,9 @@ fn is_work(item: &wire::FeedItem) -> bool {
         // A lease that goes on is no news to anybody.
         Some(Noun::Turn(wire::TurnEvent { kind: Some(Kind::LeaseRenewed(_)) })) => false,
         Some(Noun::Directory(_) | Noun::Privacy(_)) => false,
-        Some(Noun::Turn(_) | Noun::Mail(_) | Noun::Swarm(_) | Noun::Run(_)) | None => true,
+        // A role that was paused goes on.
+        Some(Noun::Turn(_) | Noun::Mail(_) | Noun::Swarm(_) | Noun::Run(_) | Noun::Guard(_))
+        | None => true,
     })
 }
 
