@@ -549,7 +549,7 @@ mod tests {
             let list = client.rows()[0].list;
             for before in [
                 "{\n  // mine\n  \"model\": \"m\",\n}\n".to_owned(),
-                format!("{{\"hooks\": {{\"{list}\": [{{\"command\": \"x\"}}]}}}}"),
+                format!("{{\"version\": 1, \"hooks\": {{\"{list}\": [{{\"command\": \"x\"}}]}}}}"),
                 format!(
                     "{{\"hooks\": {{\"Stop\": [{{\"hooks\": [{{\"type\": \"command\", \"command\": \
                      \"tasuki wake hooked\"}}]}}], \"{list}\": []}}, \"version\": 1}}"
