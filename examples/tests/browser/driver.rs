@@ -1,7 +1,8 @@
 //! One browser, and what a person does with it.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
@@ -76,7 +77,16 @@ impl Driver {
 }
 
 impl Drop for Driver {
+    /// A driver that is killed leaves its browsers behind; asked to end, it ends them.
     fn drop(&mut self) {
+        let address = self.url.trim_start_matches("http://");
+        if let Ok(mut stream) = TcpStream::connect(address) {
+            let asked = stream.write_all(b"GET /shutdown HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            if asked.is_ok() {
+                drop(self.child.wait());
+                return;
+            }
+        }
         drop(self.child.kill());
         drop(self.child.wait());
     }

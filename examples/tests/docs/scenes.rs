@@ -41,7 +41,7 @@ pub(super) async fn set(scene: &str, world: &mut World) {
             }
         }
         "connect" | "people" | "wake" => {
-            drop(world.start("me", "tasuki up --role A --role B").await)
+            let _up = world.start("me", "tasuki up --role A --role B").await;
         }
         "issues" => drop(world.says("git init -q && mkdir src").await),
         "locked" | "locking" => {
