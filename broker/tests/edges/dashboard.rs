@@ -48,6 +48,24 @@ fn behind<'a>(text: &'a str, before: &str, end: char) -> &'a str {
 
 const OPEN: &str = "Host: localhost\r\n";
 
+/// Holds WD1: what a page shows was asked for by calls, which are counted as everybody's are.
+#[tokio::test]
+async fn a_page_is_one_more_client_of_the_api() {
+    let data = tempfile::tempdir().unwrap();
+    let (broker, _, dashboard) = serve(data.path()).await;
+    let counted = async |method: &str| {
+        let text = get(dashboard, "/metrics", OPEN).await;
+        let row = format!("tasuki_calls_total{{method=\"{method}\",outcome=\"ok\"}} ");
+        let count = text.split_once(&row).map(|(_, rest)| rest.lines().next().unwrap().to_owned());
+        count.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    assert_eq!(counted("Directory/ListNodes").await, 0);
+    assert_eq!(status(&get(dashboard, "/w/default/now", OPEN).await), 200);
+    assert_eq!(counted("Directory/ListNodes").await, 1);
+    assert_eq!(counted("TurnLoop/GetLoop").await, 1);
+    broker.kill().await;
+}
+
 /// Holds WD3.
 #[tokio::test]
 async fn a_form_is_taken_from_this_servers_own_pages_alone_and_once() {
@@ -121,10 +139,10 @@ async fn malformed_and_huge_requests_get_an_answer_and_change_nothing() {
         ("/w/default/timeline?at=18446744073709551615", 200),
         ("/w/default/mail?role=%3Cscript%3E&box=x&thread=..%2f", 200),
         ("/w/default/tasks?issue=%00&task=%ff", 200),
-        ("/w/default/runs?run=x&before=y", 200),
+        ("/w/default/runs?run=x&before=y", 422),
         ("/w/default/search?q=%22unclosed", 200),
         ("/w/default/entry?loop=main&number=0", 404),
-        ("/w/default/file?role=A&thread=x&hash=y&name=z", 404),
+        ("/w/default/file?role=A&thread=x&hash=y&name=z", 422),
         ("/assets/../Cargo.toml", 404),
     ] {
         let answer = get(dashboard, path, OPEN).await;

@@ -71,8 +71,11 @@ impl Guard {
 
     fn decide_report(&self, it: &Report) -> Decision {
         let has_budget = self.roles.get(&it.role).is_some_and(|it| it.budget.is_some());
-        let reported = has_budget.then(|| Event::UsageReported(it.role.clone(), it.usage));
-        Decision::new(reported, Reply::Done)
+        if !has_budget {
+            // Nothing is counted, and the key is used up all the same.
+            return Decision::repeat(Reply::Done);
+        }
+        Decision::new([Event::UsageReported(it.role.clone(), it.usage)], Reply::Done)
     }
 
     fn decide_resume(&self, asked: Asked<'_>, it: &Resume) -> Result<Decision, Rejection> {

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 use axum::{Router, extract::Query, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
-use tasuki_proto::{counted::counted, wire};
+use tasuki_proto::{counted::counted, limits::TIME_MS_MAX, wire};
 use tokio::time::timeout;
 
 use self::event::{Kind, Mark, Timeline};
@@ -104,7 +104,7 @@ async fn timeline(visit: Visit, Query(filter): Query<Filter>) -> Result<Response
         visit.call(&wire::ListLocksRequest { limit: 1, ..Default::default() }).await?.now_ms;
     let (records, is_cut) = records(&visit).await?;
     let whole = Timeline::new(&records, now_ms);
-    let until = if filter.until == 0 { now_ms } else { filter.until };
+    let until = if filter.until == 0 { now_ms } else { filter.until.min(TIME_MS_MAX) };
     let first = whole.marks.first().map_or(until, |it| it.at_ms);
     let from = until.saturating_sub(filter.span_ms()).max(first.min(until));
     let shown = whole.within(from, until, &filter);
