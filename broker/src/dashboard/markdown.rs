@@ -12,7 +12,7 @@ use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd, html::push_htm
 use tasuki_proto::visible::shown;
 
 /// Of one text on a page, in bytes. The rest is a click away.
-const TEXT_BYTES_MAX: usize = 16 * 1024;
+const TEXT_SHOWN_BYTES_MAX: usize = 16 * 1024;
 
 /// What may be left of a text.
 static HARMLESS: LazyLock<Builder<'static>> = LazyLock::new(|| {
@@ -56,13 +56,13 @@ static HARMLESS: LazyLock<Builder<'static>> = LazyLock::new(|| {
 /// A text as it reads best; a long one is cut, with a link to all of it where there is one.
 pub(super) fn markdown(text: &str, whole: Option<&str>) -> Markup {
     let (text, _) = shown(text);
-    let cut = text.len() > TEXT_BYTES_MAX;
-    let text = if cut { &text[..text.floor_char_boundary(TEXT_BYTES_MAX)] } else { &*text };
+    let cut = text.len() > TEXT_SHOWN_BYTES_MAX;
+    let text = if cut { &text[..text.floor_char_boundary(TEXT_SHOWN_BYTES_MAX)] } else { &*text };
     html! {
         div.words { (PreEscaped(rendered(text))) }
         @if cut {
             p.note {
-                "Cut after " (TEXT_BYTES_MAX / 1024) " KiB. "
+                "Cut after " (TEXT_SHOWN_BYTES_MAX / 1024) " KiB. "
                 @if let Some(whole) = whole { a href=(whole) { "Show all of it" } }
             }
         }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_cut_and_says_where_the_rest_is() {
-        let html = markdown(&"é".repeat(TEXT_BYTES_MAX), Some("/whole")).into_string();
+        let html = markdown(&"é".repeat(TEXT_SHOWN_BYTES_MAX), Some("/whole")).into_string();
         assert!(html.contains("Cut after 16 KiB") && html.contains("href=\"/whole\""));
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::keys::chance;
 
 /// Sessions at once. Past it the one unused the longest ends.
-const SESSIONS_MAX: usize = 1024;
+const LOGINS_MAX: usize = 1024;
 
 /// Without a request a session ends after so long: a working day.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
@@ -99,7 +99,7 @@ impl Sessions {
     pub(super) fn log_in(&self, name: String, login: Login, now: Instant) {
         let mut logins = self.logins.lock();
         logins.retain(|_, (used, _)| now.duration_since(*used) < IDLE);
-        if SESSIONS_MAX <= logins.len() {
+        if LOGINS_MAX <= logins.len() {
             let oldest = logins.iter().min_by_key(|(_, (used, _))| *used);
             if let Some(oldest) = oldest.map(|(name, _)| name.clone()) {
                 logins.remove(&oldest);
@@ -149,10 +149,10 @@ mod tests {
     fn the_session_unused_the_longest_gives_way() {
         let (sessions, start) = (Sessions::new(false), Instant::now());
         let at = |number: u64| start + Duration::from_millis(number);
-        for number in 0..=SESSIONS_MAX as u64 {
+        for number in 0..=LOGINS_MAX as u64 {
             sessions.log_in(number.to_string(), login(), at(number));
         }
-        let now = at(SESSIONS_MAX as u64);
+        let now = at(LOGINS_MAX as u64);
         assert!(sessions.login("0", now).is_none() && sessions.login("1", now).is_some());
         sessions.log_out("1");
         assert!(sessions.login("1", now).is_none());

@@ -11,9 +11,13 @@ use std::{
 use fantoccini::{Client, ClientBuilder, Locator, wd::TimeoutConfiguration};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 /// For anything that is to appear on a page.
 const WITHIN: Duration = Duration::from_secs(30);
+
+/// For one script: a page that goes takes its scripts with it.
+const SCRIPT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Chromium's driver. Ends with this.
 pub(super) struct Driver {
@@ -70,7 +74,7 @@ impl Driver {
             .connect(&self.url)
             .await
             .unwrap();
-        let within = TimeoutConfiguration::new(Some(WITHIN), Some(WITHIN), None);
+        let within = TimeoutConfiguration::new(Some(SCRIPT_WITHIN), Some(WITHIN), None);
         client.update_timeouts(within).await.unwrap();
         Browser { client }
     }
@@ -110,16 +114,26 @@ impl Browser {
         self.client.execute(script, Vec::new()).await.unwrap()
     }
 
-    /// Waits until an expression is true in the page.
+    /// Waits until an expression is true in the page, or in the one that takes its place meanwhile.
     pub(super) async fn until(&self, condition: &str) {
         let script = format!(
             "const done = arguments[0];
-             const look = () => {{ if ({condition}) done(true); else setTimeout(look, 10); }};
+             const until = Date.now() + 500;
+             const look = () => {{
+                 if ({condition}) done(true);
+                 else if (until < Date.now()) done(false);
+                 else setTimeout(look, 10);
+             }};
              look();"
         );
-        if let Err(why) = self.client.execute_async(&script, Vec::new()).await {
+        let seen = async {
+            // A script ends without an answer when its page goes.
+            while !self.client.execute_async(&script, Vec::new()).await.is_ok_and(|it| it == true) {
+            }
+        };
+        if timeout(WITHIN, seen).await.is_err() {
             let page = self.text("body").await;
-            panic!("{condition} did not come true at {}: {why}\n{page}", self.url().await);
+            panic!("{condition} did not come true at {}\n{page}", self.url().await);
         }
     }
 

@@ -210,6 +210,7 @@ async fn programs_read_mail_line_by_line() {
     assert_eq!(
         sorted(peeked[0].clone(), &without),
         json!({
+            "cause": null, "hops": 0,
             "message_id": id, "subject": "down", "box": "inbox", "entries": 1, "number": 1, "original_sender": "A",
             "latest_type": "URGENT", "latest_sender": "A", "latest_receivers": ["B"], "handed": 0,
             "handed_through": 0, "seen_through": 0, "first_unseen": 1,

@@ -33,13 +33,13 @@ use super::{
 use crate::overview::Calls as _;
 
 /// Runs in the list.
-const RUNS_MAX: u32 = 100;
+const RUNS_LISTED_MAX: u32 = 100;
 
 /// Runs below another that are drawn in its tree.
 const BELOW_MAX: u32 = 100;
 
 /// Of an output, in bytes: its end.
-const OUTPUT_BYTES_MAX: usize = 32 * 1024;
+const OUTPUT_SHOWN_BYTES_MAX: usize = 32 * 1024;
 
 /// Until a run says how far its steps are.
 const PROGRESS_WITHIN: Duration = Duration::from_millis(500);
@@ -63,7 +63,7 @@ struct Place {
 
 async fn runs(visit: Visit, Query(place): Query<Place>) -> Result<Response, Trouble> {
     let request = wire::ListRunsRequest {
-        limit: RUNS_MAX,
+        limit: RUNS_LISTED_MAX,
         before: place.before.clone(),
         ..Default::default()
     };
@@ -241,7 +241,7 @@ async fn one_step(
             details { summary { "Task" } (markdown(&text(texts.task.as_ref()), None)) }
             @if !error.is_empty() { p.trouble { (plain(&error)) } }
             @if !said.is_empty() {
-                @let from = said.ceil_char_boundary(said.len().saturating_sub(OUTPUT_BYTES_MAX));
+                @let from = said.ceil_char_boundary(said.len().saturating_sub(OUTPUT_SHOWN_BYTES_MAX));
                 details open { summary { "Output" @if 0 < from { " (the end of it)" } } pre.output { code { (plain(&said[from..])) } } }
             }
         }

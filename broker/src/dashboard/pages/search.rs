@@ -19,18 +19,18 @@ use super::{
 use crate::overview::{Calls as _, every_loop};
 
 /// Mailboxes that are searched, a call each.
-const MAILBOXES_MAX: usize = 64;
+const MAILBOXES_SEARCHED_MAX: usize = 64;
 
 /// Loops whose words are looked through, the latest first, and pages of each.
-const LOOPS_MAX: usize = 50;
+const LOOPS_SEARCHED_MAX: usize = 50;
 const PAGES_MAX: u64 = 3;
 const PAGE: u64 = 100;
 
 /// Issues whose tasks are looked through.
-const ISSUES_MAX: u32 = 50;
+const ISSUES_LISTED_MAX: u32 = 50;
 
 /// Of each kind, on the page.
-const HITS_MAX: usize = 20;
+const HITS_SHOWN_MAX: usize = 20;
 
 /// Of a text around what was found, in characters.
 const AROUND: usize = 80;
@@ -91,7 +91,7 @@ fn section(title: &str, hits: &[Hit], now_ms: u64) -> Markup {
         section {
             h2 { (title) " " span.note { (hits.len()) } }
             ul.threads {
-                @for hit in hits.iter().take(HITS_MAX) {
+                @for hit in hits.iter().take(HITS_SHOWN_MAX) {
                     li data-item {
                         a href=(hit.link) { (plain(&hit.title)) }
                         @if hit.at_ms != 0 { " " span.note { (ago(hit.at_ms, now_ms)) } }
@@ -99,7 +99,7 @@ fn section(title: &str, hits: &[Hit], now_ms: u64) -> Markup {
                     }
                 }
             }
-            @if HITS_MAX < hits.len() { p.note { (hits.len() - HITS_MAX) " more" } }
+            @if HITS_SHOWN_MAX < hits.len() { p.note { (hits.len() - HITS_SHOWN_MAX) " more" } }
         }
     }
 }
@@ -126,7 +126,7 @@ fn excerpt(text: &str, query: &str) -> String {
 async fn handovers(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
     let mut loops = every_loop(visit).await?;
     loops.sort_by_key(|it| std::cmp::Reverse(it.turn_began_ms));
-    loops.truncate(LOOPS_MAX);
+    loops.truncate(LOOPS_SEARCHED_MAX);
     let pages = loops.iter().flat_map(|it| {
         let newest = it.entries;
         (0..PAGES_MAX).filter(move |page| page * PAGE < newest).map(move |page| {
@@ -169,13 +169,14 @@ async fn handovers(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
 
 async fn mail(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
     let mailboxes = visit.call(&wire::ListMailboxesRequest::default()).await?.mailboxes;
-    let roles: Vec<String> = mailboxes.into_iter().map(|it| it.role).take(MAILBOXES_MAX).collect();
+    let roles: Vec<String> =
+        mailboxes.into_iter().map(|it| it.role).take(MAILBOXES_SEARCHED_MAX).collect();
     let found: Vec<(String, wire::SearchMailResponse)> = stream::iter(roles)
         .map(|role| async move {
             let request = wire::SearchMailRequest {
                 role: role.clone(),
                 query: query.to_owned(),
-                limit: u32::try_from(HITS_MAX).unwrap_or(u32::MAX),
+                limit: u32::try_from(HITS_SHOWN_MAX).unwrap_or(u32::MAX),
                 ..Default::default()
             };
             // A box that the visitor may not read is left out.
@@ -204,7 +205,7 @@ async fn mail(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
 }
 
 async fn work(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
-    let mut request = wire::ListIssuesRequest { limit: ISSUES_MAX, ..Default::default() };
+    let mut request = wire::ListIssuesRequest { limit: ISSUES_LISTED_MAX, ..Default::default() };
     request.set_sort_by(wire::SortBy::Updated);
     let issues = visit.call(&request).await?.issues;
     let mut hits: Vec<Hit> = Vec::new();

@@ -21,7 +21,7 @@ use super::super::{
 use crate::overview::Calls as _;
 
 /// Threads of one page.
-const THREADS_MAX: u32 = 50;
+const THREADS_SHOWN_MAX: u32 = 50;
 
 pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
     let router = router.route("/w/{workspace}/mail", get(mail));
@@ -135,7 +135,7 @@ fn boxes(visit: &Visit, place: &Place, mailboxes: &[wire::MailboxState]) -> Mark
 async fn threads(visit: &Visit, place: &Place, now_ms: u64) -> Markup {
     let mut request = wire::ListBoxRequest {
         role: place.role().to_owned(),
-        limit: THREADS_MAX,
+        limit: THREADS_SHOWN_MAX,
         after: place.after.clone(),
         ..Default::default()
     };
@@ -157,7 +157,7 @@ async fn found(visit: &Visit, place: &Place, now_ms: u64) -> Markup {
     let request = wire::SearchMailRequest {
         role: place.role().to_owned(),
         query: place.q.clone(),
-        limit: THREADS_MAX,
+        limit: THREADS_SHOWN_MAX,
         ..Default::default()
     };
     match visit.call(&request).await {

@@ -14,7 +14,7 @@ use super::{
 use crate::overview::Calls as _;
 
 /// Letters of a long thread that are shown: the newest.
-const ENTRIES_MAX: u32 = 50;
+const ENTRIES_SHOWN_MAX: u32 = 50;
 
 pub(super) fn subject(it: &wire::MailThread) -> Markup {
     html! {
@@ -28,7 +28,7 @@ pub(super) async fn whole(visit: &Visit, role: &str, name: &str, now_ms: u64) ->
     let mut request = wire::ReadThreadRequest {
         role: role.to_owned(),
         message: name.to_owned(),
-        last: ENTRIES_MAX,
+        last: ENTRIES_SHOWN_MAX,
         ..Default::default()
     };
     request.set_mark(wire::MailMark::None);

@@ -23,10 +23,10 @@ use super::super::{
 use crate::overview::Calls as _;
 
 /// Issues in the list.
-const ISSUES_MAX: u32 = 100;
+const ISSUES_LISTED_MAX: u32 = 100;
 
 /// Tasks of an issue that are shown.
-const TASKS_MAX: u32 = 500;
+const TASKS_SHOWN_MAX: u32 = 500;
 
 /// Deliveries and locks that are shown.
 const LISTED_MAX: u32 = 50;
@@ -48,7 +48,7 @@ struct Place {
 
 async fn tasks(visit: Visit, Query(place): Query<Place>) -> Result<Response, Trouble> {
     let mut request = wire::ListIssuesRequest {
-        limit: ISSUES_MAX,
+        limit: ISSUES_LISTED_MAX,
         subject_contains: place.q.clone(),
         ..Default::default()
     };
@@ -79,7 +79,7 @@ async fn tasks(visit: Visit, Query(place): Query<Place>) -> Result<Response, Tro
                         }
                     }
                 }
-                @if u64::from(ISSUES_MAX) < issues.total { p.note { (issues.total) " issues; the newest " (ISSUES_MAX) " are listed." } }
+                @if u64::from(ISSUES_LISTED_MAX) < issues.total { p.note { (issues.total) " issues; the newest " (ISSUES_LISTED_MAX) " are listed." } }
             }
             div { (open) }
         }
@@ -118,7 +118,7 @@ async fn issue(visit: &Visit, id: &str, task: &str, now_ms: u64) -> Markup {
     };
     let request = wire::ListTasksRequest {
         issue_id: id.clone(),
-        limit: TASKS_MAX,
+        limit: TASKS_SHOWN_MAX,
         ascending: true,
         ..Default::default()
     };
@@ -141,7 +141,7 @@ async fn issue(visit: &Visit, id: &str, task: &str, now_ms: u64) -> Markup {
             (actions::of_issue(visit, &issue))
             @if !task.is_empty() { (task::whole(visit, &id, task, now_ms).await) }
             (stages(visit, &tasks.tasks, now_ms))
-            @if u64::from(TASKS_MAX) < tasks.total { p.note { (tasks.total) " tasks; " (TASKS_MAX) " are shown." } }
+            @if u64::from(TASKS_SHOWN_MAX) < tasks.total { p.note { (tasks.total) " tasks; " (TASKS_SHOWN_MAX) " are shown." } }
             @if !deliveries.is_empty() {
                 h3 { "Deliveries" }
                 @for it in &deliveries { (delivery::card(visit, &it.delivery_id, now_ms).await) }

@@ -14,7 +14,7 @@ use super::{
 use crate::overview::Calls as _;
 
 /// Of a diff or the output of tests, in bytes.
-const TEXT_BYTES_MAX: usize = 64 * 1024;
+const TEXT_SHOWN_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) async fn whole(visit: &Visit, issue: &str, task: &str, now_ms: u64) -> Markup {
     let mut request = wire::GetTaskRequest {
@@ -102,14 +102,14 @@ fn submitted(visit: &Visit, it: &wire::Submission, now_ms: u64) -> Markup {
 /// A long text that opens.
 pub(super) fn folded(title: &str, text: &str) -> Markup {
     let text = plain(text);
-    let cut = TEXT_BYTES_MAX < text.len();
-    let shown = &text[..text.floor_char_boundary(TEXT_BYTES_MAX.min(text.len()))];
+    let cut = TEXT_SHOWN_BYTES_MAX < text.len();
+    let shown = &text[..text.floor_char_boundary(TEXT_SHOWN_BYTES_MAX.min(text.len()))];
     html! {
         @if !text.is_empty() {
             details {
                 summary { (title) }
                 pre { code { (shown) } }
-                @if cut { p.note { "Cut after " (TEXT_BYTES_MAX / 1024) " KiB." } }
+                @if cut { p.note { "Cut after " (TEXT_SHOWN_BYTES_MAX / 1024) " KiB." } }
             }
         }
     }
