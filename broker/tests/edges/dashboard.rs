@@ -59,7 +59,6 @@ async fn a_page_is_one_more_client_of_the_api() {
         let count = text.split_once(&row).map(|(_, rest)| rest.lines().next().unwrap().to_owned());
         count.map_or(0, |count| count.parse::<u64>().unwrap())
     };
-    assert_eq!(counted("Directory/ListNodes").await, 0);
     assert_eq!(status(&get(dashboard, "/w/default/now", OPEN).await), 200);
     assert_eq!(counted("Directory/ListNodes").await, 1);
     assert_eq!(counted("TurnLoop/GetLoop").await, 1);
@@ -157,7 +156,7 @@ async fn malformed_and_huge_requests_get_an_answer_and_change_nothing() {
         ("/w/default/loop/handover", format!("loop=main&summary={huge}&instruction=x"), 422),
         ("/w/default/mail/send", "to=nobody&subject=x&text=y&type=INFO".to_owned(), 404),
         ("/w/default/task/review", "verdict=approve&score=9".to_owned(), 422),
-        ("/w/default/run/cancel", "run=none".to_owned(), 404),
+        ("/w/default/run/cancel", "run=none".to_owned(), 422),
         ("/w/default/nothing", String::new(), 404),
     ] {
         let answer = post(dashboard, path, &own, &format!("form={token}&key={key}&{more}")).await;

@@ -179,7 +179,7 @@ async fn a_person_leads_an_issue_to_its_end() {
     let artifacts = wire::DeliveryArtifacts {
         has_passed: true,
         test_cases: vec!["all".to_owned()],
-        changed_files: vec!["src/a.rs".to_owned()],
+        changed_files: vec!["src/a.rs".to_owned(), "issue-parser-test-steps.md".to_owned()],
         reviewed_refs: vec!["HEAD".to_owned()],
         ..Default::default()
     };
