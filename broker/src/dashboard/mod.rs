@@ -11,7 +11,7 @@
 //!
 //! `visit` is the way from a request to the API; `session` who is logged in; `headers` what a browser
 //! may do with a page; `view` and `markdown` how things look; `live` tells open pages that something
-//! happened. A noun has a folder in `pages`, and a line in [`pages::ALL`].
+//! happened. A noun has a folder in `pages`, and a line in `pages::ALL`.
 //!
 //! Not here: the listener, its certificate, and which names a request may use ([`crate::server`]).
 
