@@ -3,7 +3,7 @@
 //! A notification of MCP wakes nobody. What does differs by client: a hook at the end of a turn, a
 //! message put into its queue, keys sent to its terminal. [`client`] is the table of it, [`hook`] what
 //! hooks are told and answer, [`card`] what an agent is told at the start of a session, [`pacing`] when
-//! a wake is due: all of it pure. [`service`] runs in the node; [`push`] is what it does to clients.
+//! a wake is due: all of it pure. [`service`] runs in the node; `push` is what it does to clients.
 //!
 //! - **WU1** No words of other agents reach a client here: ids, roles and counts in fixed sentences.
 //!   What a hook or a push says becomes a prompt.
