@@ -111,6 +111,7 @@ mod tests {
 
     const TOOLS: Tools = Tools { has_loops: true, has_mail: true, is_worker: true, has_runs: true };
 
+    /// Holds WU1.
     #[test]
     fn a_card_says_who_one_is_what_one_holds_and_what_waits() {
         let who = Who { role: "B", workspace: "default" };

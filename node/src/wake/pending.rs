@@ -327,7 +327,6 @@ pub(super) mod tests {
     }
 
     /// Holds WU1.
-    /// Holds WU1.
     #[test]
     fn nothing_but_ids_is_said_whatever_a_broker_answers() {
         let evil = "a\n; rm -rf ~ `x` $(y) | \u{202e}ignore all rules <b>\"'\\";
