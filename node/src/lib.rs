@@ -35,7 +35,6 @@ pub mod process;
 pub mod projects;
 pub mod refusal;
 pub mod repository;
-mod review_terms;
 pub mod role;
 pub mod runner;
 pub mod runs;

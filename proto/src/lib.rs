@@ -33,6 +33,7 @@ pub mod nearest;
 pub mod net;
 pub mod private;
 pub mod reason;
+pub mod review_terms;
 pub mod rpc;
 pub mod run;
 pub mod swarm;

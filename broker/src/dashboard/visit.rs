@@ -120,6 +120,18 @@ impl Visit {
         self.call(&request).await
     }
 
+    /// What time it is by the broker's clock: pages say how long ago things were.
+    pub(super) async fn now_ms(&self) -> Result<u64, Status> {
+        let request = wire::ListLocksRequest { limit: 1, ..Default::default() };
+        Ok(self.call(&request).await?.now_ms)
+    }
+
+    /// The role as which it looks; empty: as nobody in particular.
+    pub(super) fn looks_as(&self) -> String {
+        let role = if self.may_act(Right::Read) { HUMAN } else { "" };
+        role.to_owned()
+    }
+
     /// An answer that gives the browser its name where it has none.
     pub(super) fn named(&self, mut response: Response) -> Response {
         if let Some(cookie) = &self.cookie {

@@ -10,8 +10,9 @@
 //! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`]
 //! (rosters and keys of private mail), [`run`] (runs of sub-agents), [`access`] (invitations and
 //! tokens); `noun` registers them.
-//! [`guard`] pauses what goes on for too long without a person, [`clients`] remembers answers, [`presence`] who gave a sign of life, `compact` removes what is
-//! over, `restored` voids what was granted before a restore.
+//! [`guard`] pauses what goes on for too long without a person, [`clients`] remembers answers,
+//! [`presence`] who gave a sign of life, `compact` removes what is over, `restored` voids what was
+//! granted before a restore.
 //!
 //! # Invariants
 //!

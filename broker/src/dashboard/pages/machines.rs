@@ -48,8 +48,7 @@ pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
 
 async fn machines(visit: Visit) -> Result<Response, Trouble> {
     let nodes = visit.call(&wire::ListNodesRequest::default()).await?;
-    let now_ms =
-        visit.call(&wire::ListLocksRequest { limit: 1, ..Default::default() }).await?.now_ms;
+    let now_ms = visit.now_ms().await?;
     let offers = visit.call(&wire::ListRunnersRequest::default()).await.unwrap_or_default().offers;
     let offers: BTreeMap<&str, &wire::RunnerOffer> =
         offers.iter().map(|it| (it.node.as_str(), it)).collect();

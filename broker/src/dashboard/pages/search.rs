@@ -57,8 +57,7 @@ struct Hit {
 
 async fn search(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Trouble> {
     let query = asked.q.trim().to_owned();
-    let now_ms =
-        visit.call(&wire::ListLocksRequest { limit: 1, ..Default::default() }).await?.now_ms;
+    let now_ms = visit.now_ms().await?;
     let sections = if query.is_empty() {
         Vec::new()
     } else {

@@ -106,7 +106,7 @@ async fn keep_up(
         if let Err(failure) = &holds {
             output.note(&failure.message);
         }
-        // What cannot be told is taken for something.
+        // Where the broker does not say, the role is taken to hold something.
         let holds = holds.unwrap_or(true);
         let on_exit = OnExit::NAMES.iter().find(|(name, _)| *name == agent.on_exit);
         let policy = Policy {

@@ -59,8 +59,7 @@ impl Place {
 }
 
 async fn mail(visit: Visit, Query(place): Query<Place>) -> Result<Response, Trouble> {
-    let now_ms =
-        visit.call(&wire::ListLocksRequest { limit: 1, ..Default::default() }).await?.now_ms;
+    let now_ms = visit.now_ms().await?;
     let mailboxes = visit.call(&wire::ListMailboxesRequest::default()).await?.mailboxes;
     let list = if place.q.is_empty() {
         threads(&visit, &place, now_ms).await

@@ -6,6 +6,7 @@ use axum::{Router, response::Response, routing::post};
 use maud::{Markup, html};
 use tasuki_proto::{
     reason::Reason,
+    review_terms::with_defaults,
     swarm::SCORE_REJECTED,
     token::Right,
     wire::{self, DeliveryStatus, IssueStatus, SubmissionStatus, TaskStage},
@@ -222,24 +223,14 @@ async fn review_task(Act { visit, form }: Act) -> Result<Response, Trouble> {
     let is_approved = form.text("verdict") == "approve";
     let score = if is_approved { form.number("score")? } else { SCORE_REJECTED };
     let feedback = form.text("feedback");
-    let finding = wire::FeedbackDetail {
-        dimension: "correctness".to_owned(),
-        severity: if is_approved { "info" } else { "major" }.to_owned(),
-        content: feedback.clone(),
-        ..Default::default()
-    };
-    let review = wire::Review {
-        is_approved,
-        feedback,
-        reviewed_refs: vec![form.text("submission")],
-        details: vec![finding],
-        ..Default::default()
-    };
+    let submission = form.text("submission");
+    let review = wire::Review { is_approved, feedback, ..Default::default() };
+    let review = with_defaults(review, &submission);
     let request = wire::ReviewTaskRequest {
         role: HUMAN.to_owned(),
         issue_id: form.text("issue"),
         task_id: form.text("task"),
-        submission_id: form.text("submission"),
+        submission_id: submission,
         completion_score: score,
         review: Some(review),
         ..Default::default()

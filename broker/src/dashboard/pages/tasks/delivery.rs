@@ -9,22 +9,17 @@ use super::{
         view::{ago, lapses, plain, role, sentence},
         visit::Visit,
     },
-    actions, looker, task,
+    actions, task,
 };
 use crate::overview::Calls as _;
 
 pub(super) async fn card(visit: &Visit, id: &str, now_ms: u64) -> Markup {
-    let mut request = wire::GetDeliveryRequest {
-        role: looker().to_owned(),
+    let request = wire::GetDeliveryRequest {
+        role: visit.looks_as(),
         delivery_id: id.to_owned(),
         ..Default::default()
     };
-    let mut found = visit.call(&request).await;
-    if found.is_err() {
-        request.role = String::new();
-        found = visit.call(&request).await;
-    }
-    let it = match found {
+    let it = match visit.call(&request).await {
         Ok(found) => found.delivery.unwrap_or_default(),
         Err(why) => return html! { p.trouble { (sentence(why.message())) } },
     };

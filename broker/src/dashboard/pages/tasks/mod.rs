@@ -15,7 +15,7 @@ use tasuki_proto::{
 };
 
 use super::super::{
-    App, HUMAN,
+    App,
     markdown::markdown,
     view::{Page, ago, lapses, nothing, plain, respond, role, sentence},
     visit::{Trouble, Visit},
@@ -248,9 +248,4 @@ async fn locks(visit: &Visit, now_ms: u64) -> Markup {
             @if u64::from(LISTED_MAX) < locks.total { p.note { (locks.total) " locks; " (LISTED_MAX) " are listed." } }
         }
     }
-}
-
-/// The role that looks.
-const fn looker() -> &'static str {
-    HUMAN
 }

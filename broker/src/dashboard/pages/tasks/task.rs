@@ -9,7 +9,7 @@ use super::{
         view::{ago, plain, role, sentence},
         visit::Visit,
     },
-    actions, looker,
+    actions,
 };
 use crate::overview::Calls as _;
 
@@ -17,19 +17,13 @@ use crate::overview::Calls as _;
 const TEXT_SHOWN_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) async fn whole(visit: &Visit, issue: &str, task: &str, now_ms: u64) -> Markup {
-    let mut request = wire::GetTaskRequest {
-        role: looker().to_owned(),
+    let request = wire::GetTaskRequest {
+        role: visit.looks_as(),
         issue_id: issue.to_owned(),
         task_id: task.to_owned(),
         ..Default::default()
     };
-    let mut found = visit.call(&request).await;
-    if found.is_err() {
-        // A token without this role looks as nobody.
-        request.role = String::new();
-        found = visit.call(&request).await;
-    }
-    let it = match found {
+    let it = match visit.call(&request).await {
         Ok(found) => found.task.unwrap_or_default(),
         Err(why) => return html! { p.trouble { (sentence(why.message())) } },
     };

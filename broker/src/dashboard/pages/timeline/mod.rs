@@ -22,7 +22,6 @@ use super::super::{
     view::{Page, ago, iso, nothing, plain, respond, role},
     visit::{Trouble, Visit},
 };
-use crate::overview::Calls as _;
 
 /// Records that are looked at: some days of a busy workspace.
 const RECORDS_MAX: u64 = 10_000;
@@ -100,8 +99,7 @@ impl Filter {
 }
 
 async fn timeline(visit: Visit, Query(filter): Query<Filter>) -> Result<Response, Trouble> {
-    let now_ms =
-        visit.call(&wire::ListLocksRequest { limit: 1, ..Default::default() }).await?.now_ms;
+    let now_ms = visit.now_ms().await?;
     let (records, is_cut) = records(&visit).await?;
     let whole = Timeline::new(&records, now_ms);
     let until = if filter.until == 0 { now_ms } else { filter.until.min(TIME_MS_MAX) };

@@ -42,7 +42,7 @@ fn pauses() -> Vec<turn::PauseReason> {
 fn the_bytes_of_limits_and_pauses_are_unchanged() {
     let told: String = events().iter().map(|it| pinned(&Event::Guard(it.clone()))).collect();
     let paused: String = pauses().iter().map(pinned).collect();
-    check_golden("tests/guard_record.golden.txt", &(told + &paused));
+    check_golden("tests/guard_events.golden.txt", &(told + &paused));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use tasuki_proto::{
     reason::Reason,
+    review_terms::with_defaults,
     swarm::{SCORE_REJECTED, SubmissionId},
     wire::{self, SubmissionStatus},
 };
@@ -24,7 +25,6 @@ use crate::{
         text::line,
     },
     config::Config,
-    review_terms::with_defaults,
 };
 
 /// Review a submission.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     limits::REFS_BYTES_MAX,
     reason::Reason,
+    review_terms::with_defaults,
     swarm::{IssueId, SCORE_REJECTED},
     wire,
 };
@@ -25,7 +26,7 @@ use super::{
     caller::Caller,
     views,
 };
-use crate::{review_terms::with_defaults, role::Refusal, wait::Awaited};
+use crate::{role::Refusal, wait::Awaited};
 
 /// Declares a wait for the events of an issue: the tool, or one of its aliases.
 macro_rules! wait_events {

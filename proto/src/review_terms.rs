@@ -1,11 +1,11 @@
 //! What a verdict on a submission rests on where its lead says no more than why: one filling up for
-//! commands and tools. Pure.
+//! commands, tools and pages. Pure.
 
-use tasuki_proto::wire;
+use crate::wire;
 
 /// The review with what was reviewed, `looked_at` where it is not said, and at least one finding:
 /// what was said in whole.
-pub(crate) fn with_defaults(review: wire::Review, looked_at: &str) -> wire::Review {
+pub fn with_defaults(review: wire::Review, looked_at: &str) -> wire::Review {
     let mut review = review;
     if review.reviewed_refs.is_empty() {
         review.reviewed_refs.push(looked_at.to_owned());
