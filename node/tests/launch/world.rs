@@ -113,10 +113,10 @@ impl World {
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     }
 
-    /// What the clients were called with, a line each.
+    /// What the clients were called with, a line each, in the order of their calls.
     pub(crate) fn calls(&self) -> Vec<String> {
-        let calls = fs::read_to_string(self.path("calls")).unwrap_or_default();
-        calls.lines().map(str::to_owned).collect()
+        let words = |call: &u32| self.path(&format!("calls/{call}/words"));
+        (0..).map_while(|call| fs::read_to_string(words(&call)).ok()).collect()
     }
 
     /// Waits until something holds.
