@@ -63,7 +63,8 @@ impl Visit {
         has_role && self.may(right)
     }
 
-    fn scope(&self) -> Option<&wire::Scope> {
+    /// What the visitor's token grants; `None`: no token is asked for.
+    pub(super) fn scope(&self) -> Option<&wire::Scope> {
         self.login.as_ref().and_then(|login| login.token.scope.as_ref())
     }
 

@@ -192,16 +192,25 @@ async fn a_person_leads_an_issue_to_its_end() {
         ..Default::default()
     };
     let delivery = scene.call(delivery).await.delivery.unwrap().delivery_id;
+    scene.run_again_and_fail(&delivery).await;
     browser.sees("The parser is quick.").await;
+    browser.sees("Run again by acceptor").await;
+    let judge = format!("#judge-{delivery}");
+    browser.click(&format!("{judge} > summary")).await;
+    browser.write(&format!("{judge} [name=feedback]"), "Works here").await;
+    browser.click(&format!("{judge} button[type=submit]")).await;
     browser
-        .fill(&format!("#judge-{delivery}"), &[("verdict", "approve"), ("feedback", "Works here")])
+        .until(&format!("document.querySelector('{judge} output').innerText.includes('failed')"))
         .await;
-    browser.sees("Works here").await;
+    browser.write(&format!("{judge} [name=despite]"), "its machine has no network").await;
+    browser.click(&format!("{judge} button[type=submit]")).await;
+    browser.sees("in spite of failed evidence: its machine has no network").await;
     let request = wire::GetDeliveryRequest { delivery_id: delivery, ..Default::default() };
     let judged = scene.call(request).await.delivery.unwrap();
+    let despite = judged.overridden.clone().unwrap_or_default();
     assert_eq!(
-        (judged.status(), judged.reviewed_by.as_str()),
-        (wire::DeliveryStatus::Approved, "human")
+        (judged.status(), judged.reviewed_by.as_str(), despite.person.as_str()),
+        (wire::DeliveryStatus::Approved, "human", "human")
     );
     browser.fill("#close-issue", &[("summary", "Done.")]).await;
     browser.until("document.querySelector('article header .chip')?.innerText === 'done'").await;
@@ -265,6 +274,7 @@ async fn ten_thousand_events_are_a_page_that_opens_at_once() {
     browser.until("document.querySelector('#live.on')").await;
     let nodes = browser.count("*").await;
     assert!(nodes <= 1_500, "{nodes} nodes");
+    browser.sees("Sent a lot.").await;
     let events = browser.text("#events").await;
     let count: u32 = events.split(' ').next().unwrap().parse().unwrap();
     // The oldest records leave the journal meanwhile.
@@ -280,6 +290,95 @@ async fn ten_thousand_events_are_a_page_that_opens_at_once() {
                  return all.reduce((sum, it) => sum + it.decodedBodySize, 0)";
     let bytes = browser.run(bytes).await.as_u64().unwrap();
     assert!(bytes < 150 * 1024, "{bytes} bytes");
+    browser.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs chromium: a real browser"]
+async fn a_person_answers_a_sub_agent_and_cancels_its_run() {
+    let scene = Scene::start(&ROLES).await;
+    let run = scene.run("Which of the two files is meant?").await;
+    run.starts_another("Look for callers").await;
+    let driver = Driver::start();
+    let browser = driver.open(1280, 1000, &[]).await;
+    browser.go(&scene.page("runs")).await;
+    browser.click(&format!(".boxes a[href$='{}']", run.run_id)).await;
+    browser.sees("Step 1 asks").await;
+    browser.sees("$0.0123, 900 tokens").await;
+    browser.picture("runs.png").await;
+    assert_eq!(browser.text(".tree a").await, "Look for callers");
+    // What it says is shown while it says it.
+    run.says("half-way through the parser").await;
+    browser.sees("half-way through the parser").await;
+    browser.fill("[id^=reply-]", &[("text", "The second.")]).await;
+    browser.sees("The second.").await;
+    assert_eq!(run.reply().await, "The second.");
+    browser.click("form[action$='/run/cancel'] button").await;
+    browser.until("!document.querySelector(\"form[action$='/run/cancel']\")").await;
+    assert_eq!(run.says("more").await, wire::StepStop::Canceled);
+    run.ends(wire::StepStatus::Canceled, "stopped").await;
+    browser.until("document.querySelector('#step-1 .chip').innerText === 'canceled'").await;
+    assert_eq!(browser.complaints_of_the_page().await, Vec::<String>::new());
+    browser.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs chromium: a real browser"]
+async fn a_person_sees_why_nothing_goes_on_and_lets_it_go_on() {
+    let scene = Scene::start(&ROLES).await;
+    let driver = Driver::start();
+    let browser = driver.open(1280, 1000, &[]).await;
+    browser.go(&scene.page("now")).await;
+    browser.fill("#pause-main", &[("reason", "lunch")]).await;
+    browser.sees("lunch").await;
+    browser.until("document.querySelector('#loop-main .chip').innerText === 'paused'").await;
+    browser.sees("tasuki loop resume main").await;
+    browser.picture("paused.png").await;
+    browser.click("form[action$='/loop/resume'] button").await;
+    browser.until("document.querySelector('#loop-main .chip').innerText !== 'paused'").await;
+
+    // A role that used up its budget.
+    let budget = wire::RoleBudget { max_calls: 1, window_ms: 3_600_000, ..Default::default() };
+    let set = wire::SetBudgetRequest {
+        person: "me".to_owned(),
+        target: "B".to_owned(),
+        budget: Some(budget),
+        ..Default::default()
+    };
+    scene.call(set).await;
+    scene.send("B", "A", "all that it may say", "text").await;
+    browser.until("document.querySelector('#role-B')?.innerText.includes('paused')").await;
+    browser.sees("1 of 1 calls").await;
+    browser.click("#role-B form[action$='/role/resume'] button").await;
+    browser.until("!document.querySelector('#role-B')?.innerText.includes('paused')").await;
+    scene.send("B", "A", "goes on", "text").await;
+    assert_eq!(browser.complaints_of_the_page().await, Vec::<String>::new());
+    browser.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs chromium: a real browser"]
+async fn sealed_words_are_shown_where_their_key_is() {
+    let scene = Scene::start(&ROLES).await;
+    scene.tasuki(&["mail", "private", "on"]).await;
+    scene.tasuki(&["mail", "send", "--role", "A", "--to", "B", "only between us"]).await;
+    let driver = Driver::start();
+    let browser = driver.open(1280, 1000, &[]).await;
+    browser.go(&scene.page("mail?role=B")).await;
+    browser.click(".threads a").await;
+    browser.sees("Sealed. Only nodes with the key can read it").await;
+    assert!(!browser.text("main").await.contains("only between us"));
+    browser.go(&format!("{}/w/default/mail?role=B", scene.node_url())).await;
+    browser.sees("only between us").await;
+    browser.click(".threads a").await;
+    browser.until("document.querySelector('.letter')?.innerText.includes('only between us')").await;
+    // What a person writes there would not be sealed, so it is refused.
+    browser.click("#compose > summary").await;
+    for (name, text) in [("to", "A"), ("subject", "from me"), ("text", "in the clear")] {
+        browser.write(&format!("#compose [name={name}]"), text).await;
+    }
+    browser.click("#compose button[type=submit]").await;
+    browser.until("document.querySelector('#compose output').innerText.includes('private')").await;
     browser.close().await;
 }
 

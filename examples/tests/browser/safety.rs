@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use tasuki_examples::process::{Process, program};
+use tasuki_proto::wire::StepStatus;
 use tokio::process::Command;
 
 use super::{driver::Driver, scene::Scene};
@@ -62,6 +63,12 @@ async fn nothing_that_an_agent_wrote_does_anything() {
     let subject = CORPUS[0];
     let (issue, task) = scene.issue(subject, &all).await;
     scene.submit(&issue, &task, &all).await;
+    let run = scene.run(&all).await;
+    let ended = scene.run(CORPUS[1]).await;
+    ended.ends(StepStatus::Failed, &all).await;
+    // A name has neither a slash nor a line's end.
+    let name = "<img src=x onerror=window.canary=1>.html";
+    scene.attach(name, CORPUS[0]).await;
     let driver = Driver::start();
     let browser = driver.open(1280, 1000, &[]).await;
     for path in [
@@ -73,9 +80,11 @@ async fn nothing_that_an_agent_wrote_does_anything() {
         format!("mail?role=A&thread={thread}"),
         format!("tasks?issue={issue}&task={task}"),
         format!("tasks?q={}", "%22%3E%3Cscript%3Ewindow.canary%3D1%3C%2Fscript%3E"),
-        "runs".to_owned(),
+        format!("runs?run={}", run.run_id),
+        format!("runs?run={}", ended.run_id),
         "machines".to_owned(),
         "search?q=canary".to_owned(),
+        format!("search?q={}", ended.run_id),
         format!("search?q={}", "%22%3E%3Cscript%3Ewindow.canary%3D1%3C%2Fscript%3E"),
     ] {
         browser.go(&scene.page(&path)).await;
@@ -115,8 +124,8 @@ async fn who_shows_no_token_sees_nothing_and_a_link_lets_one_look() {
     command.arg(data.path());
     let broker = Process::start(command, "dashboard").await.unwrap();
     let page = |path: &str| format!("{}{path}", broker.url());
-    let reader = token(data.path(), &["read"]).await;
     let person = token(data.path(), &["read", "send", "claim", "steer"]).await;
+    let admin = token(data.path(), &["read", "admin"]).await;
     let driver = Driver::start();
     let browser = driver.open(1200, 900, &[]).await;
 
@@ -136,11 +145,29 @@ async fn who_shows_no_token_sees_nothing_and_a_link_lets_one_look() {
     browser.click("form[action$='/logout'] button").await;
     browser.until("location.pathname === '/login'").await;
 
-    // A link has its token behind the #, and leaves nothing of it in the address.
-    browser.go(&page(&format!("/link#{reader}"))).await;
+    // A link is made by whoever administrates. It has its token behind the #, and leaves nothing
+    // of it in the address.
+    browser.write("[name=token]", &admin).await;
+    browser.click("button").await;
     browser.until("location.pathname === '/w/default/now'").await;
-    assert!(!browser.url().await.contains("tasuki_"));
-    browser.sees("Turn 1 is with human").await;
-    assert_eq!(browser.count("main form[method=post]").await, 0, "who only looks does nothing");
+    browser.go(&page("/w/default/machines")).await;
+    browser.fill("#new-link", &[("label", "Bob"), ("for", "1 hour")]).await;
+    browser.until("document.querySelector('#look')").await;
+    let link = browser.run("return document.querySelector('#look').href").await;
+    let guest = driver.open(1200, 900, &[]).await;
+    guest.go(link.as_str().unwrap()).await;
+    guest.until("location.pathname === '/w/default/now'").await;
+    assert!(!guest.url().await.contains("tasuki_"));
+    guest.sees("Turn 1 is with human").await;
+    assert_eq!(guest.count("main form[method=post]").await, 0, "who only looks does nothing");
+
+    // Revoked, it shows nothing more, also on a page that is open.
+    browser.go(&page("/w/default/machines")).await;
+    let row = "[...document.querySelectorAll('[id^=token-]')].find((it) => it.innerText.includes('link for Bob'))";
+    let id = browser.run(&format!("return {row}.id")).await;
+    browser.click(&format!("#{} form button", id.as_str().unwrap())).await;
+    browser.until(&format!("{row}.innerText.includes('revoked')")).await;
+    guest.until("location.pathname === '/login'").await;
+    guest.close().await;
     browser.close().await;
 }

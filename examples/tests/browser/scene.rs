@@ -1,11 +1,15 @@
 //! A broker with a node beside it, and agents that work through the API as nodes do.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    process::Stdio,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use tasuki_examples::process::{Process, program};
 use tasuki_proto::{
     rpc::{self, Rpc},
-    wire,
+    token::Secret,
+    wire::{self, run_question::Ask},
 };
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -15,7 +19,7 @@ pub(super) struct Scene {
     pub(super) process: Process,
     channel: Channel,
     counter: AtomicU64,
-    _data: TempDir,
+    data: TempDir,
 }
 
 impl Scene {
@@ -32,7 +36,7 @@ impl Scene {
         let process = Process::start(command, "dashboard").await.unwrap();
         let broker = process.url_of("broker gRPC").unwrap().to_owned();
         let channel = Channel::from_shared(broker).unwrap().connect().await.unwrap();
-        Self { process, channel, counter: AtomicU64::new(0), _data: data }
+        Self { process, channel, counter: AtomicU64::new(0), data }
     }
 
     /// Where a page is.
@@ -45,8 +49,12 @@ impl Scene {
     }
 
     /// Makes a call, as any program does.
-    pub(super) async fn call<R: Rpc>(&self, mut request: R) -> R::Response {
-        request.set_caller(wire::Caller::default());
+    pub(super) async fn call<R: Rpc>(&self, request: R) -> R::Response {
+        self.call_as(wire::Caller::default(), request).await
+    }
+
+    async fn call_as<R: Rpc>(&self, caller: wire::Caller, mut request: R) -> R::Response {
+        request.set_caller(caller);
         let counter = 1 + self.counter.fetch_add(1, Ordering::Relaxed);
         request.set_key(Some(wire::IdempotencyKey { client_id: "scene".to_owned(), counter }));
         let answer = rpc::send(self.channel.clone(), request).await;
@@ -74,6 +82,118 @@ impl Scene {
             ..Default::default()
         };
         self.call(request).await.message_id
+    }
+
+    /// Runs a command of this machine's, and says what it printed.
+    pub(super) async fn tasuki(&self, line: &[&str]) -> String {
+        let mut command = Command::new(program("tasuki").unwrap());
+        command.args(line).arg("--data").arg(self.data.path()).current_dir(self.data.path());
+        let output = command.stdin(Stdio::null()).output().await.unwrap();
+        assert!(output.status.success(), "{line:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// `A` sends `B` a file of this name.
+    pub(super) async fn attach(&self, name: &str, content: &str) {
+        std::fs::write(self.data.path().join(name), content).unwrap();
+        let line = ["mail", "send", "--role", "A", "--to", "B", "--attach", name, "with a file"];
+        self.tasuki(&line).await;
+    }
+
+    /// The role `acceptor` runs the commands of a delivery again, fails, and leaves it to others.
+    pub(super) async fn run_again_and_fail(&self, delivery: &str) {
+        let role = || "acceptor".to_owned();
+        let claim = wire::ClaimDeliveryRequest {
+            role: role(),
+            delivery_id: delivery.to_owned(),
+            ..Default::default()
+        };
+        let claim_token = self.call(claim).await.delivery.unwrap().claim_token;
+        let command = wire::CommandEvidence {
+            command: "true".to_owned(),
+            exit_code: 1,
+            output_hash: vec![7; 32],
+            output_tail: "no such parser".to_owned(),
+            sandbox: "none".to_owned(),
+            ..Default::default()
+        };
+        let evidence = wire::Evidence {
+            commit: "0".repeat(40),
+            commands: vec![command],
+            ..Default::default()
+        };
+        let attach = wire::AttachEvidenceRequest {
+            role: role(),
+            delivery_id: delivery.to_owned(),
+            claim_token,
+            evidence: Some(evidence),
+            ..Default::default()
+        };
+        self.call(attach).await;
+    }
+
+    /// A run of `lead` whose only step works at a node of its own, and has asked a question.
+    pub(super) async fn run(&self, text: &str) -> Run<'_> {
+        let node = "bench".to_owned();
+        let label = text.replace('\n', " ").chars().take(60).collect::<String>();
+        let register = wire::RegisterRequest {
+            node: node.clone(),
+            software: label.clone(),
+            ..Default::default()
+        };
+        let epoch = self.call(register).await.epoch;
+        let caller = wire::Caller { node: node.clone(), epoch, ..Default::default() };
+        let words = |text: &str| Some(wire::RunText { text: text.to_owned(), sealed: None });
+        let step = wire::NewStep {
+            agent: label.clone(),
+            runner: "pi".to_owned(),
+            model: label.clone(),
+            on: node,
+            task: words(text),
+            system: words(text),
+            ..Default::default()
+        };
+        let start = wire::StartRunRequest {
+            role: "lead".to_owned(),
+            mode: wire::RunMode::Single.into(),
+            steps: vec![step],
+            ..Default::default()
+        };
+        let run_id = self.call(start).await.run.unwrap().run_id;
+        let offer = wire::RunnerOffer {
+            runners: vec!["pi".to_owned()],
+            places: 1,
+            accepts_elsewhere: true,
+            ..Default::default()
+        };
+        let question = wire::RunQuestion {
+            hold_ms: 60_000,
+            ask: Some(Ask::Offer(offer)),
+            ..Default::default()
+        };
+        self.call_as(caller.clone(), question).await.ready.unwrap();
+        let secret = Secret::new([7; 32]);
+        let claim = wire::ClaimStepRequest {
+            run_id: run_id.clone(),
+            step: 1,
+            secret_hash: secret.hash().as_bytes().to_vec(),
+            ..Default::default()
+        };
+        let claim_token = self.call_as(caller.clone(), claim).await.claim_token;
+        let step = wire::StepKey {
+            run_id: run_id.clone(),
+            step: 1,
+            secret: secret.expose_bytes().to_vec(),
+        };
+        let ask = wire::AskParentRequest {
+            step: Some(step.clone()),
+            text: words(text),
+            ..Default::default()
+        };
+        let question = self.call_as(caller.clone(), ask).await.message;
+        let run = Run { scene: self, caller, run_id, claim_token, step, question };
+        run.says(text).await;
+        run
     }
 
     /// An issue of `lead` with one task, whose id is said with the issue's.
@@ -161,5 +281,85 @@ impl Scene {
             ..Default::default()
         };
         self.call(submit).await;
+    }
+}
+
+/// A run that goes on.
+pub(super) struct Run<'a> {
+    scene: &'a Scene,
+    caller: wire::Caller,
+    pub(super) run_id: String,
+    claim_token: u64,
+    step: wire::StepKey,
+    question: u32,
+}
+
+impl Run<'_> {
+    /// Its step says so far, and whether it is to be stopped.
+    pub(super) async fn says(&self, text: &str) -> wire::StepStop {
+        let report = wire::ReportStepRequest {
+            run_id: self.run_id.clone(),
+            step: 1,
+            claim_token: self.claim_token,
+            usage: Some(wire::RunUsage {
+                input_tokens: 900,
+                cost_microusd: 12_300,
+                ..Default::default()
+            }),
+            last_tool: text.replace('\n', " ").chars().take(60).collect(),
+            partial: Some(wire::RunText { text: text.to_owned(), sealed: None }),
+            ..Default::default()
+        };
+        self.scene.call_as(self.caller.clone(), report).await.stop()
+    }
+
+    /// What its step's question was answered with.
+    pub(super) async fn reply(&self) -> String {
+        let question = wire::RunQuestion {
+            step: Some(self.step.clone()),
+            hold_ms: 60_000,
+            ask: Some(Ask::Message(self.question)),
+            ..Default::default()
+        };
+        let answer = self.scene.call_as(self.caller.clone(), question).await;
+        answer.messages.into_iter().find_map(|it| it.reply).unwrap_or_default().text
+    }
+
+    /// Its sub-agent has another one started, which no node takes.
+    pub(super) async fn starts_another(&self, agent: &str) {
+        let step = wire::NewStep {
+            agent: agent.to_owned(),
+            runner: "none".to_owned(),
+            on: "nowhere".to_owned(),
+            task: Some(wire::RunText { text: agent.to_owned(), sealed: None }),
+            ..Default::default()
+        };
+        let start = wire::StartRunRequest {
+            parent: Some(self.step.clone()),
+            mode: wire::RunMode::Single.into(),
+            steps: vec![step],
+            ..Default::default()
+        };
+        self.scene.call_as(self.caller.clone(), start).await;
+    }
+
+    /// Its step ends as it was told to.
+    pub(super) async fn ends(&self, status: wire::StepStatus, output: &str) {
+        let words = |text: &str| wire::RunText { text: text.to_owned(), sealed: None };
+        let end = wire::EndStepRequest {
+            run_id: self.run_id.clone(),
+            step: 1,
+            claim_token: self.claim_token,
+            status: status.into(),
+            failure: match status {
+                wire::StepStatus::Failed => wire::StepFailure::ModelError.into(),
+                _ => wire::StepFailure::Unspecified.into(),
+            },
+            output: vec![words(output)],
+            output_bytes: output.len() as u64,
+            error: Some(words(output)),
+            ..Default::default()
+        };
+        self.scene.call_as(self.caller.clone(), end).await;
     }
 }

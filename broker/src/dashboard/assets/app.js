@@ -127,11 +127,11 @@
   };
   tick();
 
-  // Forms are sent in place: what was typed stays until it was taken.
+  // Forms are sent in place: what was typed stays until it was taken. Some are answered by a page.
   addEventListener("input", (event) => { const form = event.target.closest("form[method=post]"); if (form) form.dataset.touched = 1; });
   addEventListener("submit", async (event) => {
     const form = event.target;
-    if (form.method !== "post" || form.id === "link") return;
+    if (form.method !== "post" || form.id === "link" || $("[data-page]", form)) return;
     event.preventDefault();
     const buttons = $$("button", form), said = $("output", form);
     buttons.forEach((it) => { it.disabled = true; });

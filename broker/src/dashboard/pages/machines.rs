@@ -171,7 +171,7 @@ fn link_form(visit: &Visit) -> Markup {
     let fields = html! {
         (line_field("label", "For whom", "", true))
         (choice("for", "For how long", LASTING.iter().map(|it| it.0), "8 hours"))
-        p.note { "Whoever has the link sees the pages of " (plain(visit.workspace.as_str())) ", and can change nothing." }
+        p.note data-page { "Whoever has the link sees the pages of " (plain(visit.workspace.as_str())) " as you see them, and can change nothing." }
     };
     dialog(visit, "new-link", "Make a link to look", "/link/new", &fields)
 }
@@ -193,11 +193,13 @@ async fn new_link(Act { visit, form }: Act) -> Result<Response, Trouble> {
     getrandom::fill(&mut random)
         .map_err(|why| Trouble::Invalid(format!("The system's random source failed: {why}.")))?;
     let secret = Secret::new(random);
+    // Nobody gives more than they have.
+    let own = visit.scope().cloned();
     let scope = wire::Scope {
         workspace: visit.workspace.to_string(),
-        is_any_role: true,
+        is_any_role: own.as_ref().is_none_or(|it| it.is_any_role),
+        roles: own.map(|it| it.roles).unwrap_or_default(),
         rights: vec![Right::Read.to_string()],
-        ..Default::default()
     };
     let request = wire::IssueTokenRequest {
         secret: secret.hash().as_bytes().to_vec(),

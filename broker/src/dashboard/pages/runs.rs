@@ -158,28 +158,40 @@ async fn whole(visit: &Visit, id: &str, now_ms: u64) -> (Markup, bool) {
             header.bar {
                 h2 { (plain(&agents(&run))) }
                 (chip(run.status()))
+                @if run.is_stopping && is_running { span.chip.warn { "stopping" } }
                 span.note { code { (plain(&run.run_id)) } " by " (role(visit, who)) ", " (bare(run.mode().as_str_name())) ", started " (ago(run.started_ms, now_ms)) }
             }
             p { (cost(run.usage.as_ref())) @if run.ended_ms != 0 { ", took " (long(run.ended_ms.saturating_sub(run.started_ms))) } "." }
             @if let Some(parent) = &run.parent {
                 p { "Started by step " (parent.step) " of " a href=(visit.link(&format!("/runs?run={}", parent.run_id))) { (plain(&parent.run_id)) } "." }
             }
-            @if is_running && visit.may(Right::Send) && visit.may(Right::Steer) {
+            @if is_running && !run.is_stopping && visit.may(Right::Send) && visit.may(Right::Steer) {
                 div.actions { (button(visit, "Cancel the run", "/run/cancel", &hidden_field("run", id))) }
             }
             @for it in &messages { (message(visit, &run, it, now_ms)) }
             @for step in &steps { (step) }
-            @if !below.is_empty() {
+            @if below.iter().any(|it| it.run_id != run.run_id) {
                 h3 { "Runs that it started" }
-                ul.tree {
-                    @for it in &below {
-                        li { (chip(it.status())) " " a href=(visit.link(&format!("/runs?run={}", it.run_id))) { (plain(&agents(it))) } " " span.note { (cost(it.usage.as_ref())) } }
-                    }
-                }
+                (tree(visit, &below, &run.run_id))
             }
         }
     };
     (markup, is_running)
+}
+
+/// The runs that one started, and those that they started.
+fn tree(visit: &Visit, all: &[wire::Run], above: &str) -> Markup {
+    let is_below = |it: &&wire::Run| it.parent.as_ref().is_some_and(|it| it.run_id == above);
+    html! {
+        ul.tree {
+            @for it in all.iter().filter(is_below) {
+                li {
+                    (chip(it.status())) " " a href=(visit.link(&format!("/runs?run={}", it.run_id))) { (plain(&agents(it))) } " " span.note { (cost(it.usage.as_ref())) }
+                    (tree(visit, all, &it.run_id))
+                }
+            }
+        }
+    }
 }
 
 /// What the steps of a run said last.

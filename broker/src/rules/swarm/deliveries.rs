@@ -18,7 +18,10 @@ use super::{
         CommandResult, DeliveryWords, EvidenceWords, TestEvidence, VerdictWords, Verification,
     },
 };
-use crate::{hash::Hash, rules::rejection::listed};
+use crate::{
+    hash::Hash,
+    rules::{guard::is_human, rejection::listed},
+};
 
 /// Submissions whose files a refusal says are missing: it shows some names.
 const MISSING_MAX: usize = 32;
@@ -112,11 +115,18 @@ impl Swarm {
                 return Ok(draft.repeat(Reply::Granted { token, lapses }));
             }
             let holder = claim.role.clone();
-            return Err(Rejection::DeliveryAlreadyClaimed { delivery: id, holder });
+            if !is_human(role) {
+                return Err(Rejection::DeliveryAlreadyClaimed { delivery: id, holder });
+            }
         }
         it.check_open()?;
         draft.not_own(it.role.as_ref())?;
         self.issue(it.issue)?.check_worked(role)?;
+        // A person who steps in does not wait for an agent's lease.
+        if let Some(claim) = it.live_claim() {
+            let (delivery, role) = (id, claim.role.clone());
+            draft.happened(it.issue, IssueEventKind::DeliveryLapsed { delivery, role });
+        }
         let claim_ms = self.settings.delivery_claim_ms;
         let claim_ms = extend_ms.unwrap_or(claim_ms).max(claim_ms);
         let (token, lapses) = (draft.make.token(), draft.now.plus_millis(claim_ms));
@@ -328,7 +338,10 @@ impl Delivery {
             return Ok(claim);
         }
         if self.former.as_ref() == Some(role) {
-            let lost = format!("the claim of {role} on {delivery} lapsed");
+            let lost = match self.live_claim() {
+                Some(claim) => format!("the claim of {role} on {delivery} went to {}", claim.role),
+                None => format!("the claim of {role} on {delivery} lapsed"),
+            };
             return Err(Rejection::LeaseLost { lost, next: AGAIN });
         }
         let holder =

@@ -185,6 +185,7 @@ mod tests {
             lane: format!("role-{}", at % 40),
             to: String::new(),
             of_loop: "main".into(),
+            entry: 0,
             text: format!("event {at}"),
         };
         let bar = |at: u64| Bar {

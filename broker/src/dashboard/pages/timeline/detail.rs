@@ -1,7 +1,7 @@
 //! The texts of one record: what was handed over, what a letter says.
 
 use maud::{Markup, html};
-use tasuki_proto::wire::{self, event::Noun, mail_event, turn_event};
+use tasuki_proto::wire::{self, event::Noun, mail_event};
 
 use super::{
     super::super::{
@@ -25,6 +25,9 @@ pub(super) async fn panel(
     };
     let lines = Timeline::new(std::slice::from_ref(item), now_ms).marks;
     let mut texts = Vec::new();
+    for it in lines.iter().filter(|it| it.entry != 0) {
+        texts.push(handed_over(visit, &it.of_loop, it.entry).await);
+    }
     for noun in item.events.iter().filter_map(|it| it.noun.as_ref()) {
         texts.push(text(visit, noun).await);
     }
@@ -44,21 +47,6 @@ pub(super) async fn panel(
 
 async fn text(visit: &Visit, noun: &Noun) -> Markup {
     match noun {
-        Noun::Turn(wire::TurnEvent { kind: Some(kind) }) => {
-            let (name, number) = match kind {
-                turn_event::Kind::HandedOver(it) => (&it.r#loop, it.entry),
-                turn_event::Kind::RoundStarted(it) => (&it.r#loop, it.entry),
-                turn_event::Kind::TurnReclaimed(it) => (&it.r#loop, it.entry),
-                turn_event::Kind::LoopOpened(_)
-                | turn_event::Kind::ParticipantsSet(_)
-                | turn_event::Kind::TurnMarked(_)
-                | turn_event::Kind::TurnLapsed(_)
-                | turn_event::Kind::LeaseRenewed(_)
-                | turn_event::Kind::LoopPaused(_)
-                | turn_event::Kind::LoopResumed(_) => return html! {},
-            };
-            handed_over(visit, name, number).await
-        }
         Noun::Mail(wire::MailEvent { kind: Some(mail_event::Kind::MailSent(it)) }) => {
             letter(visit, it).await
         }

@@ -45,6 +45,8 @@ pub(super) struct Mark {
     pub(super) to: String,
     /// Empty: it is of no loop.
     pub(super) of_loop: String,
+    /// The entry of its loop that has its words; 0: none.
+    pub(super) entry: u64,
     pub(super) text: String,
 }
 
@@ -186,7 +188,26 @@ fn mark(noun: &Noun, item: &wire::FeedItem) -> Option<Mark> {
         }
         Noun::Directory(_) | Noun::Privacy(_) => return None,
     };
-    Some(Mark { at_ms: item.at_ms, sequence: item.sequence, kind, lane, to, of_loop, text })
+    let entry = entry(noun);
+    Some(Mark { at_ms: item.at_ms, sequence: item.sequence, kind, lane, to, of_loop, entry, text })
+}
+
+/// The entry of a loop's history that an event added; 0: none.
+pub(super) fn entry(noun: &Noun) -> u64 {
+    use turn_event::Kind;
+    let Noun::Turn(wire::TurnEvent { kind: Some(kind) }) = noun else { return 0 };
+    match kind {
+        Kind::HandedOver(it) => it.entry,
+        Kind::RoundStarted(it) => it.entry,
+        Kind::TurnReclaimed(it) => it.entry,
+        Kind::LoopOpened(_)
+        | Kind::ParticipantsSet(_)
+        | Kind::TurnMarked(_)
+        | Kind::TurnLapsed(_)
+        | Kind::LeaseRenewed(_)
+        | Kind::LoopPaused(_)
+        | Kind::LoopResumed(_) => 0,
+    }
 }
 
 fn turn(kind: &turn_event::Kind, who: &str) -> Option<(String, String, String, String)> {

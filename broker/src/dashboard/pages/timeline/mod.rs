@@ -8,12 +8,16 @@ mod chart;
 mod detail;
 mod event;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{Router, extract::Query, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
-use tasuki_proto::{counted::counted, limits::TIME_MS_MAX, wire};
+use tasuki_proto::{
+    counted::counted,
+    limits::{HISTORY_PAGE_MAX, TIME_MS_MAX},
+    wire,
+};
 use tokio::time::timeout;
 
 use self::event::{Kind, Mark, Timeline};
@@ -22,6 +26,7 @@ use super::super::{
     view::{Page, ago, iso, nothing, plain, respond, role},
     visit::{Trouble, Visit},
 };
+use crate::overview::Calls as _;
 
 /// Records that are looked at: some days of a busy workspace.
 const RECORDS_MAX: u64 = 10_000;
@@ -31,6 +36,12 @@ const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// Rows of the list below the lanes.
 const ROWS_MAX: usize = 50;
+
+/// Loops whose words are shown in that list.
+const LOOPS_TOLD_MAX: usize = 8;
+
+/// Letters of the words of one row.
+const WORDS_SHOWN_MAX: usize = 160;
 
 /// Lengths of time that one can look at, in milliseconds, with their names.
 const SPANS: [(&str, u64); 6] = [
@@ -112,7 +123,7 @@ async fn timeline(visit: Visit, Query(filter): Query<Filter>) -> Result<Response
         @if filter.at != 0 { (detail::panel(&visit, &records, filter.at, now_ms).await) }
         @if shown.marks.is_empty() { (nothing("Nothing happened in this time that fits.")) }
         @else { (chart::lanes(&shown, from, until, |at| filter.link(&visit, |it| it.at = at))) }
-        (list(&visit, &filter, &shown, now_ms))
+        (list(&visit, &filter, &shown, now_ms).await)
         @if is_cut {
             p.note { "Shown are the newest " (RECORDS_MAX) " records. All of a loop: " code { "tasuki loop history" } "." }
         }
@@ -179,18 +190,23 @@ fn controls(visit: &Visit, filter: &Filter, whole: &Timeline, from: u64, until: 
     }
 }
 
-fn list(visit: &Visit, filter: &Filter, shown: &Timeline, now_ms: u64) -> Markup {
+async fn list(visit: &Visit, filter: &Filter, shown: &Timeline, now_ms: u64) -> Markup {
+    let rows: Vec<&Mark> = shown.marks.iter().rev().take(ROWS_MAX).collect();
+    let words = first_words(visit, &rows).await;
     html! {
         section aria-labelledby="events" {
             h2 #events { (counted(shown.marks.len(), "event")) }
             div.scroll { table.events {
                 tbody {
-                    @for mark in shown.marks.iter().rev().take(ROWS_MAX) {
+                    @for mark in &rows {
                         tr data-item {
                             td { (ago(mark.at_ms, now_ms)) }
                             td { span.chip.(mark.kind.name()) { (mark.kind.name()) } }
                             td { (role(visit, &mark.lane)) }
-                            td { a href=(filter.link(visit, |it| it.at = mark.sequence)) { (plain(&mark.text)) } }
+                            td {
+                                a href=(filter.link(visit, |it| it.at = mark.sequence)) { (plain(&mark.text)) }
+                                @if let Some(words) = words.get(&(mark.of_loop.as_str(), mark.entry)) { div.note { (plain(words)) } }
+                            }
                         }
                     }
                 }
@@ -198,4 +214,28 @@ fn list(visit: &Visit, filter: &Filter, shown: &Timeline, now_ms: u64) -> Markup
             @if ROWS_MAX < shown.marks.len() { p.note { "The newest " (ROWS_MAX) " are listed. Zoom or filter to see others." } }
         }
     }
+}
+
+/// How what was handed over begins, by loop and entry.
+async fn first_words<'a>(visit: &Visit, rows: &[&'a Mark]) -> BTreeMap<(&'a str, u64), String> {
+    let mut loops: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for mark in rows.iter().filter(|it| it.entry != 0) {
+        let (first, last) = loops.entry(&mark.of_loop).or_insert((mark.entry, mark.entry));
+        (*first, *last) = (mark.entry.min(*first), mark.entry.max(*last));
+    }
+    let mut words = BTreeMap::new();
+    for (name, (first, last)) in loops.into_iter().take(LOOPS_TOLD_MAX) {
+        let request = wire::HistoryRequest {
+            r#loop: name.to_owned(),
+            from: first.max(last.saturating_sub(u64::from(HISTORY_PAGE_MAX) - 1)),
+            ..Default::default()
+        };
+        // The list is of use without them.
+        for it in visit.call(&request).await.unwrap_or_default().entries {
+            let text = if it.summary.is_empty() { &it.instruction } else { &it.summary };
+            let line = text.lines().find(|it| !it.trim().is_empty()).unwrap_or_default();
+            words.insert((name, it.number), line.chars().take(WORDS_SHOWN_MAX).collect());
+        }
+    }
+    words
 }

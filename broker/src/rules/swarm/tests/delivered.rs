@@ -33,6 +33,34 @@ fn evidence_is_attached_by_whoever_has_the_claim() {
     );
 }
 
+/// The claim of whoever had it is fenced off; nobody waits for a lease.
+#[test]
+fn a_person_takes_a_delivery_from_whoever_has_it() {
+    check_after(
+        &APPROVED,
+        &[
+            (8, "L delivers f1"),
+            (9, "A takes"),
+            (10, "A runs again +failed"),
+            (11, "human takes"),
+            (12, "human takes"),
+            (13, "A takes"),
+            (14, "A accepts"),
+            (15, "human accepts"),
+            (16, "human accepts +by=ann"),
+        ],
+        "  8 L delivers f1: delivery
+           9 A takes: token 2 until 3600009
+          10 A runs again +failed: evidence 1
+          11 human takes: token 3 until 3600011
+          12 human takes: token 3 until 3600011 (as before)
+          13 A takes: no: delivery_already_claimed
+          14 A accepts: no: lease_lost
+          15 human accepts: no: evidence_failed
+          16 human accepts +by=ann: delivery",
+    );
+}
+
 #[test]
 fn steps_that_an_acceptor_cannot_find_are_not_delivered() {
     check_after(
