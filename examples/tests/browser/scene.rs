@@ -351,9 +351,10 @@ impl Run<'_> {
             step: 1,
             claim_token: self.claim_token,
             status: status.into(),
-            failure: match status {
-                wire::StepStatus::Failed => wire::StepFailure::ModelError.into(),
-                _ => wire::StepFailure::Unspecified.into(),
+            failure: if status == wire::StepStatus::Failed {
+                wire::StepFailure::ModelError.into()
+            } else {
+                wire::StepFailure::Unspecified.into()
             },
             output: vec![words(output)],
             output_bytes: output.len() as u64,
