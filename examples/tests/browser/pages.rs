@@ -297,7 +297,7 @@ async fn ten_thousand_events_are_a_page_that_opens_at_once() {
 #[ignore = "needs chromium: a real browser"]
 async fn a_person_answers_a_sub_agent_and_cancels_its_run() {
     let scene = Scene::start(&ROLES).await;
-    let run = scene.run("Which of the two files is meant?").await;
+    let run = scene.run("reviewer", "Which of the two files is meant?").await;
     run.starts_another("Look for callers").await;
     let driver = Driver::start();
     let browser = driver.open(1280, 1000, &[]).await;
@@ -333,6 +333,7 @@ async fn a_person_sees_why_nothing_goes_on_and_lets_it_go_on() {
     browser.sees("lunch").await;
     browser.until("document.querySelector('#loop-main .chip').innerText === 'paused'").await;
     browser.sees("tasuki loop resume main").await;
+    browser.run("scrollTo(0, 0)").await;
     browser.picture("paused.png").await;
     browser.click("form[action$='/loop/resume'] button").await;
     browser.until("document.querySelector('#loop-main .chip').innerText !== 'paused'").await;

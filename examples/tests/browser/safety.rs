@@ -63,8 +63,8 @@ async fn nothing_that_an_agent_wrote_does_anything() {
     let subject = CORPUS[0];
     let (issue, task) = scene.issue(subject, &all).await;
     scene.submit(&issue, &task, &all).await;
-    let run = scene.run(&all).await;
-    let ended = scene.run(CORPUS[1]).await;
+    let run = scene.run(CORPUS[0], &all).await;
+    let ended = scene.run(CORPUS[1], &all).await;
     ended.ends(StepStatus::Failed, &all).await;
     // A name has neither a slash nor a line's end.
     let name = "<img src=x onerror=window.canary=1>.html";

@@ -133,21 +133,21 @@ impl Scene {
     }
 
     /// A run of `lead` whose only step works at a node of its own, and has asked a question.
-    pub(super) async fn run(&self, text: &str) -> Run<'_> {
+    /// `label` names its agent, model and tool.
+    pub(super) async fn run(&self, label: &str, text: &str) -> Run<'_> {
         let node = "bench".to_owned();
-        let label = text.replace('\n', " ").chars().take(60).collect::<String>();
         let register = wire::RegisterRequest {
             node: node.clone(),
-            software: label.clone(),
+            software: label.to_owned(),
             ..Default::default()
         };
         let epoch = self.call(register).await.epoch;
         let caller = wire::Caller { node: node.clone(), epoch, ..Default::default() };
         let words = |text: &str| Some(wire::RunText { text: text.to_owned(), sealed: None });
         let step = wire::NewStep {
-            agent: label.clone(),
+            agent: label.to_owned(),
             runner: "pi".to_owned(),
-            model: label.clone(),
+            model: label.to_owned(),
             on: node,
             task: words(text),
             system: words(text),
@@ -191,7 +191,8 @@ impl Scene {
             ..Default::default()
         };
         let question = self.call_as(caller.clone(), ask).await.message;
-        let run = Run { scene: self, caller, run_id, claim_token, step, question };
+        let last_tool = label.to_owned();
+        let run = Run { scene: self, caller, run_id, claim_token, step, question, last_tool };
         run.says(text).await;
         run
     }
@@ -292,6 +293,7 @@ pub(super) struct Run<'a> {
     claim_token: u64,
     step: wire::StepKey,
     question: u32,
+    last_tool: String,
 }
 
 impl Run<'_> {
@@ -306,7 +308,7 @@ impl Run<'_> {
                 cost_microusd: 12_300,
                 ..Default::default()
             }),
-            last_tool: text.replace('\n', " ").chars().take(60).collect(),
+            last_tool: self.last_tool.clone(),
             partial: Some(wire::RunText { text: text.to_owned(), sealed: None }),
             ..Default::default()
         };

@@ -119,7 +119,8 @@ fn loop_card(visit: &Visit, it: &wire::GetLoopResponse, now_ms: u64) -> Markup {
             }
             (relay::picture(of, it.latest.as_ref()))
             p.turn {
-                b { "Turn " (of.turn) } " is with " (view::role(visit, &of.holder)) " since " (since(of.turn_began_ms, now_ms))
+                b { "Turn " (of.turn) } " is with " (view::role(visit, &of.holder))
+                @if of.turn_began_ms != 0 { " since " (since(of.turn_began_ms, now_ms)) }
                 @if of.lease_lapses_ms != 0 { ", its lease lapses " (lapses(of.lease_lapses_ms, now_ms)) }
                 @if of.quiet_since_ms != 0 { "; quiet for " (since(of.quiet_since_ms, now_ms)) }
                 "."
