@@ -21,8 +21,8 @@ pub const STRANGERS_MAX: usize = 1024;
 /// nodes opens in the second after an outage.
 pub const STRANGERS_PER_ADDRESS_MAX: usize = 128;
 
-/// Connections at once to the dashboard: a few programs that scrape, and a few people.
-pub(crate) const DASHBOARD_CONNECTIONS_MAX: usize = 128;
+/// Connections at once to the dashboard: programs that scrape, and people with some tabs each.
+pub(crate) const DASHBOARD_CONNECTIONS_MAX: usize = 1024;
 
 /// Those of them, all together and of one address, from which no whole request was answered so far.
 pub(crate) const DASHBOARD_STRANGERS_MAX: usize = 64;

@@ -1,7 +1,12 @@
 //! Tells open pages that something happened: the kinds of events and nothing else, so a page asks
 //! for what it shows, as its visitor may.
 
-use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -13,6 +18,7 @@ use axum::{
 };
 use futures::{Stream, StreamExt as _, stream};
 use http::uri::PathAndQuery;
+use parking_lot::Mutex;
 use tasuki_proto::wire::{self, event::Noun};
 use tokio::time::{Instant, timeout_at};
 use tonic::{Request, Status, Streaming, client::Grpc};
@@ -32,16 +38,66 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// A browser comes back after so long when a stream broke.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// Streams at once of all visitors: pages and metrics have connections left beside them.
+const STREAMS_MAX: usize = 768;
+
+/// Those with one token.
+const STREAMS_OF_TOKEN_MAX: usize = 64;
+
+/// Streams that are open, by the token they came with; empty: none was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Streams(Mutex<BTreeMap<String, usize>>);
+
+/// One of them.
+struct Open {
+    app: Arc<App>,
+    token: String,
+}
+
+impl Open {
+    fn new(visit: &Visit) -> Result<Self, Trouble> {
+        let token = visit.login.as_ref().map(|it| it.token.token_id.clone()).unwrap_or_default();
+        let mut open = visit.app.streams.0.lock();
+        let of_token = open.get(&token).copied().unwrap_or_default();
+        if STREAMS_MAX <= open.values().sum()
+            || (!token.is_empty() && STREAMS_OF_TOKEN_MAX <= of_token)
+        {
+            let text = "too many pages are open; close some, or look again later";
+            return Err(Status::resource_exhausted(text).into());
+        }
+        open.insert(token.clone(), of_token + 1);
+        drop(open);
+        Ok(Self { app: Arc::clone(&visit.app), token })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut open = self.app.streams.0.lock();
+        let left = open.get(&self.token).map_or(0, |it| it - 1);
+        if left == 0 {
+            open.remove(&self.token);
+        } else {
+            open.insert(self.token.clone(), left);
+        }
+    }
+}
+
 pub(super) fn router() -> Router<Arc<App>> {
     Router::new().route("/w/{workspace}/events", get(events))
 }
 
 async fn events(visit: Visit) -> Result<Response, Trouble> {
+    let open = Open::new(&visit)?;
     let feed = subscribe(&visit, wire::SubscribeRequest::default()).await?;
     let stopping = visit.app.settings.stopping.clone();
     let hello = Event::default().event("hello").retry(RETRY).data("live");
     let told = stream::once(std::future::ready(Ok::<_, Infallible>(hello))).chain(kinds(feed));
     let told = told.take_until(stopping.cancelled_owned());
+    let told = told.map(move |it| {
+        let _is_open = &open;
+        it
+    });
     let sse = Sse::new(told).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     Ok(visit.named(sse.into_response()))
 }

@@ -8,7 +8,10 @@ use axum::{
     response::{IntoResponse as _, Redirect, Response},
     routing::{get, post},
 };
-use http::{HeaderValue, StatusCode, header::SET_COOKIE};
+use http::{
+    HeaderValue, StatusCode,
+    header::{LOCATION, SET_COOKIE},
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 use tasuki_proto::{rpc, token::Token, wire};
@@ -125,6 +128,17 @@ async fn log_in(State(app): State<Arc<App>>, request: Request) -> Result<Respons
             Ok((StatusCode::UNAUTHORIZED, page(next, &text)).into_response())
         }
     }
+}
+
+/// Where nobody logs in, it is the token of whoever serves the pages that the broker refused.
+pub(super) async fn turned_away(response: Response) -> Response {
+    let to = response.headers().get(LOCATION).and_then(|it| it.to_str().ok());
+    if !to.is_some_and(|it| it.starts_with("/login")) {
+        return response;
+    }
+    let text = "the broker refuses the token of this node: it was revoked, or it expired. `tasuki \
+                join` with a new invitation gives it another";
+    (StatusCode::UNAUTHORIZED, view::bare(StatusCode::UNAUTHORIZED, text)).into_response()
 }
 
 /// Whose token it is, if it is a good one.

@@ -36,7 +36,11 @@ use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tower::{BoxError, util::BoxCloneSyncService};
 
-use self::{keys::Keys, session::Sessions};
+use self::{
+    keys::Keys,
+    live::Streams,
+    session::{Own, Sessions},
+};
 
 /// What carries calls of the API.
 pub type Channel = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, BoxError>;
@@ -77,13 +81,22 @@ impl fmt::Debug for Settings {
 struct App {
     settings: Settings,
     sessions: Sessions,
+    own: Own,
+    streams: Streams,
     keys: Keys,
 }
 
 /// All pages, without the check of who may reach them at all.
 pub fn router(settings: Settings) -> Router {
     let sessions = Sessions::new(settings.is_secure);
-    let app = Arc::new(App { settings, sessions, keys: Keys::new() });
+    let asks_for_token = settings.asks_for_token;
+    let app = Arc::new(App {
+        settings,
+        sessions,
+        own: Own::default(),
+        streams: Streams::default(),
+        keys: Keys::new(),
+    });
     let mut router = pages::search(Router::new())
         .route("/", get(pages::home))
         .merge(assets::router())
@@ -92,5 +105,9 @@ pub fn router(settings: Settings) -> Router {
     for page in pages::ALL {
         router = (page.routes)(router);
     }
-    router.fallback(pages::not_found).layer(middleware::from_fn(headers::protect)).with_state(app)
+    let mut router = router.fallback(pages::not_found);
+    if !asks_for_token {
+        router = router.layer(middleware::map_response(login::turned_away));
+    }
+    router.layer(middleware::from_fn(headers::protect)).with_state(app)
 }

@@ -8,16 +8,26 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, header::COOKIE};
 use parking_lot::Mutex;
-use tasuki_proto::wire;
-use tokio::time::Instant;
+use tasuki_proto::{rpc, wire};
+use tokio::{
+    sync::Mutex as AsyncMutex,
+    time::{Instant, timeout},
+};
 
-use super::keys::chance;
+use super::{Channel, keys::chance, visit::Bearing};
+use crate::connection::Peer;
 
 /// Sessions at once. Past it the one unused the longest ends.
 const LOGINS_MAX: usize = 1024;
 
 /// Without a request a session ends after so long: a working day.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
+
+/// What may be done without a token is asked for again after so long.
+const OWN_FOR: Duration = Duration::from_secs(10);
+
+/// For that answer.
+const OWN_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long a name is: 16 bytes, in hexadecimal.
 const NAME_CHARS: usize = 32;
@@ -32,6 +42,31 @@ pub(super) struct Login {
     /// `Bearer tasuki_…`.
     pub(super) authorization: HeaderValue,
     pub(super) token: wire::WhoAmIResponse,
+}
+
+/// What may be done here by visitors who show no token, as the broker says.
+#[derive(Debug, Default)]
+pub(super) struct Own(AsyncMutex<Option<(Instant, Arc<wire::Scope>)>>);
+
+impl Own {
+    /// Nothing, while the broker does not say.
+    pub(super) async fn scope(
+        &self,
+        channel: Channel,
+        peer: Option<Arc<Peer>>,
+    ) -> Arc<wire::Scope> {
+        let mut known = self.0.lock().await;
+        if let Some((at, scope)) = known.as_ref()
+            && at.elapsed() < OWN_FOR
+        {
+            return Arc::clone(scope);
+        }
+        let ask = rpc::send(Bearing::new(channel, None, peer), wire::WhoAmIRequest::default());
+        let Ok(Ok(said)) = timeout(OWN_WITHIN, ask).await else { return Arc::default() };
+        let scope = Arc::new(said.into_inner().scope.unwrap_or_default());
+        *known = Some((Instant::now(), Arc::clone(&scope)));
+        scope
+    }
 }
 
 #[derive(Debug)]

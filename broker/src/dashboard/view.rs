@@ -56,6 +56,10 @@ pub(super) async fn respond(visit: &Visit, page: Page, body: Markup) -> Response
                     span #live class="live" title="Connecting" { "●" }
                     (login::who(visit))
                 }
+                p #ended .trouble role="alert" hidden {
+                    "Your session ended. " a href=(login::address(&visit.link("/now"))) target="_blank" { "Log in" }
+                    " in another tab, then send what you typed here."
+                }
                 main #main data-live=(page.live) data-every=(page.every_s) { (body) }
                 (help())
             }

@@ -12,7 +12,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use http::{
-    HeaderValue,
+    HeaderValue, Method,
     header::{AUTHORIZATION, SET_COOKIE},
     request::Parts,
 };
@@ -39,6 +39,9 @@ pub(super) struct Visit {
     pub(super) workspace: WorkspaceId,
     /// `None`: no token is asked for.
     pub(super) login: Option<Arc<Login>>,
+    /// What the token allows that calls are made with: the visitor's, or that of whoever serves the
+    /// pages.
+    pub(super) scope: Arc<wire::Scope>,
     /// Of the browser.
     pub(super) name: String,
     /// Gives the browser its name, where it had none.
@@ -49,23 +52,13 @@ pub(super) struct Visit {
 impl Visit {
     /// What the visitor may do, as far as that is known before asking.
     pub(super) fn may(&self, right: Right) -> bool {
-        match self.scope() {
-            None => right != Right::Admin,
-            Some(scope) => scope.rights.iter().any(|it| *it == right.to_string()),
-        }
+        self.scope.rights.iter().any(|it| *it == right.to_string())
     }
 
     /// Whether the visitor may act as the role of people.
     pub(super) fn may_act(&self, right: Right) -> bool {
-        let has_role = self
-            .scope()
-            .is_none_or(|it| it.is_any_role || it.roles.iter().any(|role| role == HUMAN));
+        let has_role = self.scope.is_any_role || self.scope.roles.iter().any(|it| it == HUMAN);
         has_role && self.may(right)
-    }
-
-    /// What the visitor's token grants; `None`: no token is asked for.
-    pub(super) fn scope(&self) -> Option<&wire::Scope> {
-        self.login.as_ref().and_then(|login| login.token.scope.as_ref())
     }
 
     /// The name that people see for whoever acts.
@@ -200,7 +193,9 @@ impl FromRequestParts<Arc<App>> for Visit {
     type Rejection = Trouble;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Trouble> {
-        let here = parts.uri.path_and_query().map_or("/", |it| it.as_str()).to_owned();
+        // Where only forms are sent, there is nothing to come back to.
+        let here = parts.uri.path_and_query().filter(|_| parts.method == Method::GET);
+        let here = here.map_or("/", |it| it.as_str()).to_owned();
         let shown = app.sessions.name(&parts.headers);
         let login = shown.as_deref().and_then(|name| app.sessions.login(name, Instant::now()));
         if app.settings.asks_for_token && login.is_none() {
@@ -224,7 +219,11 @@ impl FromRequestParts<Arc<App>> for Visit {
             }
         };
         let peer = parts.extensions.get::<Arc<Peer>>().cloned();
-        Ok(Self { app: Arc::clone(app), workspace, login, name, cookie, peer })
+        let scope = match &login {
+            Some(login) => Arc::new(login.token.scope.clone().unwrap_or_default()),
+            None => app.own.scope(app.settings.channel.clone(), peer.clone()).await,
+        };
+        Ok(Self { app: Arc::clone(app), workspace, login, scope, name, cookie, peer })
     }
 }
 
@@ -258,8 +257,8 @@ impl IntoResponse for Trouble {
             Self::Invalid(text) => (StatusCode::UNPROCESSABLE_ENTITY, text),
             Self::Forged => (
                 StatusCode::FORBIDDEN,
-                "This form was made for another session. Nothing was done. Reload the page and \
-                 send it again."
+                "This form was made for another session and is not taken any more. Reload the \
+                 page, look whether it was done before, and send it again if not."
                     .to_owned(),
             ),
             Self::Refused(status) => {
@@ -267,7 +266,17 @@ impl IntoResponse for Trouble {
                 if status.code() == code {
                     return Redirect::to(&login::address("/")).into_response();
                 }
-                (http_code(status.code()), status.message().to_owned())
+                let code = http_code(status.code());
+                match code {
+                    StatusCode::SERVICE_UNAVAILABLE => {
+                        let why = status.message();
+                        (
+                            code,
+                            format!("The broker does not answer. Look again in a moment. ({why})"),
+                        )
+                    }
+                    _ => (code, status.message().to_owned()),
+                }
             }
         };
         (code, view::bare(code, &text)).into_response()

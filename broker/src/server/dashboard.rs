@@ -15,7 +15,7 @@ use axum::{
 };
 use futures::StreamExt as _;
 use http::{
-    HeaderMap, StatusCode,
+    HeaderMap, Method, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE},
 };
 use hyper::{body::Incoming, server::conn::http1, service::Service as _};
@@ -26,7 +26,7 @@ use hyper_util::{
 use tasuki_proto::{
     host::{dashboard::Dashboard, port_owner::why_taken},
     limits::WORKSPACE_DEFAULT,
-    net::site::Site,
+    net::site::{SEC_FETCH_SITE, Site},
     token::Right,
 };
 use tokio::net::TcpListener;
@@ -157,10 +157,14 @@ async fn converse(connection: Connection, app: Router, stopping: CancellationTok
 /// Whether a request is one of this server's own pages, or of a program on this machine.
 async fn check_site(
     State(access): State<Arc<(Site, bool)>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let (site, is_guarded) = &*access;
+    // A link on another site's page may lead here. It changes nothing, and in no frame.
+    if is_followed_link(&request) {
+        request.headers_mut().remove(SEC_FETCH_SITE);
+    }
     let here = request.extensions().get().map(|here: &Here| here.0);
     if let Err(why) = site.check(request.uri(), request.headers(), here) {
         warn!(%why, "a request to the dashboard from elsewhere was refused");
@@ -171,6 +175,14 @@ async fn check_site(
         peer.become_known();
     }
     next.run(request).await
+}
+
+/// Whether a browser asks for a whole page of its own.
+fn is_followed_link(request: &Request) -> bool {
+    let says = |name: &str, value: &str| request.headers().get(name).is_some_and(|it| it == value);
+    request.method() == Method::GET
+        && says("sec-fetch-mode", "navigate")
+        && says("sec-fetch-dest", "document")
 }
 
 /// Whether a program may see what is of all workspaces.

@@ -94,6 +94,14 @@ async fn a_form_is_taken_from_this_servers_own_pages_alone_and_once() {
         (format!("{own}Origin: null\r\n"), good.clone(), "Origin"),
         (format!("{own}Sec-Fetch-Site: cross-site\r\n"), good.clone(), "another site"),
         (
+            format!(
+                "{own}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n\
+                 Sec-Fetch-Dest: document\r\n"
+            ),
+            good.clone(),
+            "another site",
+        ),
+        (
             format!("Host: evil.example\r\nCookie: {cookie}\r\n"),
             good.clone(),
             "not a name of this server",
@@ -117,6 +125,25 @@ async fn a_form_is_taken_from_this_servers_own_pages_alone_and_once() {
     let answer = post(dashboard, path, &own, &changed).await;
     assert_eq!(status(&answer), 409, "the same key with other content: {answer}");
     assert_eq!(loops().await, before + 1);
+    broker.kill().await;
+}
+
+#[tokio::test]
+async fn a_link_on_another_sites_page_leads_here_and_no_frame_of_it_does() {
+    let data = tempfile::tempdir().unwrap();
+    let (broker, _, dashboard) = serve(data.path()).await;
+    for (mode, to, code) in [
+        ("navigate", "document", 200),
+        ("navigate", "iframe", 403),
+        ("no-cors", "image", 403),
+        ("cors", "empty", 403),
+    ] {
+        let headers = format!(
+            "{OPEN}Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: {mode}\r\nSec-Fetch-Dest: {to}\r\n"
+        );
+        let answer = get(dashboard, "/w/default/now", &headers).await;
+        assert_eq!(status(&answer), code, "{mode} {to}: {answer}");
+    }
     broker.kill().await;
 }
 
@@ -166,5 +193,32 @@ async fn malformed_and_huge_requests_get_an_answer_and_change_nothing() {
     let answer = post(dashboard, "/w/default/loop/new", &own, &four).await;
     // Refused before all of it was read, so the answer may not arrive.
     assert!(answer.is_empty() || [413, 422].contains(&status(&answer)), "{answer}");
+    broker.kill().await;
+}
+
+/// Whoever leaves many pages open is in nobody's way, whether they come back or not.
+#[tokio::test]
+async fn many_open_pages_leave_room_for_others() {
+    let data = tempfile::tempdir().unwrap();
+    let (broker, _, dashboard) = serve(data.path()).await;
+    let open_one = async || {
+        let mut stream = TcpStream::connect(dashboard).await.unwrap();
+        let request = format!("GET /w/default/events HTTP/1.1\r\n{OPEN}\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = [0; 12];
+        soon("an answer", stream.read_exact(&mut head)).await.unwrap();
+        (head[9..].to_vec(), stream)
+    };
+    let mut open = Vec::new();
+    for _ in 0..800 {
+        open.push(open_one().await);
+    }
+    let told = |code: &[u8]| open.iter().filter(|it| it.0 == code).count();
+    assert_eq!((told(b"200"), told(b"429")), (768, 32));
+    assert_eq!(status(&get(dashboard, "/healthz", OPEN).await), 200);
+    assert_eq!(status(&get(dashboard, "/w/default/now", OPEN).await), 200);
+    drop(open);
+    // Their places are free once the broker has noticed.
+    soon("a place", async { while open_one().await.0 != b"200" {} }).await;
     broker.kill().await;
 }

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use fantoccini::{Client, ClientBuilder, Locator, wd::TimeoutConfiguration};
+use fantoccini::{
+    Client, ClientBuilder, Locator,
+    wd::{TimeoutConfiguration, WindowHandle},
+};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -103,6 +106,23 @@ pub(super) struct Browser {
 impl Browser {
     pub(super) async fn go(&self, url: &str) {
         self.client.goto(url).await.unwrap();
+    }
+
+    /// The tab that is looked at.
+    pub(super) async fn window(&self) -> WindowHandle {
+        self.client.window().await.unwrap()
+    }
+
+    /// Opens one more tab, and looks at it. Says which one was looked at before.
+    pub(super) async fn tab(&self) -> WindowHandle {
+        let before = self.window().await;
+        let tab = self.client.new_window(true).await.unwrap();
+        self.look_at(tab.handle).await;
+        before
+    }
+
+    pub(super) async fn look_at(&self, tab: WindowHandle) {
+        self.client.switch_to_window(tab).await.unwrap();
     }
 
     pub(super) async fn url(&self) -> String {

@@ -253,6 +253,28 @@ async fn two_browsers_do_the_same_once() {
     one.close().await;
 }
 
+/// A browser has six connections for all pages of one place.
+#[tokio::test]
+#[ignore = "needs chromium: a real browser"]
+async fn many_tabs_do_not_wait_for_each_other() {
+    let scene = Scene::start(&ROLES).await;
+    let driver = Driver::start();
+    let browser = driver.open(1280, 900, &[]).await;
+    browser.go(&scene.page("now")).await;
+    browser.until("document.querySelector('#live.on')").await;
+    let first = browser.window().await;
+    for _ in 0..7 {
+        browser.tab().await;
+        browser.go(&scene.page("now")).await;
+        browser.until("document.querySelector('#live.on')").await;
+    }
+    browser.fill("#pause-main", &[("reason", "lunch")]).await;
+    browser.sees("Paused").await;
+    browser.look_at(first).await;
+    browser.sees("Paused").await;
+    browser.close().await;
+}
+
 #[tokio::test]
 #[ignore = "needs chromium: a real browser"]
 async fn ten_thousand_events_are_a_page_that_opens_at_once() {

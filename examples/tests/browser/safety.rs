@@ -141,6 +141,28 @@ async fn who_shows_no_token_sees_nothing_and_a_link_lets_one_look() {
     assert_eq!(browser.count("#new-loop").await, 1);
     browser.fill("#new-loop", &[("loop", "x"), ("participants", "human, A")]).await;
     browser.sees("Turn 1 is with human").await;
+
+    // Its session ends in another tab: what is typed here stays, and is sent once it has another.
+    browser.click("#new-loop > summary").await;
+    browser.write("#new-loop [name=loop]", "y").await;
+    browser.write("#new-loop [name=participants]", "human, B").await;
+    let first = browser.tab().await;
+    browser.go(&page("/w/default/now")).await;
+    browser.click("details.who summary").await;
+    browser.click("form[action$='/logout'] button").await;
+    browser.until("location.pathname === '/login'").await;
+    let second = browser.window().await;
+    browser.look_at(first.clone()).await;
+    browser.click("#new-loop button[type=submit]").await;
+    browser.until("!document.querySelector('#ended').hidden").await;
+    browser.look_at(second.clone()).await;
+    browser.write("[name=token]", &person).await;
+    browser.click("button").await;
+    browser.until("location.pathname === '/w/default/now'").await;
+    browser.look_at(first).await;
+    browser.until("document.querySelector('#ended').hidden").await;
+    browser.click("#new-loop button[type=submit]").await;
+    browser.until("document.querySelector('#loop-y')").await;
     browser.click("details.who summary").await;
     browser.click("form[action$='/logout'] button").await;
     browser.until("location.pathname === '/login'").await;

@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use crate::join::world::{Home, Host, done, until};
 
 /// Rotations under load.
@@ -88,6 +90,31 @@ async fn a_running_node_goes_on_with_what_joined_after_its_token_was_revoked() {
     until(async || node.said().contains("was revoked")).await;
     laptop.says(&host.invite("--role dev").await).await;
     until(async || node.said().contains("epoch=2")).await;
+}
+
+/// What a node answers a browser with.
+async fn page(url: &str, path: &str) -> String {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn a_nodes_pages_offer_what_its_token_may_do_and_say_when_it_is_revoked() {
+    let place = tempfile::tempdir().unwrap();
+    let (host, laptop) = joined(place.path()).await;
+    let node = laptop.node().await;
+    let now = page(&node.url, "/w/default/now").await;
+    assert!(now.starts_with("HTTP/1.1 200") && now.contains("main"), "{now}");
+    assert!(!now.contains("Reclaim") && !now.contains("Start a loop"), "{now}");
+    host.home.says(&format!("tasuki-broker token revoke {}", id(&laptop))).await;
+    until(async || page(&node.url, "/w/default/now").await.starts_with("HTTP/1.1 401")).await;
+    let first = page(&node.url, "/").await;
+    assert!(first.contains("`tasuki join` with a new invitation"), "{first}");
 }
 
 #[tokio::test]

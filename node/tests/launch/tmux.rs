@@ -60,3 +60,32 @@ async fn an_agent_that_dies_is_told_with_what_it_showed_last() {
     assert_eq!(said.code, 7, "{said:?}");
     assert!(said.out.contains("cannot find the model"), "{said:?}");
 }
+
+#[tokio::test]
+#[ignore = "needs tmux: it runs what stands in some of its arguments"]
+async fn a_directorys_name_runs_nothing_and_a_persons_window_stays() {
+    let world = World::new();
+    let _terminals = Terminals::of(&world);
+    let tmux = |words: &[&str]| {
+        let mut command = Command::new("tmux");
+        command.args(words).env("TMUX_TMPDIR", world.path("tmux")).env_remove("TMUX");
+        let output = command.env("HOME", world.path("")).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    tmux(&["new-session", "-d", "-s", "tasuki-default", "-n", "B", "sleep 600"]);
+    world.client("claude", "stay");
+    let place = world.path("project/#(touch $HOME/run)");
+    std::fs::create_dir(&place).unwrap();
+    let line = ["launch", "A.x=claude-code", "--terminal", "tmux", "--wait", "2m"];
+    let said = world.command(&line).current_dir(&place).output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+    assert!(!world.path("run").exists(), "what stands in a directory's name was run");
+
+    let refused = world.run("launch B=claude-code --terminal tmux --wait 2m");
+    assert_ne!(refused.code, 0, "{refused:?}");
+    let told = format!("{}{}", refused.out, refused.err);
+    assert!(told.contains("has a window B that no launch opened"), "{told}");
+    let windows = tmux(&["list-windows", "-t", "tasuki-default", "-F", "#{window_name}"]);
+    assert!(windows.starts_with("B\nA_x-"), "{windows}");
+}

@@ -22,7 +22,7 @@ use http::{
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Where a browser says that a request comes from. Other ports of one host are `same-site`.
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+pub const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What `Sec-Fetch-Site` may say: it was no page, or one of this server's own.
 const OWN_SITES: [&str; 2] = ["none", "same-origin"];

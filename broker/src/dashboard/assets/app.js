@@ -60,6 +60,9 @@
     if (!fresh) return;
     document.title = next.title;
     morph(main(), fresh);
+    // Forms that were kept may be of a session that is over. What may be done already stays refused.
+    const own = $("[name=form]", next);
+    if (own) $$("[name=form]").forEach((it) => { if (!it.form.dataset.sent) it.value = own.value; });
     tick();
   };
 
@@ -70,8 +73,8 @@
     busy = true;
     try {
       const answer = await fetch(location.href, { headers: { "Tasuki-Script": "1" }, redirect: "follow" });
-      if (new URL(answer.url).pathname === "/login") location.reload();
-      else if (answer.ok) show(await answer.text());
+      if (new URL(answer.url).pathname === "/login") ended();
+      else if (answer.ok) { $("#ended").hidden = true; show(await answer.text()); }
     } catch { /* The stream of events says that the broker is away. */ }
     busy = false;
     if (again) { again = false; refresh(); }
@@ -81,9 +84,16 @@
 
   const light = $("#live");
   const lit = (state, title) => { light.className = "live " + state; light.title = title; };
-  let wasOff = false;
+  // A session that ended leaves what is typed where it is.
+  const ended = () => {
+    if ($("form[data-touched]")) { lit("off", "Your session ended"); $("#ended").hidden = false; } else location.reload();
+  };
+  // Only while it is looked at: a browser has few connections for all pages of one place.
+  let wasOff = false, events;
   const follow = () => {
-    const events = new EventSource(body.dataset.events);
+    events?.close();
+    if (document.hidden) return;
+    events = new EventSource(body.dataset.events);
     events.addEventListener("hello", () => { lit("on", "Live"); if (wasOff) soon(); wasOff = false; });
     events.addEventListener("changed", (event) => {
       const kinds = event.data.split(" ");
@@ -91,11 +101,12 @@
     });
     events.onerror = () => {
       lit("off", "The broker does not answer"); wasOff = true;
-      if (events.readyState === 2) setTimeout(follow, 3000);
+      if (events.readyState === 2) { refresh(); setTimeout(follow, 3000); }
     };
-    addEventListener("pagehide", () => events.close(), { once: true });
   };
   follow();
+  addEventListener("visibilitychange", () => { follow(); if (!document.hidden) soon(); });
+  addEventListener("pagehide", () => events?.close());
   addEventListener("pageshow", (event) => { if (event.persisted) { follow(); soon(); } });
   let seconds = 0;
   setInterval(() => {
@@ -139,19 +150,24 @@
     try {
       const answer = await fetch(form.action, { method: "POST", body: new URLSearchParams(new FormData(form)), headers: { "Tasuki-Script": "1" } });
       const text = await answer.text();
+      delete form.dataset.sent;
       if (answer.ok && answer.redirected) {
         const to = new URL(answer.url);
-        delete form.dataset.touched;
-        form.closest("details.act")?.removeAttribute("open");
-        if (document.activeElement) document.activeElement.blur();
-        if (to.pathname === "/login") location.assign(to);
+        const isOut = to.pathname === "/login";
+        if (!isOut) {
+          delete form.dataset.touched;
+          form.closest("details.act")?.removeAttribute("open");
+          if (document.activeElement) document.activeElement.blur();
+        }
+        if (isOut) ended();
         else if (to.pathname === location.pathname && (!to.search || to.search === location.search)) { if (to.search === location.search) show(text); else await refresh(); }
         else location.assign(to);
       } else if (said) {
         said.textContent = $("#trouble", make(text))?.textContent || "Not done: the broker answered " + answer.status + ".";
       }
     } catch {
-      if (said) said.textContent = "No answer came. It may or may not be done; sending it again does it once.";
+      form.dataset.sent = 1;
+      if (said) said.textContent = "No answer came. It may or may not be done. Sent again it is done once, unless the broker was restarted.";
     }
     buttons.forEach((it) => { it.disabled = false; });
   });

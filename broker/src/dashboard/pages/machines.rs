@@ -194,12 +194,10 @@ async fn new_link(Act { visit, form }: Act) -> Result<Response, Trouble> {
         .map_err(|why| Trouble::Invalid(format!("The system's random source failed: {why}.")))?;
     let secret = Secret::new(random);
     // Nobody gives more than they have.
-    let own = visit.scope().cloned();
     let scope = wire::Scope {
         workspace: visit.workspace.to_string(),
-        is_any_role: own.as_ref().is_none_or(|it| it.is_any_role),
-        roles: own.map(|it| it.roles).unwrap_or_default(),
         rights: vec![Right::Read.to_string()],
+        ..wire::Scope::clone(&visit.scope)
     };
     let request = wire::IssueTokenRequest {
         secret: secret.hash().as_bytes().to_vec(),

@@ -10,11 +10,14 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
-use tasuki_proto::id::{Epoch, NodeId, PersonId, RoleId, Timestamp, TokenId, Toolset};
+use tasuki_proto::{
+    id::{Epoch, NodeId, PersonId, RoleId, Timestamp, TokenId, Toolset},
+    limits::ROLE_HUMAN,
+};
 
 use super::{
     Acting, Asked, Caller, Context, Decision, Fence, Kept, Needs, Principal, Rejection,
-    guard::is_human, privacy::Privacy,
+    privacy::Privacy,
 };
 
 /// Nodes of one workspace. Past it the oldest that is away and hosts no role is forgotten.
@@ -223,7 +226,8 @@ impl Directory {
                 owner: owner.clone(),
             });
         }
-        if register.roles.iter().any(|spec| is_human(&spec.role)) {
+        // Nor may an agent's role look like it.
+        if register.roles.iter().any(|it| it.role.as_str().eq_ignore_ascii_case(ROLE_HUMAN)) {
             return Err(Rejection::RoleOfPerson);
         }
         for spec in &register.roles {

@@ -12,7 +12,7 @@ use tokio::{process::Command, time::timeout};
 
 use crate::{
     cli::Failure,
-    config::{Config, Key},
+    config::{Config, Key, Source},
     hooks::command::look_up,
     launch::settings::Terminal,
 };
@@ -54,7 +54,7 @@ impl Place {
     pub(super) fn choose(asked: Terminal, config: &Config) -> Result<Self, Failure> {
         let tmux = || {
             find(TMUX).ok()?;
-            Some(Self::Tmux { session: session(config.workspace.value.as_str()) })
+            Some(Self::Tmux { session: session(config) })
         };
         let window = || {
             // Without a screen none opens.
@@ -83,7 +83,9 @@ impl Place {
     /// Where a role's session is, for people.
     pub(super) fn of_role(&self, role: &str) -> String {
         match self {
-            Self::Tmux { session } => format!("tmux window {session}:{role}"),
+            Self::Tmux { session } => {
+                format!("tmux window {session}:{}", name(role, Path::new("")))
+            }
             Self::Window { emulator, .. } => format!("a window of {}", emulator.display()),
             Self::Print => "a terminal of yours".to_owned(),
         }
@@ -105,7 +107,7 @@ impl Place {
         directory: &Path,
     ) -> Result<(), Failure> {
         match self {
-            Self::Tmux { session } => start_in_tmux(session, role, argv, directory).await,
+            Self::Tmux { session } => start_in_tmux(session, role, argv).await,
             Self::Window { emulator, before } => {
                 let mut command = StdCommand::new(emulator);
                 command.args(*before).args(argv).current_dir(directory);
@@ -127,41 +129,77 @@ pub(super) fn spawn_apart(command: &mut StdCommand) -> std::io::Result<std::proc
     command.spawn()
 }
 
-/// tmux has no `.` and `:` in names of sessions.
-fn session(workspace: &str) -> String {
-    format!("tasuki-{}", workspace.replace(['.', ':'], "_"))
+/// One for each workspace of each data directory.
+fn session(config: &Config) -> String {
+    let is_usual = config.data.source == Source::Default;
+    let data = if is_usual { Path::new("") } else { &config.data.value };
+    name(&format!("tasuki-{}", config.workspace.value), data)
 }
 
-async fn start_in_tmux(
-    session: &str,
-    role: &str,
-    argv: &[String],
-    directory: &Path,
-) -> Result<(), Failure> {
-    let window = format!("={session}:={role}");
-    // That of a session that ended stays open for its last lines.
-    tmux(["kill-window", "-t", &window], Vec::new()).await.ok();
+/// A name by which tmux finds again what it is: it has no `.` and `:` in names. One that was changed,
+/// or is of something elsewhere, is told apart by the end.
+fn name(text: &str, of: &Path) -> String {
+    let plain = text.replace(['.', ':'], "_");
+    if plain == text && of.as_os_str().is_empty() {
+        return plain;
+    }
+    let whole = format!("{text}\0{}", of.display());
+    let hash = blake3::hash(whole.as_bytes()).to_hex();
+    format!("{plain}-{}", &hash[..6])
+}
+
+async fn start_in_tmux(session: &str, role: &str, argv: &[String]) -> Result<(), Failure> {
+    let name = name(role, Path::new(""));
+    let window = format!("={session}:={name}");
+    make_room(&window, session, role).await?;
+    let target = format!("={session}:");
     let is_there = tmux(["has-session", "-t", &format!("={session}")], Vec::new()).await.is_ok();
-    let mut words: Vec<String> = Vec::new();
-    let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
-    if is_there {
-        add(&["-d", "-t", &format!("={session}:"), "-n", role]);
-    } else {
-        add(&["-d", "-s", session, "-n", role, "-x", "160", "-y", "48"]);
+    let begin = ["new-session", "-d", "-s", session, "-n", &name, "-x", "160", "-y", "48"];
+    let add = ["new-window", "-d", "-t", &target, "-n", &name];
+    let words = in_window(argv, &window);
+    if !is_there {
+        match tmux(begin, words.clone()).await {
+            // Another launch was quicker.
+            Err(why) if why.message.contains("duplicate session") => {}
+            done => return done.map(drop),
+        }
     }
-    add(&["-c", &directory.to_string_lossy()]);
-    for (name, value) in settings() {
-        add(&["-e", &format!("{name}={value}")]);
-    }
-    add(&["--"]);
-    words.extend_from_slice(argv);
-    add_option(&mut words, &window);
-    tmux([if is_there { "new-window" } else { "new-session" }], words).await.map(drop)
+    tmux(add, words).await.map(drop)
 }
 
-/// The window stays when its program ends. Said in the same breath, so that it holds from the start.
-fn add_option(words: &mut Vec<String>, window: &str) {
-    let option = [";", "set-option", "-w", "-t", window, "remain-on-exit", "on"];
+/// Closes the window that a role had before. That of a session that ended stays open for its last
+/// lines; one that no launch opened is a person's.
+async fn make_room(window: &str, session: &str, role: &str) -> Result<(), Failure> {
+    let ask = ["display-message", "-p", "-t", window, "#{pane_dead}#{@tasuki}"];
+    let Ok(output) = tmux(ask, Vec::new()).await else { return Ok(()) };
+    if output.stdout.trim_ascii() == b"0" {
+        return Err(Failure::local(format!(
+            "The session {session} of tmux has a window {role} that no launch opened. Rename or \
+             close it first."
+        )));
+    }
+    tmux(["kill-window", "-t", window], Vec::new()).await.ok();
+    Ok(())
+}
+
+/// What follows where a window is: its command with its variables, and that it is one of these. The
+/// command goes to the project's directory by itself: tmux would run what stands in the directory's
+/// name between `#(` and `)`.
+fn in_window(argv: &[String], window: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (name, value) in settings() {
+        words.extend(["-e".to_owned(), format!("{name}={value}")]);
+    }
+    words.push("--".to_owned());
+    words.extend_from_slice(argv);
+    add_option(&mut words, window, "remain-on-exit", "on");
+    add_option(&mut words, window, "@tasuki", "launched");
+    words
+}
+
+/// Said in the same breath, so that it holds from the start.
+fn add_option(words: &mut Vec<String>, window: &str, name: &str, value: &str) {
+    let option = [";", "set-option", "-w", "-t", window, name, value];
     words.extend(option.map(str::to_owned));
 }
 
@@ -212,7 +250,13 @@ mod tests {
     }
 
     #[test]
-    fn a_workspace_has_a_session_that_tmux_can_name() {
-        assert_eq!(session("my.app"), "tasuki-my_app");
+    fn what_tmux_cannot_name_has_a_name_of_its_own() {
+        let (usual, other) = (Path::new(""), Path::new("/data"));
+        assert_eq!(name("tasuki-my_app", usual), "tasuki-my_app");
+        let folded = name("tasuki-my.app", usual);
+        assert!(folded.starts_with("tasuki-my_app-") && folded.len() == 20, "{folded}");
+        let elsewhere = name("tasuki-my_app", other);
+        assert!(elsewhere != folded && elsewhere.starts_with("tasuki-my_app-"), "{elsewhere}");
+        assert_eq!(elsewhere, name("tasuki-my_app", other));
     }
 }
