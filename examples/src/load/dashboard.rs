@@ -243,7 +243,7 @@ async fn work(workers: &mut Vec<Worker>, time: Duration) -> Result<Times> {
 }
 
 /// Of times that are sorted, the one that so many of a hundred are below.
-fn percentile(times: &Times, percent: usize) -> f64 {
+fn percentile(times: &[f64], percent: usize) -> f64 {
     times[(times.len() * percent / 100).min(times.len() - 1)]
 }
 
