@@ -5,15 +5,15 @@
 //! takes small numbers, `--json` prints one object a line. It ends with 1 when a target is
 //! missed, except with `--quick`, whose numbers mean nothing.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anstream::println;
 use clap::{Parser, ValueEnum};
 use tasuki_examples::{
     Result,
     load::{
-        Figure, Sizes, calls, limits, mail, mailboxes, relay, runs, snapshots, stack, startup,
-        swarm, waits,
+        Figure, Sizes, calls, dashboard, limits, mail, mailboxes, relay, runs, snapshots, stack,
+        startup, swarm, waits,
     },
 };
 
@@ -32,6 +32,9 @@ struct Cli {
     /// Each figure is the median of so many runs
     #[arg(long)]
     runs: Option<usize>,
+    /// How long pages are open, in seconds
+    #[arg(long)]
+    secs: Option<u64>,
     /// Where to keep data meanwhile [default: the system's temporary directory]
     #[arg(long)]
     data: Option<PathBuf>,
@@ -66,6 +69,8 @@ enum What {
     Swarm,
     /// Runs of sub-agents: time, memory, progress, and how fast streams are read
     Runs,
+    /// Pages in a browser, and callers beside 50 open ones
+    Dashboard,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -91,6 +96,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
     let dir = cli.data.clone().unwrap_or_else(std::env::temp_dir);
     let mut sizes = if cli.quick { Sizes::quick(dir) } else { Sizes::full(dir) };
     sizes.runs = cli.runs.unwrap_or(sizes.runs).max(1);
+    sizes.watched = cli.secs.map_or(sizes.watched, Duration::from_secs);
     let mut is_met = true;
     for what in What::value_variants() {
         if !cli.only.is_empty() && !cli.only.contains(what) {
@@ -109,6 +115,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
             What::Snapshots => snapshots::beside(&sizes).await?,
             What::Swarm => swarm::all(&sizes).await?,
             What::Runs => runs::all(&sizes).await?,
+            What::Dashboard => dashboard::pages(&sizes).await?,
         };
         for figure in figures {
             is_met &= figure.is_met() != Some(false);

@@ -3,6 +3,7 @@
 //! An example starts what it needs on free ports and on data of its own, and leaves nothing
 //! behind.
 
+pub mod browser;
 pub mod clients;
 pub mod load;
 pub mod mcp;

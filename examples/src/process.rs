@@ -93,6 +93,23 @@ impl Process {
         Self::broker_at(data, "127.0.0.1:0").await
     }
 
+    /// The same, once it serves pages, too: [`Process::url_of`] says where.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub async fn broker_with_pages(data: &Path) -> Result<Self> {
+        const GRPC: &str = "(broker gRPC)";
+        let mut command = Command::new(program("tasuki-broker")?);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--dashboard", "127.0.0.1:0", "--data"]);
+        command.arg(data);
+        let mut it = Self::start(command, "dashboard").await?;
+        let said = it.others.iter().position(|(what, _)| what == GRPC).ok_or("no gRPC")?;
+        let (_, url) = it.others.swap_remove(said);
+        let pages = std::mem::replace(&mut it.url, url);
+        it.others.push(("(dashboard)".to_owned(), pages));
+        Ok(it)
+    }
+
     /// The same with its log, of what `filter` lets through, in a file.
     ///
     /// # Errors

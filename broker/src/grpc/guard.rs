@@ -1,6 +1,7 @@
 //! `Guard`: how far agents may go without a person, what each role may use, and who is paused.
 
 use tasuki_proto::{
+    id::RoleId,
     limits::{BUDGET_MAX, HOPS_MAX, LASTING_MS_MAX, TURNS_ALONE_MAX},
     wire::{self, guard_event::Kind},
 };
@@ -120,6 +121,15 @@ fn budget(it: &Budget) -> wire::RoleBudget {
         max_tokens: it.tokens.unwrap_or_default(),
         window_ms: it.window_ms,
     }
+}
+
+/// That the role of a wait is paused, where it is and goes on waiting.
+pub(super) fn pause_of(
+    view: &View<'_>,
+    role: Option<&RoleId>,
+    is_waiting: bool,
+) -> Option<wire::RolePause> {
+    view.workspace.guard.pause_of(role.filter(|_| is_waiting)?).map(pause)
 }
 
 fn pause(it: &RolePause) -> wire::RolePause {

@@ -25,7 +25,8 @@ use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Status, Streaming, codegen::BoxStream};
 
 use super::{
-    Admitted, Later, Services, WorkspaceSession, mailbox, parse, run, status, swarm, turn_loop,
+    Admitted, Later, Services, WorkspaceSession, guard, mailbox, parse, run, status, swarm,
+    turn_loop,
 };
 use crate::{
     rules::Rejection,
@@ -64,7 +65,9 @@ fn outcome(
             Box::new(|session| answer(session).map(Outcome::Turn))
         }
         Answer::Mail(answer) => {
-            let answer = mailbox::outcome(answer, is_superseded, sequence);
+            let is_waiting = answer.mail.is_none() && !is_superseded;
+            let pause = guard::pause_of(view, role, is_waiting);
+            let answer = mailbox::outcome(answer, is_superseded, sequence, pause);
             Box::new(|session| answer(session).map(Outcome::Mail))
         }
         Answer::Swarm(answer) => {

@@ -62,8 +62,9 @@ pub enum Rejection {
     PersonRequired { role: RoleId },
     #[error(
         "{role} is paused: it {reason}. Nothing was done. {role} may still hand over its turn, \
-         answer, submit and give back what it holds; a person lets it go on with \
-         `tasuki budget resume {role}`. Tell your user and end your turn"
+         {}; a person lets it go on with \
+         `tasuki budget resume {role}`. Tell your user and end your turn",
+        .reason.allows()
     )]
     RolePaused { role: RoleId, reason: guard::PauseReason },
     #[error("there is no role {role} in this workspace; known roles: {known}")]

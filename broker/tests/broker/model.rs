@@ -5,7 +5,9 @@
 //! taken on the way too. Beside it there is the system workspace, whose tokens the callers show.
 
 mod access;
+mod guard;
 mod mail;
+mod replay;
 mod run;
 mod swarm;
 mod turn;
@@ -16,14 +18,12 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use tasuki_broker::{
     hash::Hash,
-    journal::codec::{self, CodecError, decode_record, encode_record},
+    journal::codec::{decode_record, encode_record},
     rules::{
         self, Caller, Command, CompactKind, Context, Event, Fence, Principal, Rejection, Reply,
         Request, Workspace,
         directory::{self, Register, RoleSpec},
-        guard,
         presence::Presence,
-        turn::Actor,
     },
 };
 use tasuki_proto::{
@@ -32,7 +32,10 @@ use tasuki_proto::{
     reason::Reason,
 };
 
-use self::access::System;
+use self::{
+    access::System,
+    replay::{decode_snapshot, encode_snapshot, replayed},
+};
 
 const LEASE_MS: u64 = 100;
 const ROLES: [&str; 4] = ["A", "B", "dev", "qa"];
@@ -74,6 +77,7 @@ enum Step {
     Mail(mail::Step),
     Swarm(swarm::Step),
     Run(run::Step),
+    Guard(guard::Step),
     Seen {
         role: u8,
     },
@@ -106,6 +110,7 @@ fn step() -> impl Strategy<Value = Step> {
         14 => mail::step().prop_map(Step::Mail),
         5 => swarm::step().prop_map(Step::Swarm),
         5 => run::step().prop_map(Step::Run),
+        3 => guard::step().prop_map(Step::Guard),
         1 => (0..4u8).prop_map(|role| Step::Seen { role }),
         3 => (0..2u8).prop_map(|loop_id| Step::Told { loop_id }),
         3 => (0..150u64).prop_map(|ms| Step::Pass { ms }),
@@ -148,6 +153,7 @@ struct World {
     mail: mail::Ledger,
     swarm: swarm::Ledger,
     runs: run::Ledger,
+    guard: guard::Ledger,
 }
 
 impl World {
@@ -169,16 +175,16 @@ impl World {
             mail: mail::Ledger::default(),
             swarm: swarm::Ledger::default(),
             runs: run::Ledger::default(),
+            guard: guard::Ledger::default(),
         };
         // So few turns that stories come to the end of them.
-        let limits = Command::Guard(guard::Command::SetLimits(guard::SetLimits {
-            by: Actor::Person("ann".parse().expect("a person")),
-            loop_id: None,
-            turns: Some(5),
-            hops: None,
-        }));
-        world.execute(Request { caller: Caller::default(), key: None, command: limits });
+        world.limit_turns(5);
         world
+    }
+
+    fn limit_turns(&mut self, turns: u32) {
+        let command = Command::Guard(guard::limit_turns(turns));
+        self.execute(Request { caller: Caller::default(), key: None, command });
     }
 
     fn take(&mut self, step: &Step) {
@@ -225,6 +231,10 @@ impl World {
             Step::Turn(step) => {
                 let (call, command) = turn::command(step);
                 (Some(call), Command::Turn(command))
+            }
+            Step::Guard(step) => {
+                let (call, command) = guard::command(step);
+                (Some(call), Command::Guard(command))
             }
             Step::Mail(step) => {
                 let Some((call, command)) = mail::command(step, &self.workspace) else { return };
@@ -331,6 +341,7 @@ impl World {
         }
         self.swarm.keep(&bodies);
         self.check_events(&record.events);
+        self.guard.take(&before, &record);
         self.workspace.apply(&record);
         let bytes = encode_record(&record, &[0; 16]);
         assert_eq!(decode_record(bytes.clone()).unwrap(), record);
@@ -339,6 +350,7 @@ impl World {
         self.mail.check(&self.workspace);
         self.swarm.check(&self.workspace);
         self.runs.check(&self.workspace);
+        self.guard.check(&self.workspace);
     }
 
     /// Whether this caller had an answer under this key before.
@@ -471,47 +483,6 @@ impl World {
     }
 }
 
-/// The pieces of a state's snapshot.
-fn encode_snapshot(workspace: &Workspace) -> Vec<Bytes> {
-    let mut pieces = Vec::new();
-    let put = |piece| -> Result<(), CodecError> {
-        pieces.push(piece);
-        Ok(())
-    };
-    codec::encode_snapshot(workspace, put).unwrap();
-    pieces
-}
-
-fn decode_snapshot(pieces: &[Bytes]) -> Workspace {
-    let decoded: Result<_, CodecError> = codec::decode_snapshot(pieces.iter().cloned().map(Ok));
-    decoded.unwrap()
-}
-
-/// W1: the records make the state again, and so do a snapshot and those after it.
-fn replayed(
-    restored: Option<&[Bytes]>,
-    journal: &[Bytes],
-    snapshot: Option<&[Bytes]>,
-    workspace: &Workspace,
-) -> Workspace {
-    let mut replayed = restored.map(decode_snapshot).unwrap_or_default();
-    for bytes in journal {
-        replayed.apply(&decode_record(bytes.clone()).unwrap());
-    }
-    assert_eq!(replayed, *workspace, "W1: replay");
-    if let Some(pieces) = snapshot {
-        let mut woken = decode_snapshot(pieces);
-        for bytes in journal {
-            let record = decode_record(bytes.clone()).unwrap();
-            if woken.sequence < record.sequence {
-                woken.apply(&record);
-            }
-        }
-        assert_eq!(woken, *workspace, "W1: snapshot and replay");
-    }
-    replayed
-}
-
 fn node_of(number: u8) -> NodeId {
     format!("n{number}").parse().unwrap()
 }
@@ -566,6 +537,36 @@ proptest! {
         world.take(&Step::Snapshot);
         world.take(&Step::Restart);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// The same with hardly anything but turns, letters and what limits both. Holds GD1, GD2, T5, T6.
+    #[test]
+    fn limits_end_at_a_person(steps in prop::collection::vec(guard_step(), 0..160)) {
+        let mut world = World::new();
+        world.limit_turns(12);
+        for step in &steps {
+            world.take(step);
+        }
+        world.take(&Step::Snapshot);
+        world.take(&Step::Restart);
+    }
+}
+
+fn guard_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => turn::step().prop_map(Step::Turn),
+        16 => mail::step().prop_map(Step::Mail),
+        8 => guard::step().prop_map(Step::Guard),
+        2 => (0..150u64).prop_map(|ms| Step::Pass { ms }),
+        1 => Just(Step::Tick),
+        1 => Just(Step::Snapshot),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Restore),
+        1 => compaction(),
+    ]
 }
 
 fn run_step() -> impl Strategy<Value = Step> {

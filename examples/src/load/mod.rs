@@ -11,9 +11,11 @@
 //! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
 //! - [`swarm`]: issues and tasks, and workers that wait for one.
 //! - [`snapshots`]: commands while the snapshot of a large workspace is written.
+//! - [`dashboard`]: pages in a browser, and callers beside open ones.
 //! - [`runs`]: runs of sub-agents, their progress, and reading what agent CLIs write.
 
 pub mod calls;
+pub mod dashboard;
 pub mod limits;
 pub mod mail;
 pub mod mailboxes;
@@ -61,6 +63,13 @@ pub struct Sizes {
     pub places: usize,
     /// Bytes of an agent's stream that are read in a run.
     pub parsed: usize,
+    /// Commands in a workspace whose pages are looked at.
+    pub events: usize,
+    /// Loads of each page.
+    pub paints: usize,
+    /// Streams of events beside one browser, and how long they are open.
+    pub readers: usize,
+    pub watched: Duration,
 }
 
 impl Sizes {
@@ -83,6 +92,10 @@ impl Sizes {
             sub_agents: 30,
             places: 64,
             parsed: 256_000_000,
+            events: 10_000,
+            paints: 7,
+            readers: 49,
+            watched: Duration::from_secs(600),
         }
     }
 
@@ -105,6 +118,10 @@ impl Sizes {
             sub_agents: 2,
             places: 8,
             parsed: 1_000_000,
+            events: 200,
+            paints: 1,
+            readers: 49,
+            watched: Duration::from_secs(4),
         }
     }
 }

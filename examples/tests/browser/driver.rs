@@ -1,19 +1,13 @@
 //! One browser, and what a person does with it.
 
-use std::{
-    io::{BufRead as _, BufReader, Write as _},
-    net::TcpStream,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use fantoccini::{
-    Client, ClientBuilder, Locator,
+    Client, Locator,
     wd::{TimeoutConfiguration, WindowHandle},
 };
-use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
+use tasuki_examples::browser;
 use tokio::time::timeout;
 
 /// For anything that is to appear on a page.
@@ -23,79 +17,19 @@ const WITHIN: Duration = Duration::from_secs(30);
 const SCRIPT_WITHIN: Duration = Duration::from_secs(2);
 
 /// Chromium's driver. Ends with this.
-pub(super) struct Driver {
-    child: Child,
-    url: String,
-}
+pub(super) struct Driver(browser::Driver);
 
 impl Driver {
     pub(super) fn start() -> Self {
-        let mut child = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let port = lines.find_map(|line| {
-            let (_, port) = line.split_once("started successfully on port ")?;
-            port.trim_end_matches('.').parse::<u16>().ok()
-        });
-        let url = format!("http://127.0.0.1:{}", port.expect("it says its port"));
-        // What else it says must not block it.
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, url }
+        Self(browser::Driver::start().unwrap().expect("chromedriver is installed"))
     }
 
     /// A window of its own, as wide and high as said.
     pub(super) async fn open(&self, width: u32, height: u32, more: &[&str]) -> Browser {
-        let size = format!("--window-size={width},{height}");
-        let mut arguments = vec![
-            "--headless=new",
-            // Tests run as root in containers.
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--disable-quic",
-            "--hide-scrollbars",
-            size.as_str(),
-        ];
-        arguments.extend(more);
-        let wanted = json!({
-            "goog:chromeOptions": { "args": arguments },
-            "goog:loggingPrefs": { "browser": "ALL" },
-            "acceptInsecureCerts": true,
-        });
-        let Value::Object(wanted) = wanted else { unreachable!() };
-        let client = ClientBuilder::new(HttpConnector::new())
-            .capabilities(wanted)
-            .connect(&self.url)
-            .await
-            .unwrap();
+        let client = self.0.open(width, height, more).await.unwrap();
         let within = TimeoutConfiguration::new(Some(SCRIPT_WITHIN), Some(WITHIN), None);
         client.update_timeouts(within).await.unwrap();
         Browser { client }
-    }
-}
-
-impl Drop for Driver {
-    /// A driver that is killed leaves its browsers behind; asked to end, it ends them.
-    fn drop(&mut self) {
-        let address = self.url.trim_start_matches("http://");
-        if let Ok(mut stream) = TcpStream::connect(address) {
-            let asked = stream.write_all(b"GET /shutdown HTTP/1.1\r\nHost: localhost\r\n\r\n");
-            if asked.is_ok() {
-                drop(self.child.wait());
-                return;
-            }
-        }
-        drop(self.child.kill());
-        drop(self.child.wait());
     }
 }
 

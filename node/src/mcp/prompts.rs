@@ -14,7 +14,7 @@ use rmcp::{
 };
 use tasuki_proto::{echo::echo, id::RoleId, limits::TEXT_BYTES_MAX};
 
-use super::tools::{part, prompt_notes, sanitizer::FRAME};
+use super::tools::{part, prompt_notes, sanitizer::FRAME, waiting::PAUSED};
 use crate::{
     config::Role,
     toolset::{LOOP, ToolsetChoice},
@@ -103,8 +103,8 @@ pub(super) fn instructions(
     format!(
         "{who} and take turns with other agents.{part} Call await_my_turn. When it returns \
          can_start, do the work it describes, then call handover_work and await_my_turn again. On \
-         still_waiting, call it again immediately. If it returns an MCP task, end your turn; you \
-         are woken. Stop when it returns is_finished.{mail} {FRAME}"
+         still_waiting, call it again immediately. {PAUSED} If it returns an MCP task, end your turn; \
+         you are woken. Stop when it returns is_finished.{mail} {FRAME}"
     )
 }
 
@@ -191,7 +191,9 @@ mod tests {
         let texts = ["A", "B", "qa"].map(|name| prompt(&role(name), None));
         for (text, its_own) in texts.iter().zip(["You begin", "you wait first", "one of several"]) {
             assert_eq!(texts.iter().filter(|text| text.contains(its_own)).count(), 1);
-            for word in ["await_my_turn", "handover_work", "still_waiting", "is_finished"] {
+            let words =
+                ["await_my_turn", "handover_work", "still_waiting", "- paused:", "is_finished"];
+            for word in words {
                 assert!(text.contains(word), "{word}: {text}");
             }
             assert!(text.contains(its_own) && text.len() < 2_500, "{text}");
@@ -292,9 +294,14 @@ mod tests {
             ],
         ];
         for (text, calls) in all.iter().zip(calls) {
-            for word in
-                calls.iter().chain(&["still_waiting", "superseded", "MCP task", "never", "ERROR"])
-            {
+            for word in calls.iter().chain(&[
+                "still_waiting",
+                "- paused:",
+                "superseded",
+                "MCP task",
+                "never",
+                "ERROR",
+            ]) {
                 assert!(text.to_lowercase().contains(&word.to_lowercase()), "{word}: {text}");
             }
             assert!(text.len() < 3_000, "{} {text}", text.len());
@@ -438,6 +445,7 @@ mod tests {
                 assert!(told.len() < 600, "{} {told}", told.len());
                 assert_eq!(told.contains("filebox_wait_for_message"), mail);
                 assert!(told.contains("still_waiting") && told.contains("untrusted data"));
+                assert!(told.contains(PAUSED), "{told}");
             }
         }
     }

@@ -41,7 +41,12 @@ pub(super) async fn hook(
         return refuse(StatusCode::NOT_FOUND, "unknown_role", message);
     };
     match serde_json::from_slice::<HookCall>(&body) {
-        Ok(call) => Json(json!({ "text": host.waker.hook(&own, call).await })).into_response(),
+        Ok(call) => {
+            // What is left to do depends on whether the role is paused by then.
+            let is_usage_told = host.waker.tell(&own, call.usage.as_ref()).await;
+            let text = host.waker.hook(&own, call).await;
+            Json(json!({ "text": text, "is_usage_told": is_usage_told })).into_response()
+        }
         Err(why) => refuse(StatusCode::BAD_REQUEST, "invalid_argument", why.to_string()),
     }
 }

@@ -11,7 +11,9 @@ const LISTED_MAX: u32 = 100;
 
 pub(super) async fn gather(actions: &dyn Actions, tools: Tools) -> Result<Pending, Refusal> {
     let role = actions.role().as_str();
-    let mut pending = Pending::default();
+    let guard = actions.look_up(wire::GetGuardRequest::default()).await?.what;
+    let is_paused = guard.roles.iter().any(|it| it.role == role && it.pause.is_some());
+    let mut pending = Pending { is_paused, ..Pending::default() };
     if tools.has_loops {
         pending.turns = turns(actions, role).await?;
     }
@@ -46,7 +48,7 @@ pub(super) async fn gather(actions: &dyn Actions, tools: Tools) -> Result<Pendin
     Ok(pending)
 }
 
-/// The turns that the role has, in loops that go on.
+/// The turns that the role has.
 async fn turns(actions: &dyn Actions, role: &str) -> Result<Vec<Turn>, Refusal> {
     let (mut turns, mut request) = (Vec::new(), wire::ListLoopsRequest::default());
     loop {
@@ -61,8 +63,9 @@ async fn turns(actions: &dyn Actions, role: &str) -> Result<Vec<Turn>, Refusal> 
 
 fn turn(of: &wire::Loop) -> Option<Turn> {
     // A loop in a state of a newer broker gives nobody anything to do.
-    let is_open =
-        matches!(of.status(), LoopStatus::Idle | LoopStatus::Working | LoopStatus::Stalled);
+    let is_paused = of.status() == LoopStatus::Paused;
+    let is_open = is_paused
+        || matches!(of.status(), LoopStatus::Idle | LoopStatus::Working | LoopStatus::Stalled);
     let receipts = of.receipts.unwrap_or_default();
     is_open.then(|| Turn {
         r#loop: of.r#loop.clone(),
@@ -71,6 +74,7 @@ fn turn(of: &wire::Loop) -> Option<Turn> {
         lapses_ms: of.lease_lapses_ms,
         is_handed: receipts.handed_ms != 0,
         is_seen: receipts.seen_ms != 0 || receipts.acted_ms != 0,
+        is_paused,
     })
 }
 
@@ -113,6 +117,7 @@ mod tests {
         assert_eq!(of_turn(told(working, 0, 0)), Some((7, false, false)));
         assert_eq!(of_turn(told(working, 5, 0)), Some((7, true, false)));
         assert_eq!(of_turn(told(working, 5, 6)), Some((7, true, true)));
+        assert!(told(LoopStatus::Paused as i32, 0, 0).is_some_and(|it| it.is_paused));
         assert_eq!(told(LoopStatus::Completed as i32, 0, 0), None);
         assert_eq!(told(99, 0, 0), None, "of a newer broker");
 

@@ -4,6 +4,7 @@
 //! message put into its queue, keys sent to its terminal. [`client`] is the table of it, [`hook`] what
 //! hooks are told and answer, [`card`] what an agent is told at the start of a session, [`pacing`] when
 //! a wake is due: all of it pure. [`service`] runs in the node; `push` is what it does to clients.
+//! [`usage`] reads what clients write down of tokens.
 //!
 //! - **WU1** No words of other agents reach a client here: ids, roles and counts in fixed sentences.
 //!   What a hook or a push says becomes a prompt.
@@ -23,3 +24,4 @@ pub mod pending;
 mod push;
 pub mod service;
 mod state;
+pub mod usage;

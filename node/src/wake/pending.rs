@@ -17,6 +17,8 @@ pub(super) const NAMED_MAX: usize = 3;
 /// What a role holds, and what it has not seen.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
+    /// The role is paused: there is nothing for it to do before a person resumes it.
+    pub is_paused: bool,
     pub turns: Vec<Turn>,
     pub tasks: Vec<Task>,
     pub locks: Locks,
@@ -35,6 +37,8 @@ pub struct Turn {
     pub lapses_ms: u64,
     pub is_handed: bool,
     pub is_seen: bool,
+    /// Its loop is: nobody can start before a person resumes it.
+    pub is_paused: bool,
 }
 
 /// A claimed task that is not submitted.
@@ -103,14 +107,20 @@ impl Tools {
 impl Pending {
     /// What came and was not written to the role's client yet: what a wake is for.
     pub fn arrivals(&self) -> BTreeSet<Arrival> {
-        let turns = self.turns.iter().filter(|it| !it.is_handed && !it.is_seen).map(Turn::arrival);
+        if self.is_paused {
+            return BTreeSet::new();
+        }
+        let turns = self.going_on().filter(|it| !it.is_handed && !it.is_seen).map(Turn::arrival);
         let letters = self.letters.iter().filter(|it| !it.is_handed).map(Letter::arrival);
         turns.chain(letters).chain(self.questions.iter().map(Question::arrival)).collect()
     }
 
     /// What is left to do when a turn of the client ends.
     pub fn unfinished(&self) -> BTreeSet<Arrival> {
-        let turns = self.turns.iter().map(Turn::arrival);
+        if self.is_paused {
+            return BTreeSet::new();
+        }
+        let turns = self.going_on().map(Turn::arrival);
         let letters = self.letters.iter().map(Letter::arrival);
         let tasks = self
             .tasks
@@ -125,8 +135,16 @@ impl Pending {
 
     /// Urgent letters that were not written to the role's client yet.
     pub fn urgent(&self) -> BTreeSet<Arrival> {
+        if self.is_paused {
+            return BTreeSet::new();
+        }
         let urgent = self.letters.iter().filter(|it| it.is_urgent && !it.is_handed);
         urgent.map(Letter::arrival).collect()
+    }
+
+    /// The turns of loops that go on.
+    pub(super) fn going_on(&self) -> impl Iterator<Item = &Turn> {
+        self.turns.iter().filter(|it| !it.is_paused)
     }
 
     /// The part of it that is about `arrivals`.
@@ -172,7 +190,7 @@ impl Pending {
         if has_urgent && tools.has_mail {
             return "filebox_wait_for_message";
         }
-        if self.turns.iter().any(|it| !it.is_seen) && tools.has_loops {
+        if self.going_on().any(|it| !it.is_seen) && tools.has_loops {
             return "await_my_turn";
         }
         if !self.questions.is_empty() && tools.has_runs {
@@ -181,7 +199,7 @@ impl Pending {
         if !self.letters.is_empty() && tools.has_mail {
             return "filebox_wait_for_message";
         }
-        if !self.turns.is_empty() && tools.has_loops {
+        if self.going_on().next().is_some() && tools.has_loops {
             return "handover_work";
         }
         if !self.tasks.is_empty() && tools.is_worker {
@@ -271,6 +289,7 @@ pub(super) mod tests {
             lapses_ms: 1_700_000_900_000,
             is_handed: false,
             is_seen: false,
+            is_paused: false,
         }
     }
 
@@ -358,5 +377,22 @@ pub(super) mod tests {
         assert_eq!(pending.unfinished().len(), 3);
         assert!(pending.urgent().is_empty());
         assert_eq!(pending.only(&pending.arrivals()).letters, [letter(2)]);
+    }
+
+    #[test]
+    fn what_is_paused_waits_for_a_person_and_wakes_no_agent() {
+        let urgent = Letter { is_urgent: true, ..letter(1) };
+        let stopped = Turn { is_paused: true, ..turn(7) };
+        let of_loop = Pending { turns: vec![stopped], ..Pending::default() };
+        assert!(of_loop.arrivals().is_empty() && of_loop.unfinished().is_empty());
+        assert_eq!(of_loop.next_call(ALL), "await_my_turn");
+        let of_role = Pending {
+            is_paused: true,
+            turns: vec![turn(8)],
+            letters: vec![urgent],
+            ..Pending::default()
+        };
+        assert!(of_role.arrivals().is_empty() && of_role.unfinished().is_empty());
+        assert!(of_role.urgent().is_empty());
     }
 }

@@ -25,6 +25,7 @@ use super::{
     pending::{Pending, Tools, stop_sentence, urgent_sentence, wake_sentence},
     push,
     state::{State, Way},
+    usage::{self, Usage},
 };
 use crate::{
     clock::{Clock, wall_ms},
@@ -83,11 +84,13 @@ pub struct HookCall {
     pub session: String,
     #[serde(default)]
     pub is_again: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 impl HookCall {
     pub fn new(client: HookClient, event: HookEvent, input: Input) -> Self {
-        Self { client, event, session: input.session, is_again: input.is_again }
+        Self { client, event, session: input.session, is_again: input.is_again, usage: None }
     }
 }
 
@@ -200,7 +203,7 @@ impl Waker {
     pub async fn hook(&self, role: &RoleId, call: HookCall) -> Option<String> {
         let wakes = self.0.roles.get(role)?;
         let now = || self.0.clock.now();
-        let HookCall { client, event, session: _, is_again } = call;
+        let HookCall { client, event, session: _, is_again, usage: _ } = call;
         match event {
             HookEvent::SessionStart => {
                 self.change(role, |state| {
@@ -245,6 +248,12 @@ impl Waker {
                 told.ok()?
             }
         }
+    }
+
+    /// Tells the broker of tokens that a hook read of; `true`: they need not be told again.
+    pub async fn tell(&self, role: &RoleId, usage: Option<&Usage>) -> bool {
+        let Some((wakes, usage)) = self.0.roles.get(role).zip(usage) else { return false };
+        usage::tell(&*wakes.actions, usage).await
     }
 
     /// How each role's agent can be woken.

@@ -64,6 +64,9 @@ async fn agents_that_go_on_without_a_person_are_paused_and_go_on_with_one_comman
     assert_eq!((&told["can_start"], &told["paused"]), (&json!(false), &json!(true)), "{told}");
     assert_eq!(told["paused_because"], why);
     assert!(told["hint"].as_str().unwrap().contains("end your turn"), "{told}");
+    let seen = agent(&up, "A").await.call("loop_status", json!({})).await;
+    let seen = &seen["structuredContent"];
+    assert!(seen["hint"].as_str().unwrap().contains("`tasuki loop resume main`"), "{seen}");
     let again = hand_over(&up, "A", 5, "done 5").await;
     assert_eq!(again["structuredContent"]["paused_because"], why, "{again}");
     let status = run(&up, "status").await;
@@ -111,6 +114,14 @@ async fn a_role_that_used_up_its_budget_hands_over_and_begins_nothing() {
         (&json!("paused"), &json!(false)),
         "{refused}"
     );
+    let said = error["message"].as_str().unwrap();
+    assert!(said.contains("answer, submit") && said.contains("`tasuki budget resume A`"), "{said}");
+    let wait = json!({ "timeout_sec": 0 });
+    let waits = agent(&up, "A").await.call("filebox_wait_for_message", wait).await;
+    let told = &waits["structuredContent"];
+    assert_eq!((&told["paused"], &told["still_waiting"]), (&json!(true), &json!(true)), "{told}");
+    assert_eq!(told["paused_because"], "A used up its budget of 4 calls");
+    assert!(told["hint"].as_str().unwrap().contains("end your turn"), "{told}");
     let status = run(&up, "status").await;
     assert!(status.contains("`tasuki budget resume A`"), "{status}");
     run(&up, "budget resume A").await;

@@ -80,10 +80,11 @@ pub(in crate::grpc) fn outcome(
     it: Answer,
     is_superseded: bool,
     sequence: u64,
+    pause: Option<wire::RolePause>,
 ) -> Later<wire::MailAnswer> {
     use wire::mail_answer::Standing;
     let unseen_threads = it.unseen_threads as u64;
-    let mut answer = wire::MailAnswer { unseen_threads, sequence, ..Default::default() };
+    let mut answer = wire::MailAnswer { unseen_threads, sequence, pause, ..Default::default() };
     answer.set_standing(match &it.mail {
         _ if is_superseded => Standing::Superseded,
         None => Standing::StillWaiting,

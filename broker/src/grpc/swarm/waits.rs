@@ -8,7 +8,7 @@ use tasuki_proto::{
 use tonic::Status;
 
 use super::{
-    super::{parse::check_size, status::invalid},
+    super::{guard, parse::check_size, status::invalid},
     Endpoint, Later, Rejection, View, WorkspaceSession, at_once, deliveries, id, issues, items,
     messages, parse, render, reviews,
 };
@@ -81,6 +81,7 @@ pub(in crate::grpc) fn outcome(
         true => Standing::There,
         false => Standing::StillWaiting,
     });
+    answer.pause = guard::pause_of(view, asker, !it.is_there() && !is_superseded);
     match it {
         Answer::Issues(ids) => {
             let found = ids.into_iter().filter_map(|id| swarm.issue(id).ok());

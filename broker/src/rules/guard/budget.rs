@@ -101,6 +101,23 @@ impl fmt::Display for PauseReason {
     }
 }
 
+impl PauseReason {
+    /// Whether the role may still answer letters: how what it owes does not get lost. Letters
+    /// without end are what it is paused for otherwise.
+    pub(super) const fn may_answer(&self) -> bool {
+        !matches!(self, Self::Hops { .. })
+    }
+
+    /// What the role may still do besides handing over, in words.
+    pub(in crate::rules) const fn allows(&self) -> &'static str {
+        if self.may_answer() {
+            "answer, submit and give back what it holds"
+        } else {
+            "submit and give back what it holds"
+        }
+    }
+}
+
 impl Usage {
     pub const ONE_CALL: Self = Self { calls: 1, tokens: 0 };
 

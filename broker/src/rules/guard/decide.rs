@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tasuki_proto::{
-    id::{RoleId, Timestamp},
+    id::{LoopId, RoleId, Timestamp, Turn},
     limits::BUDGETS_MAX,
 };
 
@@ -85,8 +85,7 @@ impl Guard {
         }
         let resumed = Event::RoleResumed(it.role.clone(), it.reason.clone());
         let mut decision = Decision::new([resumed], Reply::Done);
-        let Asked { now, context, workspace, .. } = asked;
-        let loops = workspace.loops.resumptions_of(&it.role, now, context);
+        let loops = asked.workspace.loops.resumptions_of(&[&it.role].into(), asked);
         decision.events.extend(loops.into_iter().map(Into::into));
         Ok(decision)
     }
@@ -110,11 +109,8 @@ impl Workspace {
     ) -> Result<(), Rejection> {
         let Some(role) = command.role() else { return Ok(()) };
         let Some(pause) = self.guard.pause_of(role) else { return Ok(()) };
-        // An answer is how what a role owes does not get lost; letters without end are what it is
-        // paused for here.
         let is_letter = matches!(command, rules::Command::Mail(mailbox::Command::Send(_)));
-        let is_too_far = matches!(pause.reason, PauseReason::Hops { .. });
-        if command.is_for_paused() && !(is_letter && is_too_far) {
+        if command.is_for_paused() && (!is_letter || pause.reason.may_answer()) {
             return Ok(());
         }
         Err(Rejection::RolePaused { role: role.clone(), reason: pause.reason })
@@ -203,26 +199,35 @@ impl Workspace {
         reason: PauseReason,
         decision: &Decision,
     ) -> Vec<rules::Event> {
-        let is_changed = |id| {
-            decision.events.iter().any(|event| {
-                let rules::Event::Turn(
-                    turn::Event::HandedOver(turn::HandedOver { loop_id, .. })
-                    | turn::Event::TurnReclaimed(turn::TurnReclaimed { loop_id, .. })
-                    | turn::Event::RoundStarted(turn::RoundStarted { loop_id, .. })
-                    | turn::Event::LoopPaused(turn::LoopPaused { loop_id, .. }),
-                ) = event
-                else {
-                    return false;
-                };
-                loop_id == id
-            })
-        };
-        let held =
-            self.loops.held_by(role).filter(|(id, it)| it.pause.is_none() && !is_changed(*id));
-        let paused = held.map(|(id, it)| {
+        let is_open = |id| self.loops.by_id.get(id).is_some_and(|it| it.pause.is_none());
+        let held = self.loops.held_by(role).filter(|(_, it)| it.pause.is_none());
+        let mut held: BTreeMap<&LoopId, Turn> = held.map(|(id, it)| (id, it.turn)).collect();
+        for event in &decision.events {
+            let rules::Event::Turn(event) = event else { continue };
+            let next = match event {
+                turn::Event::HandedOver(it) => it.next.as_ref(),
+                turn::Event::TurnReclaimed(it) => Some(&it.next),
+                turn::Event::RoundStarted(it) => Some(&it.next),
+                turn::Event::LoopPaused(_) => None,
+                turn::Event::LoopOpened(_)
+                | turn::Event::ParticipantsSet(_)
+                | turn::Event::TurnHanded(_)
+                | turn::Event::TurnSeen(_)
+                | turn::Event::TurnLapsed(_)
+                | turn::Event::LeaseRenewed(_)
+                | turn::Event::HistoryCompacted(_)
+                | turn::Event::LoopResumed(_) => continue,
+            };
+            let id = event.loop_id();
+            held.remove(id);
+            // It may have kept the turn.
+            let next = next.filter(|next| next.to == *role && is_open(id));
+            held.extend(next.map(|next| (id, next.turn)));
+        }
+        let paused = held.into_iter().map(|(id, turn)| {
             turn::Event::LoopPaused(turn::LoopPaused {
                 loop_id: id.clone(),
-                turn: it.turn,
+                turn,
                 reason: turn::PauseReason::Role { role: role.clone(), reason },
             })
         });

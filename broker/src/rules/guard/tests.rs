@@ -132,7 +132,9 @@ fn who_writes_too_far_from_a_person_is_paused_until_one_says_so() {
     for answers in [None, Some(thread)] {
         let refused = post.send("B", "A", answers).unwrap_err();
         assert!(matches!(refused, Rejection::RolePaused { .. }), "{refused}");
-        assert!(refused.to_string().contains("`tasuki budget resume B`"), "{refused}");
+        let said = refused.to_string();
+        assert!(said.contains("`tasuki budget resume B`"), "{said}");
+        assert!(!said.contains("answer"), "it may not, and so is not told that it may: {said}");
     }
     let by = crate::rules::turn::Actor::Person("ann".parse().unwrap());
     let resume = guard::Resume { by, role: role("B"), reason: String::new() };

@@ -307,3 +307,57 @@ fn a_role_that_used_up_its_budget_is_paused_with_the_loop_whose_turn_it_holds() 
         1100 A starts a round: no: loop_active",
     );
 }
+
+#[test]
+fn a_role_that_keeps_the_turn_as_it_uses_up_its_budget_is_paused_with_its_loop() {
+    check(
+        &[
+            (0, "n1 registers A B"),
+            (0, "ann gives A 2 calls in 1000"),
+            (1, "A hands over s1 >A"),
+            (2, "A hands over s2 >A"),
+            (3, "ann resumes"),
+            (4, "A hands over s3"),
+        ],
+        "
+        0 n1 registers A B: epoch 1
+        0 ann gives A 2 calls in 1000: set
+        1 A hands over s1 >A: turn 1 ended, turn 2 to A
+        2 A hands over s2 >A: turn 2 ended, turn 3 to A, A paused: it used up its budget of 2 calls in 1s, paused: A used up its budget of 2 calls in 1s
+        3 ann resumes: resumed until 103, A goes on
+        4 A hands over s3: turn 3 ended, turn 4 to B",
+    );
+}
+
+#[test]
+fn a_loop_goes_on_together_with_the_role_that_has_its_turn_or_says_that_it_does_not() {
+    check(
+        &[
+            (0, "n1 registers A B"),
+            (0, "ann gives A 1 calls in 1000"),
+            (0, "ann gives B 1 calls in 1000"),
+            (1, "A hands over s1"),
+            (2, "B hands over s2"),
+            (3, "A hands over s3"),
+            (4, "ann resumes A"),
+            (5, "ann resumes"),
+            (6, "B hands over s4"),
+            (7, "ann pauses because lunch"),
+            (8, "A hands over s5"),
+            (9, "ann resumes"),
+        ],
+        "
+        0 n1 registers A B: epoch 1
+        0 ann gives A 1 calls in 1000: set
+        0 ann gives B 1 calls in 1000: set
+        1 A hands over s1: turn 1 ended, turn 2 to B, A paused: it used up its budget of 1 call in 1s
+        2 B hands over s2: turn 2 ended, turn 3 to A, paused: A used up its budget of 1 call in 1s, B paused: it used up its budget of 1 call in 1s
+        3 A hands over s3: turn 3 ended, turn 4 to B, paused: A used up its budget of 1 call in 1s
+        4 ann resumes A: A goes on, resumed until 104, paused: B used up its budget of 1 call in 1s
+        5 ann resumes: resumed until 105, B goes on
+        6 B hands over s4: turn 4 ended, turn 5 to A, B paused: it used up its budget of 1 call in 1s
+        7 ann pauses because lunch: paused: ann paused it: lunch
+        8 A hands over s5: turn 5 ended, turn 6 to B, A paused: it used up its budget of 1 call in 1s
+        9 ann resumes: resumed until 109, B goes on",
+    );
+}

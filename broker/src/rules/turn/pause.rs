@@ -3,7 +3,7 @@
 //! A pause takes nothing: the holder keeps its turn and may hand it over, and what it hands over is
 //! stored. Only the next turn does not start.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use super::{
     Actor, Ended, Event, Loop, LoopPaused, LoopResumed, Loops, NextTurn, PauseLoop, ResumeLoop,
 };
 use crate::rules::{
-    Asked, Context, Decision, Rejection, Reply, Workspace,
+    Asked, Decision, Rejection, Reply, Workspace,
     guard::{self, is_human},
 };
 
@@ -112,7 +112,7 @@ impl Loops {
 
     pub(super) fn decide_resume(
         &self,
-        Asked { now, context, workspace, .. }: Asked<'_>,
+        asked: Asked<'_>,
         it: &ResumeLoop,
     ) -> Result<Decision, Rejection> {
         let state = self.get(&it.loop_id)?;
@@ -122,45 +122,65 @@ impl Loops {
             return Err(Rejection::PersonRequired { role: role.clone() });
         }
         let Some(pause) = &state.pause else { return Ok(Decision::repeat(Reply::Done)) };
-        let resumed = state.resumption(&it.loop_id, now, context, it.reason.clone());
-        let mut decision = Decision::new([resumed], Reply::Done);
         // One command goes on: a loop whose role stays paused would not, nor would its others.
-        if let PauseReason::Role { role, .. } = &pause.reason
-            && workspace.guard.pause_of(role).is_some()
-        {
-            let resumed = guard::Event::RoleResumed(role.clone(), it.reason.clone());
+        let of_reason = match &pause.reason {
+            PauseReason::Role { role, .. } => Some(role),
+            PauseReason::Asked { .. } | PauseReason::Turns { .. } | PauseReason::Cycle { .. } => {
+                None
+            }
+        };
+        let roles = of_reason.into_iter().chain(&state.holder);
+        let roles = roles.filter(|role| asked.workspace.guard.pause_of(role).is_some());
+        let roles: BTreeSet<&RoleId> = roles.collect();
+        let resumed = state.resumption(&it.loop_id, asked, it.reason.clone(), &roles);
+        let mut decision = Decision::new(resumed, Reply::Done);
+        for role in &roles {
+            let resumed = guard::Event::RoleResumed((*role).clone(), it.reason.clone());
             decision.events.push(resumed.into());
-            let others = self.resumptions_of(role, now, context).into_iter();
-            let others = others.filter(|event| *event.loop_id() != it.loop_id);
-            decision.events.extend(others.map(Into::into));
         }
+        let others = self.resumptions_of(&roles, asked).into_iter();
+        let others = others.filter(|event| *event.loop_id() != it.loop_id);
+        decision.events.extend(others.map(Into::into));
         Ok(decision)
     }
 
-    /// What lets the loops go on that are paused because of this role.
+    /// What lets the loops go on that are paused because of these roles.
     pub(in crate::rules) fn resumptions_of(
         &self,
-        role: &RoleId,
-        now: Timestamp,
-        context: &Context,
+        roles: &BTreeSet<&RoleId>,
+        asked: Asked<'_>,
     ) -> Vec<Event> {
         let is_due_to = |it: &Loop| {
             let reason = it.pause.as_ref().map(|it| &it.reason);
-            matches!(reason, Some(PauseReason::Role { role: of, .. }) if of == role)
+            matches!(reason, Some(PauseReason::Role { role, .. }) if roles.contains(role))
         };
         let paused = self.by_id.iter().filter(|(_, it)| is_due_to(it));
-        paused.map(|(id, it)| it.resumption(id, now, context, String::new())).collect()
+        paused.flat_map(|(id, it)| it.resumption(id, asked, String::new(), roles)).collect()
     }
 }
 
 impl Loop {
-    fn resumption(&self, id: &LoopId, now: Timestamp, context: &Context, reason: String) -> Event {
-        Event::LoopResumed(LoopResumed {
+    /// Lets the loop go on together with `roles`. Where its turn is with another one that is paused
+    /// by now, it is paused because of that one.
+    fn resumption(
+        &self,
+        id: &LoopId,
+        Asked { now, context, workspace, .. }: Asked<'_>,
+        reason: String,
+        roles: &BTreeSet<&RoleId>,
+    ) -> Vec<Event> {
+        let resumed = Event::LoopResumed(LoopResumed {
             loop_id: id.clone(),
             turn: self.turn,
             lapses: self.lease.map(|_| now.plus_millis(context.lease_ms)),
             reason,
-        })
+        });
+        let holder = self.holder.as_ref().filter(|holder| !roles.contains(holder));
+        let why = holder.and_then(|holder| why_pause_for(workspace, holder));
+        let paused = why.map(|reason| {
+            Event::LoopPaused(LoopPaused { loop_id: id.clone(), turn: self.turn, reason })
+        });
+        [resumed].into_iter().chain(paused).collect()
     }
 
     /// Why the loop is to be paused once a role ended its turn so, and `next` began (T6).

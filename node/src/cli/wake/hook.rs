@@ -7,6 +7,7 @@ use std::{io::Read as _, time::Duration};
 
 use tasuki_proto::id::RoleId;
 
+use super::setup;
 use crate::{
     agent_tokens::Bearing,
     cli::{Exit, Failure, Output, node_address, role_args},
@@ -16,6 +17,7 @@ use crate::{
         client::{ANSWER_SECS, HookClient, HookEvent, WAIT_SECS},
         hook::{Answer, INPUT_BYTES_MAX, answer, read},
         service::HookCall,
+        usage::{self, Hook, Untold},
     },
 };
 
@@ -56,14 +58,29 @@ async fn ask_node(args: &Args, config: &Config) -> Option<String> {
         drop(std::io::stdin().take(INPUT_BYTES_MAX).read_to_end(&mut input));
         input
     });
-    let input = read(&input.await.unwrap_or_default());
+    let said = input.await.unwrap_or_default();
+    let input = read(&said);
     let role = role_args::role(args.role.as_ref(), config, "").ok()?;
     let node = config.running_node()?;
     let node = node_address::local(node, &config.data.value, &Bearing::Node);
     let secs = if args.event == HookEvent::Wait { WAIT_SECS } else { ANSWER_SECS };
     let within = Duration::from_secs(secs.saturating_sub(MARGIN_SECS));
-    let call = HookCall::new(args.client, args.event, input);
+    let mut call = HookCall::new(args.client, args.event, input);
+    let untold = untold(args, config, said).await;
+    call.usage = untold.as_ref().map(|it| it.usage.clone());
     let body = serde_json::to_vec(&call).ok()?;
     let told = ask::post_within(&node, &format!("/wake/{role}"), body.into(), within).await;
-    told.ok()?["text"].as_str().map(str::to_owned)
+    let told = told.ok()?;
+    if let Some(untold) = untold.filter(|_| told["is_usage_told"] == true) {
+        untold.told();
+    }
+    told["text"].as_str().map(str::to_owned)
+}
+
+/// Tokens that the client wrote down, and the broker does not know of.
+async fn untold(args: &Args, config: &Config, said: Vec<u8>) -> Option<Untold> {
+    let (client, event) = (args.client, args.event);
+    let home = setup::user_file(client).ok()?.parent()?.to_owned();
+    let hook = Hook { client, event, home, data: config.data.value.clone() };
+    tokio::task::spawn_blocking(move || usage::untold(&hook, &said)).await.ok()?
 }

@@ -269,7 +269,7 @@ impl Place {
 }
 
 /// A user's file of hooks, for all projects.
-fn user_file(client: HookClient) -> Result<PathBuf, Failure> {
+pub(super) fn user_file(client: HookClient) -> Result<PathBuf, Failure> {
     let (variable, directory, file) = match client {
         HookClient::Claude => ("CLAUDE_CONFIG_DIR", ".claude", "settings.json"),
         HookClient::Codex => ("CODEX_HOME", ".codex", "hooks.json"),

@@ -20,7 +20,7 @@ mod swarm;
 mod tool;
 mod turn_loop;
 mod view;
-mod waiting;
+pub(super) mod waiting;
 
 use std::collections::BTreeSet;
 

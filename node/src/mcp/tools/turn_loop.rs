@@ -20,7 +20,7 @@ use tasuki_proto::{
 };
 
 pub(in crate::mcp) use self::views::LoopView;
-use self::views::{TurnView, paused_note};
+use self::views::TurnView;
 use super::{
     Call, Part, Toolset,
     arguments::invalid,
@@ -30,7 +30,7 @@ use super::{
     result::{json_result, text_result},
     sanitizer::Sanitizer,
     tool::{Listed, Membership, RoleArgument, Tool, ToolDef, ToolInfo},
-    waiting::wait,
+    waiting::{loop_paused, wait},
 };
 use crate::{
     mcp::{
@@ -97,7 +97,8 @@ fn loop_id(named: Option<Id<LoopId>>) -> LoopId {
 }
 
 /// Waits for your turn. Returns what the previous agent did and your instruction. Call it before
-/// you start work. If the result is still_waiting, call it again immediately.
+/// you start work. If the result is still_waiting, call it again immediately. If it is paused, tell
+/// your user why and end your turn.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct AwaitMyTurn {
     /// Loop name. Default `main`.
@@ -191,11 +192,12 @@ impl Tool for HandoverWork {
         let Some(pause) = &done.pause else { return Ok(text_result(DONE, facts).into()) };
         let mut others = Sanitizer::default();
         let because = others.line(&pause.reason);
-        let text = format!("{DONE} {}", paused_note(loop_id.as_str()));
+        let note = loop_paused(loop_id.as_str());
+        let text = format!("{DONE} {note}");
         if let Value::Object(facts) = &mut facts {
             facts.insert("paused".to_owned(), true.into());
             facts.insert("paused_because".to_owned(), because.into());
-            facts.insert("hint".to_owned(), paused_note(loop_id.as_str()).into());
+            facts.insert("hint".to_owned(), note.into());
         }
         Ok(text_result(&text, facts).into())
     }

@@ -3,13 +3,14 @@
 use std::{convert::Infallible, time::Duration};
 
 use rmcp::model::{CallToolResponse, ProgressNotificationParam};
-use tasuki_proto::{id::RoleId, reason::Reason};
+use serde::Serialize;
+use tasuki_proto::{id::RoleId, reason::Reason, wire};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
 
-use super::{Call, runs::progress_of};
+use super::{Call, runs::progress_of, sanitizer::Sanitizer, view::is_nothing};
 use crate::{
     mcp::{
         hold::{Ask, hold},
@@ -56,6 +57,56 @@ pub(super) const fn unmet(is_waiting: bool, is_superseded: bool) -> Option<&'sta
 /// What an agent is told whose wait a newer one took the place of.
 pub(super) fn superseded(role: &RoleId) -> String {
     format!("Superseded: another call or agent is waiting as {role}. Do not call again.")
+}
+
+/// That what an agent waits for does not come before a person acts, as results say it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct PauseView {
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub paused: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub paused_because: String,
+}
+
+impl PauseView {
+    /// Why a loop is paused: a clause about it.
+    pub(super) fn of_loop(pause: Option<&wire::Pause>, others: &mut Sanitizer) -> Self {
+        Self::new(pause.map(|it| others.line(&it.reason)))
+    }
+
+    /// Why the role that waits is: a sentence about it.
+    pub(super) fn of_role(
+        role: &RoleId,
+        pause: Option<&wire::RolePause>,
+        others: &mut Sanitizer,
+    ) -> Self {
+        Self::new(pause.map(|it| format!("{role} {}", others.line(&it.reason))))
+    }
+
+    fn new(because: Option<String>) -> Self {
+        Self { paused: because.is_some(), paused_because: because.unwrap_or_default() }
+    }
+}
+
+/// What prompts and instructions say of pauses, wherever a call may be answered with one.
+pub(in crate::mcp) const PAUSED: &str = "On paused, tell your user and end your turn.";
+
+/// What an agent does whose role or loop is paused: nothing, so that its user hears of it.
+fn paused(what: &str, command: &str) -> String {
+    format!(
+        "{what} is paused until a person resumes it with `{command}`. Tell your user why and end \
+         your turn; do not call again until then."
+    )
+}
+
+pub(super) fn loop_paused(loop_id: &str) -> String {
+    paused("The loop", &format!("tasuki loop resume {loop_id}"))
+}
+
+/// What a role that waits is told in place of calling again. `None`: it is not paused.
+pub(super) fn role_paused(role: &RoleId, pause: Option<&wire::RolePause>) -> Option<String> {
+    pause?;
+    Some(paused(&format!("Your role {role}"), &format!("tasuki budget resume {role}")))
 }
 
 /// How long a call may be held. `asked` is how long the agent itself wants to wait at most. Of one

@@ -94,6 +94,65 @@ async fn urgent_mail_is_told_after_a_tool_call_once() {
 }
 
 #[tokio::test]
+async fn tokens_that_an_agent_uses_for_itself_count_once_and_pause_its_role() {
+    let office = Office::open().await;
+    office.json(&["budget", "set", "B", "--tokens", "150"]).await;
+    let talks = office.at("home/.claude/projects/p");
+    fs::create_dir_all(&talks).unwrap();
+    let talk = talks.join("s.jsonl");
+    let line = |id: &str| {
+        json!({
+            "type": "assistant", "sessionId": "s",
+            "message": { "id": id, "role": "assistant", "content": [], "usage": {
+                "input_tokens": 60, "cache_creation_input_tokens": 10,
+                "cache_read_input_tokens": 9000, "output_tokens": 30,
+            } },
+        })
+        .to_string()
+            + "\n"
+    };
+    let stop = json!({"session_id": "s", "stop_hook_active": false, "transcript_path": talk});
+    let used = async || office.json(&["budget", "list"]).await["roles"][0].clone();
+    let message = office.send("x", &[]).await;
+
+    fs::write(&talk, line("m1")).unwrap();
+    for again in [false, true] {
+        // Two hooks at once, as where one is set up for the user and one for the project.
+        let hooks = [office.hook("stop", "claude", &stop), office.hook("stop", "claude", &stop)];
+        for hook in hooks {
+            soon(hook.wait_with_output()).await.unwrap();
+        }
+        let used = used().await;
+        assert_eq!(used["tokens"].to_string().trim_matches('"'), "100", "{again}: {used}");
+        assert!(used["pause"].is_null(), "{used}");
+    }
+
+    fs::write(&talk, line("m1") + &line("m2")).unwrap();
+    let said = office.says("stop", "claude", &stop).await;
+    assert_eq!((said.code, &*said.out), (0, ""), "who is paused ends its turn: {said:?}");
+    let paused = used().await;
+    let why = paused["pause"]["reason"].as_str().unwrap();
+    assert_eq!(why, "used up its budget of 150 tokens", "{paused}");
+    let start = json!({"session_id": "s", "source": "resume", "transcript_path": talk});
+    let card = parsed(&office.says("session-start", "claude", &start).await);
+    let card = card["hookSpecificOutput"]["additionalContext"].as_str().unwrap().to_owned();
+    assert!(card.contains("`tasuki budget resume B`") && card.contains(&message), "{card}");
+    let mut agent = Bridged::connect(&office, "claude-code").await;
+    let wait = json!({ "timeout_sec": 0, "sender": "nobody" });
+    let told = agent.call("filebox_wait_for_message", wait.clone(), json!({})).await;
+    let told = &told["structuredContent"];
+    assert_eq!(told["paused_because"], format!("B {why}"), "{told}");
+    assert!(told["hint"].as_str().unwrap().contains("`tasuki budget resume B`"), "{told}");
+
+    office.json(&["budget", "resume", "B"]).await;
+    assert_eq!(used().await["tokens"].to_string().trim_matches('"'), "0");
+    let told = agent.call("filebox_wait_for_message", wait, json!({})).await;
+    assert!(told["structuredContent"]["paused"].is_null(), "{told}");
+    let told = parsed(&office.says("stop", "claude", &stop).await);
+    assert!(told["reason"].as_str().unwrap().contains(&message), "it goes on: {told}");
+}
+
+#[tokio::test]
 async fn without_a_node_hooks_say_nothing_and_stop_nobody() {
     let mut office = Office::open().await;
     office.up.stop().await;

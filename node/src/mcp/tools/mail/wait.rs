@@ -16,7 +16,7 @@ use super::{
         sanitizer::{FRAME, Sanitizer},
         tool::{Tool, ToolInfo},
         view::is_nothing,
-        waiting::{superseded, unmet, wait},
+        waiting::{PauseView, role_paused, superseded, unmet, wait},
     },
     QUIET,
     caller::{Mailbox, Player, message_name},
@@ -30,7 +30,7 @@ use crate::{
 
 /// Waits for mail. Returns the oldest unseen message, urgent first, and returns it again until you
 /// read, reply to, resolve or reject it, or pass it as `after`. If the result is still_waiting,
-/// call it again immediately.
+/// call it again immediately. If it is paused, tell your user why and end your turn.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct WaitForMessage {
     /// Filter by type.
@@ -86,6 +86,8 @@ struct Arrived {
     still_waiting: bool,
     #[serde(skip_serializing_if = "is_nothing")]
     superseded: bool,
+    #[serde(flatten)]
+    pause: PauseView,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
     #[serde(flatten)]
@@ -114,6 +116,7 @@ pub(in crate::mcp) fn wait_result(role: &RoleId, answer: &MailAnswer) -> CallToo
         unmet: unmet(still_waiting, superseded),
         still_waiting,
         superseded,
+        pause: PauseView::of_role(role, answer.pause.as_ref(), &mut others),
         note: has_mail.then_some(FRAME),
         thread,
         entries,
@@ -124,9 +127,10 @@ pub(in crate::mcp) fn wait_result(role: &RoleId, answer: &MailAnswer) -> CallToo
 
 fn hint(role: &RoleId, standing: Standing, answer: &MailAnswer) -> String {
     match standing {
-        Standing::Unspecified | Standing::StillWaiting => {
-            "No mail yet. Call filebox_wait_for_message again immediately.".to_owned()
-        }
+        Standing::Unspecified | Standing::StillWaiting => role_paused(role, answer.pause.as_ref())
+            .unwrap_or_else(|| {
+                "No mail yet. Call filebox_wait_for_message again immediately.".to_owned()
+            }),
         Standing::Superseded => superseded(role),
         Standing::Mail if answer.next != 0 => {
             let id = answer.thread.as_ref().map_or("", |it| it.message_id.as_str());

@@ -9,7 +9,11 @@ use tasuki_proto::{
 };
 
 use super::{
-    super::{sanitizer::Sanitizer, view::view, waiting::superseded},
+    super::{
+        sanitizer::Sanitizer,
+        view::view,
+        waiting::{PauseView, role_paused, superseded},
+    },
     answer::answer,
     items::status,
     views::{Rerun, Time},
@@ -182,6 +186,8 @@ struct ToClaim {
     status: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     deliveries: Vec<Delivery>,
+    #[serde(flatten)]
+    pause: PauseView,
 }
 
 /// The answer to the wait of an acceptor for a delivery.
@@ -192,12 +198,12 @@ pub(super) fn to_claim(role: &RoleId, limit: u32, it: &SwarmAnswer) -> CallToolR
     told.sort_by_key(|it| it.claimed_by != role.as_str());
     cut(&mut told, limit);
     let found = told.iter().map(|it| Delivery::new(it, &mut others)).collect();
-    let shown = ToClaim { status: status(standing, true), deliveries: found };
+    let pause = PauseView::of_role(role, it.pause.as_ref(), &mut others);
+    let shown = ToClaim { status: status(standing, true), deliveries: found, pause };
     let next = match standing {
         Standing::Superseded => superseded(role),
-        Standing::Unspecified | Standing::StillWaiting => {
-            "Nothing yet. Call waitDeliveries again immediately.".to_owned()
-        }
+        Standing::Unspecified | Standing::StillWaiting => role_paused(role, it.pause.as_ref())
+            .unwrap_or_else(|| "Nothing yet. Call waitDeliveries again immediately.".to_owned()),
         Standing::There => next_of(role, &told),
     };
     answer(shown, it.now_ms, &others, vec![next])
@@ -238,6 +244,8 @@ struct Judged {
     delivery: Option<Delivery>,
     #[serde(skip_serializing_if = "String::is_empty")]
     ended_because: String,
+    #[serde(flatten)]
+    pause: PauseView,
 }
 
 /// The answer to the wait of a lead for the verdict on its delivery.
@@ -252,14 +260,16 @@ pub(super) fn verdict(role: &RoleId, delivery: DeliveryId, it: &SwarmAnswer) -> 
         verdict: found.filter(|_| is_judged).map(|it| delivery_status(it.status())),
         delivery: found.map(|it| Delivery::judged(it, &mut others)),
         ended_because: others.text(&it.ended_because),
+        pause: PauseView::of_role(role, it.pause.as_ref(), &mut others),
     };
     let next = match standing {
         Standing::Superseded => superseded(role),
-        Standing::Unspecified | Standing::StillWaiting => {
-            "No verdict yet. Call submitDelivery again immediately with the same arguments, or \
-             call waitIssueTaskEvents. Nothing is delivered twice."
-                .to_owned()
-        }
+        Standing::Unspecified | Standing::StillWaiting => role_paused(role, it.pause.as_ref())
+            .unwrap_or_else(|| {
+                "No verdict yet. Call submitDelivery again immediately with the same arguments, or \
+                 call waitIssueTaskEvents. Nothing is delivered twice."
+                    .to_owned()
+            }),
         Standing::There if !is_judged => "The issue is over. There will be no verdict.".to_owned(),
         Standing::There => after_verdict(found).to_owned(),
     };

@@ -14,7 +14,7 @@ use super::{
     super::{
         sanitizer::Sanitizer,
         view::view,
-        waiting::{STILL_WAITING, SUPERSEDED, superseded},
+        waiting::{PauseView, STILL_WAITING, SUPERSEDED, role_paused, superseded},
     },
     answer::answer,
     delivery_views,
@@ -31,6 +31,8 @@ struct Shown {
     more: u64,
     #[serde(skip_serializing_if = "String::is_empty")]
     ended_because: String,
+    #[serde(flatten)]
+    pause: PauseView,
 }
 
 view! {
@@ -62,8 +64,10 @@ pub(super) fn wait_result(role: &RoleId, issue: IssueId, it: &SwarmAnswer) -> Ca
         item: item.map(|it| Item::new(it, &mut others)),
         more: it.more_items,
         ended_because: others.text(&it.ended_because),
+        pause: PauseView::of_role(role, it.pause.as_ref(), &mut others),
     };
-    answer(shown, it.now_ms, &others, vec![next(role, standing, item)])
+    let next = role_paused(role, it.pause.as_ref()).unwrap_or_else(|| next(role, standing, item));
+    answer(shown, it.now_ms, &others, vec![next])
 }
 
 /// How a wait stands: `ended` is without what was waited for, which will not come.

@@ -2,7 +2,7 @@
 
 use tasuki_proto::id::RoleId;
 
-use crate::mcp::tools::{Part, sanitizer::FRAME};
+use crate::mcp::tools::{Part, sanitizer::FRAME, waiting::PAUSED};
 
 /// What one of the three is told.
 #[derive(Debug)]
@@ -111,6 +111,7 @@ Steps:
 {calls}
 
 - still_waiting: repeat the same call immediately, with no other output.
+- paused: tell your user why and end your turn.
 - superseded: another call of yours is already waiting. Do not call again.
 - If a call returns an MCP task, end your turn; you are woken.
 - ERROR results say what to do next. Follow them.
@@ -123,8 +124,8 @@ Steps:
     fn instructions(&self, role: &RoleId, mail: &str) -> Option<String> {
         let short = self.short;
         Some(format!(
-            "You are {role}, {short} On still_waiting, repeat the call immediately. If a call \
-             returns an MCP task, end your turn; you are woken.{mail} {FRAME}"
+            "You are {role}, {short} On still_waiting, repeat the call immediately. {PAUSED} \
+             If a call returns an MCP task, end your turn; you are woken.{mail} {FRAME}"
         ))
     }
 }

@@ -15,7 +15,7 @@ use super::{
         result::{add_field, json_result},
         sanitizer::{FRAME, Sanitizer},
         view::is_nothing,
-        waiting::superseded,
+        waiting::{PauseView, role_paused, superseded},
     },
     delivery_views, items, views,
 };
@@ -41,6 +41,8 @@ struct Waited {
     /// What it ended with in place of what was waited for.
     #[serde(skip_serializing_if = "String::is_empty")]
     ended_because: String,
+    #[serde(flatten)]
+    pause: PauseView,
     #[serde(skip_serializing_if = "is_nothing")]
     server_now: views::Time,
     #[serde(skip_serializing_if = "is_nothing")]
@@ -86,6 +88,7 @@ pub(in crate::mcp) fn wait_result(
         submission: submission.map(|it| views::Submission::new(&it, &mut others)),
         message: message.map(|it| views::Message::new(it, &mut others)),
         ended_because: others.text(&answer.ended_because),
+        pause: PauseView::of_role(role, answer.pause.as_ref(), &mut others),
         server_now: views::Time(answer.now_ms),
         server_now_ms: answer.now_ms,
         note: is_there.then_some(FRAME),
@@ -110,6 +113,9 @@ fn judged(it: Submission) -> Submission {
 
 /// What the agent does now.
 fn next(role: &RoleId, awaited: &Awaited, answer: &SwarmAnswer) -> Vec<String> {
+    if let Some(paused) = role_paused(role, answer.pause.as_ref()) {
+        return vec![paused];
+    }
     let said = match answer.standing() {
         Standing::Superseded => superseded(role),
         Standing::Unspecified | Standing::StillWaiting => match awaited {

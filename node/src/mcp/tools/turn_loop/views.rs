@@ -16,7 +16,7 @@ use super::{
         result::Time,
         sanitizer::{FRAME, Sanitizer},
         view::is_nothing,
-        waiting::{superseded, unmet},
+        waiting::{PauseView, loop_paused, superseded, unmet},
     },
     labels::unlabelled,
 };
@@ -42,10 +42,8 @@ pub(super) struct TurnView<'a> {
     turn: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
     holder: &'a str,
-    #[serde(skip_serializing_if = "is_nothing")]
-    paused: bool,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    paused_because: String,
+    #[serde(flatten)]
+    pause: PauseView,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -122,8 +120,7 @@ impl<'a> TurnView<'a> {
             round: u64::from(*round),
             turn: *turn,
             holder: if *can_start { "" } else { holder },
-            paused: pause.is_some(),
-            paused_because: pause.as_ref().map(|it| others.line(&it.reason)).unwrap_or_default(),
+            pause: PauseView::of_loop(pause.as_ref(), &mut others),
             note: (summary.is_some() || reclaimed.is_some()).then_some(FRAME),
             from,
             summary,
@@ -143,7 +140,7 @@ fn hint(role: &RoleId, answer: &wire::TurnAnswer) -> String {
     if answer.superseded {
         superseded(role)
     } else if answer.still_waiting && answer.pause.is_some() {
-        paused_note(&answer.r#loop)
+        loop_paused(&answer.r#loop)
     } else if answer.still_waiting && answer.holder.is_empty() {
         "Not your turn yet. Call await_my_turn again immediately.".to_owned()
     } else if answer.still_waiting {
@@ -151,14 +148,6 @@ fn hint(role: &RoleId, answer: &wire::TurnAnswer) -> String {
     } else {
         String::new()
     }
-}
-
-/// What an agent does when its loop is paused: nothing, so that its user hears of it.
-pub(super) fn paused_note(loop_id: &str) -> String {
-    format!(
-        "The loop is paused until a person resumes it with `tasuki loop resume {loop_id}`. Tell \
-         your user why and end your turn; do not call again until then."
-    )
 }
 
 /// The answer to `loop_status`.
@@ -180,10 +169,8 @@ pub(in crate::mcp) struct LoopView<'a> {
     lease_lapses: Time,
     #[serde(skip_serializing_if = "is_nothing")]
     quiet_since: Time,
-    #[serde(skip_serializing_if = "is_nothing")]
-    paused: bool,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    paused_because: String,
+    #[serde(flatten)]
+    pause: PauseView,
     entries: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
@@ -191,6 +178,8 @@ pub(in crate::mcp) struct LoopView<'a> {
     latest: Option<Latest<'a>>,
     #[serde(skip_serializing_if = "is_nothing")]
     stripped: usize,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    hint: String,
 }
 
 /// The latest line of the history.
@@ -266,8 +255,7 @@ impl<'a> LoopView<'a> {
             turn_began: Time(shown.map_or(0, |it| it.turn_began_ms)),
             lease_lapses: Time(shown.map_or(0, |it| it.lease_lapses_ms)),
             quiet_since: Time(shown.map_or(0, |it| it.quiet_since_ms)),
-            paused: pause.is_some(),
-            paused_because: pause.map(|it| others.line(&it.reason)).unwrap_or_default(),
+            pause: PauseView::of_loop(pause, &mut others),
             entries: shown.map_or(0, |it| it.entries),
             note: response.latest.is_some().then_some(FRAME),
             latest: response.latest.as_ref().map(|it| Latest {
@@ -291,6 +279,7 @@ impl<'a> LoopView<'a> {
                     .map_or_else(Receipts::default, Receipts::from),
             }),
             stripped: others.stripped,
+            hint: pause.map(|_| loop_paused(loop_id)).unwrap_or_default(),
         }
     }
 }
