@@ -6,8 +6,8 @@
 use crate::runner::stream::{ErrorClass, classify};
 
 /// How agent CLIs say that their quota is used up, in lower case.
-const PHRASES: [&str; 14] = [
-    // Claude Code; the second as its stream was seen to say it.
+const PHRASES: [&str; 15] = [
+    // Claude Code; the first two and the fifth were seen.
     "usage limit reached",
     "api error: request rejected (429)",
     "limit reached ∙ resets",
@@ -23,8 +23,9 @@ const PHRASES: [&str; 14] = [
     "exhausted your daily quota",
     "exhausted your capacity",
     "quota exceeded for quota metric",
-    // Models of OpenAI, in any client.
+    // Models of OpenAI, in any client; the second was seen in opencode.
     "insufficient_quota",
+    "exceeded your current quota",
 ];
 
 /// Lines at the end of a screen in which it stands.
@@ -33,12 +34,37 @@ const LINES_MAX: usize = 15;
 /// The longest line that is told, in characters.
 const CHARS_MAX: usize = 200;
 
+/// What a running session's screen says about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    pub said: String,
+    /// All else on the screen.
+    rest: String,
+}
+
+impl Shown {
+    /// Whether nothing happened since, but for what is counted in the line itself: some clients show
+    /// there when they try again.
+    pub fn is_still(&self, before: &Self) -> bool {
+        self.rest == before.rest
+    }
+}
+
+/// What a running session's screen says about it; `None`: nothing.
+pub fn shown(screen: &str) -> Option<Shown> {
+    let said = on_screen(screen)?;
+    let rest: Vec<&str> = screen.lines().filter(|line| !has_phrase(line)).collect();
+    Some(Shown { said, rest: rest.join("\n") })
+}
+
 /// The line of a running session's screen that says so.
 pub fn on_screen(screen: &str) -> Option<String> {
-    find(screen, |line| {
-        let line = line.to_lowercase().replace('’', "'");
-        PHRASES.iter().any(|phrase| line.contains(phrase))
-    })
+    find(screen, has_phrase)
+}
+
+fn has_phrase(line: &str) -> bool {
+    let line = line.to_lowercase().replace('’', "'");
+    PHRASES.iter().any(|phrase| line.contains(phrase))
 }
 
 /// The line that says so, in the last output of a session that failed.
@@ -52,6 +78,10 @@ fn find(text: &str, is_it: impl Fn(&str) -> bool) -> Option<String> {
     // What a screen draws around it is no part of it.
     let is_text = |c: char| c.is_alphanumeric() || "(\"'".contains(c);
     let line = line.trim_start_matches(|c| !is_text(c));
+    // Nor is what stands beside it, or counts down to the next try.
+    let line = ["  ", " [retrying"]
+        .into_iter()
+        .fold(line, |line, end| line.split_once(end).map_or(line, |(said, _)| said));
     Some(line.chars().take(CHARS_MAX).collect())
 }
 
@@ -74,6 +104,53 @@ mod tests {
         ] {
             assert_eq!(on_screen(screen).as_deref(), Some(expected), "{screen}");
         }
+    }
+
+    /// As these versions showed it, when their model's API answered that nothing is left.
+    #[test]
+    fn what_clients_were_seen_to_show_is_recognised() {
+        for (screen, expected) in [
+            (
+                include_str!("screens/claude-code-2.1.330.txt"),
+                "Usage limit reached · limit resets 8am",
+            ),
+            (
+                include_str!("screens/claude-code-2.1.330-api-key.txt"),
+                "API Error: Request rejected (429) · This request would exceed your account's rate \
+                 limit. Please try again later.",
+            ),
+            (
+                include_str!("screens/codex-0.169.0.txt"),
+                "You’ve hit your usage limit. Upgrade to Pro (https://chatgpt.com/explore/pro), \
+                 visit https://chatgpt.com/settings/usage to purchase more credits or try again",
+            ),
+            (
+                include_str!("screens/opencode-1.18.33.txt"),
+                "You exceeded your current quota, please check your plan and billing details.",
+            ),
+        ] {
+            assert_eq!(on_screen(screen).as_deref(), Some(expected), "{screen}");
+        }
+    }
+
+    /// As opencode counts down to its next try, with something that moves beside it.
+    #[test]
+    fn a_client_that_tries_again_by_itself_does_not_work() {
+        let look = |spinner: &str, secs: u32, work: &str| {
+            shown(&format!(
+                "{work}\n  ┃\n   {spinner} You exceeded your current quota, please check your plan \
+                 and billing details. [retrying in {secs}s attempt #4]   • OpenCode 1.18.33\n"
+            ))
+            .unwrap()
+        };
+        let first = look("■⬝⬝⬝⬝⬝⬝⬝", 19, "Begin");
+        assert_eq!(
+            first.said,
+            "You exceeded your current quota, please check your plan and billing details."
+        );
+        assert!(look("⬝⬝⬝⬝⬝⬝⬝⬝", 13, "Begin").is_still(&first));
+        assert!(!look("⬝⬝⬝⬝⬝⬝⬝⬝", 13, "Begin. I go on.").is_still(&first));
+        assert_eq!(shown("Begin"), None);
     }
 
     #[test]
