@@ -18,6 +18,7 @@ use tasuki_proto::id::RoleId;
 
 use super::{
     host::Host,
+    tools::is_tool,
     transport::{
         bearer::{Bearer, only_its_user},
         server::refuse,
@@ -41,7 +42,11 @@ pub(super) async fn hook(
         return refuse(StatusCode::NOT_FOUND, "unknown_role", message);
     };
     match serde_json::from_slice::<HookCall>(&body) {
-        Ok(call) => Json(json!({ "text": host.waker.hook(&own, call).await })).into_response(),
+        Ok(call) => {
+            // Clients put the server's name before a tool's: `mcp__tasuki__loop_status`.
+            let is_ours = call.tool.rsplit_once("__").is_some_and(|(_, tool)| is_tool(tool));
+            Json(host.waker.hook(&own, call, is_ours).await).into_response()
+        }
         Err(why) => refuse(StatusCode::BAD_REQUEST, "invalid_argument", why.to_string()),
     }
 }
