@@ -5,7 +5,7 @@
 //! killed while it waits, started again, waits longer than it would by itself, and finishes; Claude
 //! Code plays B also in a terminal, where it has to be woken from idleness. Those that have a runner
 //! are also started by `tasuki run`, pi among them. Those that `tasuki wake` can wake are woken by mail
-//! from another node while they wait for nothing. Ends with 1 when one of them did not work.
+//! from another node while they wait for nothing, their hooks are tried, and `tasuki launch` starts three together. Ends with 1 when one of them did not work.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -16,6 +16,7 @@ use tasuki_examples::{
     clients::{
         agent_runs,
         client::{Client, Transport},
+        hooking, launching,
         play::{Plan, Play, Seen, Way, play},
         table, waking,
     },
@@ -37,7 +38,7 @@ struct Cli {
     /// Only these transports
     #[arg(long, value_enum, value_delimiter = ',')]
     transport: Vec<Transport>,
-    /// Only B of the turn loop, only a worker, only runs, or only idle ones that are woken
+    /// Only B of the turn loop, a worker, runs, idle ones that are woken, those with hooks, or those that are launched
     #[arg(long, value_enum)]
     play: Option<Part>,
     /// Only from the command line, or only in a terminal
@@ -60,6 +61,8 @@ enum Part {
     Work,
     Runs,
     Wake,
+    Hooks,
+    Launch,
 }
 
 impl Part {
@@ -67,7 +70,7 @@ impl Part {
         match self {
             Self::Turns => Some(Play::Turns),
             Self::Work => Some(Play::Work),
-            Self::Runs | Self::Wake => None,
+            Self::Runs | Self::Wake | Self::Hooks | Self::Launch => None,
         }
     }
 }
@@ -137,6 +140,28 @@ impl Cli {
     }
 }
 
+impl Cli {
+    /// Clients whose hooks are tried.
+    fn hooked(&self) -> Vec<Client> {
+        let is_asked = self.play.is_none_or(|part| part == Part::Hooks)
+            && self.transport.is_empty()
+            && self.way.is_none();
+        let is_meant =
+            |client: &Client| is_asked && (self.only.is_empty() || self.only.contains(client));
+        hooking::CLIENTS.iter().copied().filter(is_meant).collect()
+    }
+}
+
+impl Cli {
+    /// Whether `tasuki launch` is played, which takes three clients together.
+    fn launches(&self) -> bool {
+        self.play.is_none_or(|part| part == Part::Launch)
+            && self.only.is_empty()
+            && self.transport.is_empty()
+            && self.way.is_none()
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
@@ -162,7 +187,24 @@ async fn main() -> Result<ExitCode> {
         let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
         waking.spawn(async move { waking::play(client, &place, &runs, &starting).await });
     }
+    let mut hooking = JoinSet::new();
+    for client in cli.hooked() {
+        println!("{:<32} is told by hooks", client.name());
+        let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
+        hooking.spawn(async move { hooking::play(client, &place, &runs, &starting).await });
+    }
     let (mut all, mut working) = (0, 0);
+    if cli.launches() {
+        println!("{:<32} are launched", "claude-code, codex, opencode");
+        for seen in launching::play(&place, &runs, &starting).await {
+            report_launch(&seen);
+            all += 1;
+            working += usize::from(seen.failure.is_none());
+            if let (Some(page), None) = (&cli.page, cli.wait) {
+                table::write_launch(page, &seen)?;
+            }
+        }
+    }
     while let Some(seen) = waking.join_next().await {
         let seen = seen?;
         report_wake(&seen);
@@ -170,6 +212,15 @@ async fn main() -> Result<ExitCode> {
         working += usize::from(seen.failure.is_none());
         if let (Some(page), None) = (&cli.page, cli.wait) {
             table::write_wake(page, &seen)?;
+        }
+    }
+    while let Some(seen) = hooking.join_next().await {
+        let seen = seen?;
+        report_hooks(&seen);
+        all += 1;
+        working += usize::from(seen.failure.is_none());
+        if let (Some(page), None) = (&cli.page, cli.wait) {
+            table::write_hooks(page, &seen)?;
         }
     }
     while let Some(seen) = running.join_next().await {
@@ -197,6 +248,23 @@ fn report_runs(seen: &agent_runs::Seen) {
     match &seen.failure {
         None => println!("{name:<32} runs: {}", seen.lines.join("; ")),
         Some(why) => println!("{name:<32} FAILED: {why}, after {:?}", seen.lines),
+    }
+}
+
+fn report_launch(seen: &launching::Seen) {
+    let name = format!("{} {}", seen.client.name(), seen.version);
+    match &seen.failure {
+        None => println!("{name:<32} launched: {}", table::launch_row(seen)[3..].join("; ")),
+        Some(why) => println!("{name:<32} FAILED: {why}"),
+    }
+}
+
+fn report_hooks(seen: &hooking::Seen) {
+    let name = format!("{} {}", seen.client.name(), seen.version);
+    let cells = table::hooks_row(seen)[4..].join("; ");
+    match &seen.failure {
+        None => println!("{name:<32} hooks: {cells}"),
+        Some(why) => println!("{name:<32} FAILED: {why}; {cells}"),
     }
 }
 

@@ -75,3 +75,25 @@ impl Drop for Running {
         self.kill_group();
     }
 }
+
+/// For a command to end.
+const COMMAND_WITHIN: Duration = Duration::from_secs(90);
+
+/// Whether a command succeeded, and what it printed; its errors where it printed nothing.
+///
+/// # Errors
+/// When it cannot be started, or does not end.
+pub async fn output(command: Command) -> Result<(bool, String)> {
+    output_within(command, COMMAND_WITHIN).await
+}
+
+/// The same of a command that takes its time.
+///
+/// # Errors
+/// When it cannot be started, or does not end within this time.
+pub async fn output_within(mut command: Command, within: Duration) -> Result<(bool, String)> {
+    let ended = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let ended = timeout(within, ended).await.map_err(|_| "a command did not end")??;
+    let printed = if ended.stdout.is_empty() { &ended.stderr } else { &ended.stdout };
+    Ok((ended.status.success(), String::from_utf8_lossy(printed).into_owned()))
+}

@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     client::{Client, Transport},
+    hooking, launching,
     play::{Play, Seen, Way, Woken},
     waking,
 };
@@ -57,6 +58,36 @@ const WORK: Table = Table {
 const WAKE: Table = Table {
     begin: "<!-- table of wakes: written by `make clients` -->",
     head: &["client", "run as", "version, date", "works", "woken by", "a new turn begins after"],
+};
+
+const LAUNCH: Table = Table {
+    begin: "<!-- table of launches: written by `make clients` -->",
+    head: &[
+        "client",
+        "run as",
+        "version, date",
+        "works",
+        "connected",
+        "told its role in",
+        "how it says that its quota is used up",
+        "then",
+    ],
+};
+
+const HOOKS: Table = Table {
+    begin: "<!-- table of hooks: written by `make clients` -->",
+    head: &[
+        "client",
+        "run as",
+        "version, date",
+        "works",
+        "card read at start",
+        "urgent mail after a tool call",
+        "went on at end of turn",
+        "card read after compaction",
+        "quota used up: turn given back",
+        "session ended: turn given back",
+    ],
 };
 
 impl Play {
@@ -149,14 +180,71 @@ pub fn write_wake(path: &Path, seen: &waking::Seen) -> Result<()> {
         seen.client.title().to_owned(),
         run_as.to_owned(),
         format!("{}, {}", seen.version, date(seen.date)),
-        seen.failure
-            .as_ref()
-            .map_or_else(|| "yes".to_owned(), |why| format!("**no**: {}", cell(why))),
+        works(seen.failure.as_deref()),
         if seen.by.is_empty() { nothing() } else { seen.by.clone() },
         seen.woken_after.map_or_else(nothing, |after| format!("{:.1} s", after.as_secs_f32())),
     ];
     let page = fs::read_to_string(path)?;
     Ok(fs::write(path, WAKE.put(&page, &[row])?)?)
+}
+
+/// One row of those that were launched.
+pub fn launch_row(seen: &launching::Seen) -> Row {
+    let nothing = || "–".to_owned();
+    // `connected after 3 s: codex 1 (codex-1a)`
+    let connected = seen.connected.as_deref().and_then(|it| it.split(':').next());
+    vec![
+        seen.client.title().to_owned(),
+        "terminal".to_owned(),
+        format!("{}, {}", seen.version, date(seen.date)),
+        works(seen.failure.as_deref()),
+        connected.map_or_else(nothing, |it| it.trim_start_matches("connected ").to_owned()),
+        seen.told_in.map_or_else(nothing, str::to_owned),
+        seen.words.as_deref().map_or_else(nothing, cell),
+        seen.follows.map_or_else(nothing, str::to_owned),
+    ]
+}
+
+/// Puts what was seen of a launch into the page at `path`.
+///
+/// # Errors
+/// When there is no such page, or it has no marks.
+pub fn write_launch(path: &Path, seen: &launching::Seen) -> Result<()> {
+    let page = fs::read_to_string(path)?;
+    Ok(fs::write(path, LAUNCH.put(&page, &[launch_row(seen)])?)?)
+}
+
+/// One row of those whose hooks were tried.
+pub fn hooks_row(seen: &hooking::Seen) -> Row {
+    let yes = |is_so: bool| if is_so { "yes" } else { "–" }.to_owned();
+    let after = |it: Option<Duration>| {
+        it.map_or_else(|| "–".to_owned(), |after| format!("after {:.1} s", after.as_secs_f32()))
+    };
+    vec![
+        seen.client.title().to_owned(),
+        "terminal".to_owned(),
+        format!("{}, {}", seen.version, date(seen.date)),
+        works(seen.failure.as_deref()),
+        yes(seen.has_card),
+        after(seen.urgent_after),
+        yes(seen.goes_on),
+        yes(seen.has_card_again),
+        after(seen.quota_after),
+        after(seen.end_after),
+    ]
+}
+
+/// Puts what was seen of hooks into the page at `path`.
+///
+/// # Errors
+/// When there is no such page, or it has no marks.
+pub fn write_hooks(path: &Path, seen: &hooking::Seen) -> Result<()> {
+    let page = fs::read_to_string(path)?;
+    Ok(fs::write(path, HOOKS.put(&page, &[hooks_row(seen)])?)?)
+}
+
+fn works(failure: Option<&str>) -> String {
+    failure.map_or_else(|| "yes".to_owned(), |why| format!("**no**: {}", cell(why)))
 }
 
 fn date(at: SystemTime) -> String {

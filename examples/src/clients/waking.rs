@@ -7,7 +7,6 @@
 use std::{
     fs,
     path::Path,
-    process::Stdio,
     time::{Duration, SystemTime},
 };
 
@@ -21,7 +20,7 @@ use super::{
     client::{Client, Transport},
     home::Home,
     model::Asked,
-    running::Running,
+    running::{Running, output},
     script::{
         Heard, Move, WAITING,
         idle::{Idle, RESOLVED, ROLE, letter},
@@ -44,9 +43,6 @@ const TRUST_ALL: &str = "2";
 
 /// Between two looks at what is there.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-/// For a command to end.
-const COMMAND_WITHIN: Duration = Duration::from_secs(90);
 
 /// How long the client is idle before the letter comes.
 const IDLE_FOR: Duration = Duration::from_secs(5);
@@ -117,11 +113,8 @@ async fn with_client(seen: &mut Seen, stage: &Stage) -> Result<()> {
     let terminal = Terminal::open(seen.client, stage, PROMPT).await?;
     let played = async {
         if seen.client == Client::Codex {
-            // It asks a person whether to trust hooks that it has not seen before.
-            terminal.shows(HOOKS_QUESTION, START_WITHIN).await?;
-            terminal.types(TRUST_ALL).await?;
+            trust_hooks(&terminal).await?;
         }
-        is_understood(stage, &terminal).await?;
         woken(seen, stage).await
     };
     let played = played.await;
@@ -179,7 +172,16 @@ async fn woken(seen: &mut Seen, stage: &Stage) -> Result<()> {
     node.stop().await
 }
 
-async fn setup(home: &Home, client: Client, more: &[&str]) -> Result<()> {
+/// Codex asks a person whether to trust hooks that it has not seen before.
+///
+/// # Errors
+/// When it does not ask.
+pub(super) async fn trust_hooks(terminal: &Terminal) -> Result<()> {
+    terminal.shows(HOOKS_QUESTION, START_WITHIN).await?;
+    terminal.types(TRUST_ALL).await
+}
+
+pub(super) async fn setup(home: &Home, client: Client, more: &[&str]) -> Result<()> {
     let mut command = home.tasuki()?;
     command.args(["wake", "setup", client.name(), "--role", ROLE]).args(more);
     if client == Client::Codex {
@@ -189,34 +191,6 @@ async fn setup(home: &Home, client: Client, more: &[&str]) -> Result<()> {
     let (is_done, told) = output(command).await?;
     fs::write(home.folder.join("setup.txt"), &told)?;
     if is_done { Ok(()) } else { Err(format!("`tasuki wake setup`: {told}").into()) }
-}
-
-/// Whether a command succeeded, and what it printed; its errors where it printed nothing.
-async fn output(mut command: tokio::process::Command) -> Result<(bool, String)> {
-    let ended = command.stdin(Stdio::null()).kill_on_drop(true).output();
-    let ended = timeout(COMMAND_WITHIN, ended).await.map_err(|_| "a command did not end")??;
-    let printed = if ended.stdout.is_empty() { &ended.stderr } else { &ended.stdout };
-    Ok((ended.status.success(), String::from_utf8_lossy(printed).into_owned()))
-}
-
-/// A client in a terminal asks its model before it has found our tools; a person would say it again.
-async fn is_understood(stage: &Stage, terminal: &Terminal) -> Result<()> {
-    const TRIES_MAX: usize = 20;
-    for early in 0..TRIES_MAX {
-        let is_there = |it: &Asked| matches!(it.answered, Move::Call(_));
-        let count = |asked: &[Asked]| asked.iter().filter(|it| it.heard == Heard::Early).count();
-        let mut asked = stage.model.asked();
-        let heard = asked.wait_for(|all| all.iter().any(is_there) || early < count(all));
-        let is_heard = timeout(START_WITHIN, heard).await.is_ok();
-        if !is_heard {
-            return Err(format!("it asked nothing within {START_WITHIN:?}").into());
-        }
-        if asked.borrow().iter().any(is_there) {
-            return Ok(());
-        }
-        terminal.types(PROMPT).await?;
-    }
-    Err("it does not find the tools".into())
 }
 
 /// opencode's server with one session.

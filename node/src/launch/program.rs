@@ -1,6 +1,6 @@
 //! The programs that can be launched: coding agents in a terminal, and editors.
 //!
-//! Where each reads its prompt is from its documentation; Claude Code was run.
+//! Where each reads its prompt is from its documentation; Claude Code, Codex and opencode were run.
 
 use std::path::Path;
 

@@ -17,6 +17,8 @@ pub enum Why {
     NotStarted(String),
     /// A person closed its window.
     Closed,
+    /// It ended where nobody watched over it; its own hook says so.
+    Ended,
 }
 
 impl fmt::Display for Why {
@@ -27,6 +29,7 @@ impl fmt::Display for Why {
             Self::Quota(said) => write!(f, "quota used up: {said}"),
             Self::NotStarted(why) => write!(f, "not started: {why}"),
             Self::Closed => f.write_str("its window was closed"),
+            Self::Ended => f.write_str("its session ended"),
         }
     }
 }
@@ -68,7 +71,7 @@ pub fn next(why: &Why, policy: Policy, restarts: u32, holds: bool, has_fallback:
     let fallback = if has_fallback { Next::Fallback } else { give_back };
     match why {
         // A person ended it.
-        Why::Closed | Why::Exited(0) => give_back,
+        Why::Closed | Why::Ended | Why::Exited(0) => give_back,
         // Starting it again changes nothing.
         Why::Quota(_) | Why::NotStarted(_) => fallback,
         Why::Exited(_) | Why::Killed(_) => match policy.on_exit {

@@ -18,12 +18,13 @@ use tasuki_proto::id::RoleId;
 
 use super::{
     host::Host,
+    tools::is_tool,
     transport::{
         bearer::{Bearer, only_its_user},
         server::refuse,
     },
 };
-use crate::wake::service::HookCall;
+use crate::wake::service::{HookAnswer, HookCall};
 
 pub(super) async fn hook(
     State(host): State<Arc<Host>>,
@@ -42,10 +43,12 @@ pub(super) async fn hook(
     };
     match serde_json::from_slice::<HookCall>(&body) {
         Ok(call) => {
+            // Clients put the server's name before a tool's: `mcp__tasuki__loop_status`.
+            let is_ours = call.tool.rsplit_once("__").is_some_and(|(_, tool)| is_tool(tool));
             // What is left to do depends on whether the role is paused by then.
             let is_usage_told = host.waker.tell(&own, call.usage.as_ref()).await;
-            let text = host.waker.hook(&own, call).await;
-            Json(json!({ "text": text, "is_usage_told": is_usage_told })).into_response()
+            let answer = host.waker.hook(&own, call, is_ours).await;
+            Json(HookAnswer { is_usage_told, ..answer }).into_response()
         }
         Err(why) => refuse(StatusCode::BAD_REQUEST, "invalid_argument", why.to_string()),
     }

@@ -85,14 +85,18 @@ fn held(pending: &Pending, named: usize) -> Vec<String> {
     let mut held = Vec::new();
     if !pending.turns.is_empty() {
         held.push(list(&pending.turns, named, |it: &Turn| {
-            let (number, name, since) = (it.number, id(&it.r#loop), utc(it.since_ms));
+            let turn = format!("turn {} of loop {}", it.number, id(&it.r#loop));
             if it.is_paused {
+                let name = id(&it.r#loop);
                 return format!(
-                    "turn {number} of loop {name}, paused until a person resumes it with `tasuki \
-                     loop resume {name}`"
+                    "{turn}, paused until a person resumes it with `tasuki loop resume {name}`"
                 );
             }
-            format!("turn {number} of loop {name} since {since}, lapses {}", utc(it.lapses_ms))
+            // A turn that nobody has asked for yet runs no time.
+            if it.since_ms == 0 && it.lapses_ms == 0 {
+                return turn;
+            }
+            format!("{turn} since {}, lapses {}", utc(it.since_ms), utc(it.lapses_ms))
         }));
     }
     if !pending.tasks.is_empty() {
@@ -153,6 +157,9 @@ mod tests {
         let text = card(who, Some(&of_loop), TOOLS);
         assert!(text.contains("turn 7 of loop main, paused until a person"), "{text}");
         assert!(text.contains("Nothing is waiting for you."), "{text}");
+        let fresh = Turn { since_ms: 0, lapses_ms: 0, ..turn(1) };
+        let fresh = card(who, Some(&Pending { turns: vec![fresh], ..Pending::default() }), TOOLS);
+        assert!(fresh.contains("You hold turn 1 of loop main.\nWaiting"), "{fresh}");
         let of_role = Pending { is_paused: true, ..pending };
         let text = card(who, Some(&of_role), TOOLS);
         assert!(text.ends_with("`tasuki budget resume B`. Tell your user and end your turn.\n"));

@@ -30,6 +30,10 @@ pub enum HookEvent {
     Tool,
     /// A turn ends
     Stop,
+    /// A turn ended because the model's API refused it
+    Failure,
+    /// A session ends
+    SessionEnd,
     /// Runs behind an idle session until something comes
     Wait,
 }
@@ -46,6 +50,9 @@ pub struct HookRow {
 
 /// For a hook to answer, in seconds; its client waits so long at most.
 pub const ANSWER_SECS: u64 = 10;
+
+/// The same at the end of a session; Codex gives no more.
+pub const END_SECS: u64 = 3;
 
 /// For the hook that waits behind an idle session, in seconds: a day.
 pub const WAIT_SECS: u64 = 24 * 3600;
@@ -82,18 +89,21 @@ impl HookClient {
         ) -> HookRow {
             HookRow { event, list, matcher }
         }
-        const CLAUDE: [HookRow; 5] = [
+        const CLAUDE: [HookRow; 7] = [
             row(HookEvent::SessionStart, "SessionStart", None),
             row(HookEvent::Prompt, "UserPromptSubmit", None),
             row(HookEvent::Tool, "PostToolUse", Some("*")),
             row(HookEvent::Stop, "Stop", None),
             row(HookEvent::Wait, "Stop", None),
+            row(HookEvent::Failure, "StopFailure", Some("rate_limit|billing_error")),
+            row(HookEvent::SessionEnd, "SessionEnd", None),
         ];
-        const CODEX: [HookRow; 4] = [
+        const CODEX: [HookRow; 5] = [
             row(HookEvent::SessionStart, "SessionStart", None),
             row(HookEvent::Prompt, "UserPromptSubmit", None),
             row(HookEvent::Tool, "PostToolUse", Some("*")),
             row(HookEvent::Stop, "Stop", None),
+            row(HookEvent::SessionEnd, "SessionEnd", None),
         ];
         const CURSOR: [HookRow; 4] = [
             row(HookEvent::SessionStart, "sessionStart", None),
@@ -106,6 +116,11 @@ impl HookClient {
             Self::Codex => &CODEX,
             Self::Cursor => &CURSOR,
         }
+    }
+
+    /// Whether it is the client that calls itself so to MCP servers.
+    pub fn is_called(self, name: &str) -> bool {
+        name.starts_with(self.name())
     }
 
     /// Whether a hook of its can wait behind an idle session and wake it.

@@ -22,6 +22,18 @@ pub struct Input {
     pub session: String,
     /// The turn went on because of a hook already, or a session goes on that was made shorter.
     pub is_again: bool,
+    /// The tool that was called, as the client names it.
+    pub tool: String,
+    /// Why nobody works in the session any more.
+    pub gone: Option<Gone>,
+}
+
+/// Why nobody works in a session any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Gone {
+    Ended,
+    /// Nothing is left of its quota; what it said.
+    Quota(String),
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -32,17 +44,46 @@ struct Raw {
     stop_hook_active: bool,
     loop_count: u64,
     source: String,
+    hook_event_name: String,
+    tool_name: String,
+    reason: String,
+    error: String,
+    last_assistant_message: Option<String>,
 }
 
 /// How a session begins that was made shorter.
 const COMPACTED: &str = "compact";
 
+/// Reasons of an end after which the same person goes on in the same program.
+const GOES_ON: [&str; 3] = ["clear", "resume", COMPACTED];
+
+/// Errors of the model's API that say that nothing is left.
+const USED_UP: [&str; 2] = ["rate_limit", "billing_error"];
+
+/// What is kept of the words with which a client says so, in characters.
+const SAID_CHARS_MAX: usize = 200;
+
 /// Reads what a client wrote. What cannot be read says nothing.
 pub fn read(input: &[u8]) -> Input {
     let raw: Raw = serde_json::from_slice(input).unwrap_or_default();
+    let gone = raw.gone();
     let session = if raw.session_id.is_empty() { raw.conversation_id } else { raw.session_id };
     let is_again = raw.stop_hook_active || raw.loop_count != 0 || raw.source == COMPACTED;
-    Input { session, is_again }
+    Input { session, is_again, tool: raw.tool_name, gone }
+}
+
+impl Raw {
+    fn gone(&self) -> Option<Gone> {
+        match self.hook_event_name.as_str() {
+            "SessionEnd" if !GOES_ON.contains(&self.reason.as_str()) => Some(Gone::Ended),
+            "StopFailure" if USED_UP.contains(&self.error.as_str()) => {
+                let said = self.last_assistant_message.as_deref().and_then(|it| it.lines().next());
+                let said = said.unwrap_or(&self.error).chars().take(SAID_CHARS_MAX);
+                Some(Gone::Quota(said.collect()))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What a hook leaves behind.
@@ -59,7 +100,9 @@ pub fn answer(client: HookClient, event: HookEvent, text: Option<&str>) -> Answe
         // It takes nothing for a broken hook.
         (HookClient::Cursor, HookEvent::Prompt) => json!({ "continue": true }),
         (HookClient::Cursor, _) if text.is_none() => json!({}),
-        (_, HookEvent::Prompt) => return Answer::default(),
+        (_, HookEvent::Prompt | HookEvent::Failure | HookEvent::SessionEnd) => {
+            return Answer::default();
+        }
         (_, _) if text.is_none() => return Answer::default(),
         (_, HookEvent::Wait) => {
             let err = text.map(|text| format!("{text}\n")).unwrap_or_default();
@@ -88,33 +131,53 @@ fn context(event: &str, text: Option<&str>) -> Value {
 mod tests {
     use super::*;
 
+    /// What the clients wrote, by version: `hook-inputs/CLIENT-VERSION/EVENT.json`.
+    macro_rules! captured {
+        ($name:literal) => {
+            include_str!(concat!("../../tests/hook-inputs/", $name, ".json"))
+        };
+    }
+
     #[test]
     fn what_clients_say_is_read_as_they_say_it() {
-        let again = |session: &str, is_again| Input { session: session.to_owned(), is_again };
+        const CLAUDE: &str = "5ff312ce-ed1d-4b42-a6f5-ebf15641144e";
+        const CODEX: &str = "01a215df-1d89-7fd3-b9ac-92baf8f287de";
+        let of = |session: &str| Input { session: session.to_owned(), ..Input::default() };
+        let again = |session: &str| Input { is_again: true, ..of(session) };
+        let tool = |session: &str| Input { tool: "mcp__tasuki__loop_status".into(), ..of(session) };
+        let gone = |session: &str, gone: Gone| Input { gone: Some(gone), ..of(session) };
+        let limit = "API Error: Request rejected (429) · This request would exceed your account's \
+                     rate limit. Please try again later.";
         for (said, expected) in [
+            (captured!("claude-code-2.1.330/session-start"), of(CLAUDE)),
+            (captured!("claude-code-2.1.330/session-start-compact"), again(CLAUDE)),
+            (captured!("claude-code-2.1.330/prompt"), of(CLAUDE)),
+            (captured!("claude-code-2.1.330/tool"), tool(CLAUDE)),
+            (captured!("claude-code-2.1.330/stop"), of(CLAUDE)),
+            (captured!("claude-code-2.1.330/stop-again"), again(CLAUDE)),
             (
-                r#"{"session_id":"7d1b","transcript_path":"/t.jsonl","cwd":"/w",
-                    "permission_mode":"default","hook_event_name":"Stop","stop_hook_active":false,
-                    "last_assistant_message":"done"}"#,
-                again("7d1b", false),
+                captured!("claude-code-2.1.330/stop-failure"),
+                gone(CLAUDE, Gone::Quota(limit.to_owned())),
             ),
-            (
-                r#"{"session_id":"019a-b","turn_id":"t","transcript_path":null,"cwd":"/w",
-                    "hook_event_name":"Stop","model":"m","permission_mode":"default",
-                    "stop_hook_active":true,"last_assistant_message":null}"#,
-                again("019a-b", true),
-            ),
+            (captured!("claude-code-2.1.330/session-end-clear"), of(CLAUDE)),
+            (captured!("claude-code-2.1.330/session-end-exit"), gone(CLAUDE, Gone::Ended)),
+            (captured!("claude-code-2.1.330/session-end-killed"), gone(CLAUDE, Gone::Ended)),
+            (captured!("codex-0.169.0/session-start-compact"), again(CODEX)),
+            (captured!("codex-0.169.0/prompt"), of(CODEX)),
+            (captured!("codex-0.169.0/tool"), tool(CODEX)),
+            (captured!("codex-0.169.0/stop"), of(CODEX)),
+            (captured!("codex-0.169.0/session-end"), gone(CODEX, Gone::Ended)),
+            // Cursor was not run: as its documentation says.
             (
                 r#"{"conversation_id":"c-1","generation_id":"g","hook_event_name":"stop",
                     "cursor_version":"3.7","workspace_roots":["/w"],"status":"completed",
                     "loop_count":2}"#,
-                again("c-1", true),
+                again("c-1"),
             ),
-            (r#"{"session_id":"7d1b","source":"compact"}"#, again("7d1b", true)),
-            (r#"{"session_id":"7d1b","source":"startup"}"#, again("7d1b", false)),
             ("", Input::default()),
             ("[]", Input::default()),
             (r#"{"session_id":7}"#, Input::default()),
+            (r#"{"hook_event_name":"StopFailure","error":"overloaded"}"#, Input::default()),
         ] {
             assert_eq!(read(said.as_bytes()), expected, "{said}");
         }
@@ -151,6 +214,9 @@ mod tests {
                 (Claude | Codex, _) => "",
             };
             assert_eq!(answer(client, event, None), of(nothing), "{client:?} {event:?}");
+        }
+        for event in [HookEvent::Failure, HookEvent::SessionEnd] {
+            assert_eq!(answer(Claude, event, Some("T")), Answer::default(), "{event:?}");
         }
         let woken = Answer { out: String::new(), err: "T\n".to_owned(), exit: 2 };
         assert_eq!(answer(Claude, Wait, Some("T")), woken);

@@ -13,6 +13,8 @@
 //! - **WU3** At the end of a turn an agent goes on at most [`pacing::CONTINUATIONS_MAX`] times without
 //!   a call in between, and at most [`pacing::SAID_MAX`] times for the same thing.
 //! - **WU4** Nothing is pushed while a call of the role is under way or a wait of it is parked.
+//! - **WU5** What a role holds is given back for the session that called a tool of ours last, and once:
+//!   not for a session beside it, nor for one that the launcher watches over.
 
 pub mod adapters;
 pub mod card;

@@ -84,14 +84,43 @@ pub struct HookCall {
     pub session: String,
     #[serde(default)]
     pub is_again: bool,
+    /// The tool that was called, as the client names it.
+    #[serde(default)]
+    pub tool: String,
+    /// Nobody works in the session any more.
+    #[serde(default)]
+    pub is_gone: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
 impl HookCall {
-    pub fn new(client: HookClient, event: HookEvent, input: Input) -> Self {
-        Self { client, event, session: input.session, is_again: input.is_again, usage: None }
+    pub fn new(client: HookClient, event: HookEvent, input: &Input) -> Self {
+        let (session, tool) = (input.session.clone(), input.tool.clone());
+        Self {
+            client,
+            event,
+            session,
+            is_again: input.is_again,
+            tool,
+            is_gone: input.gone.is_some(),
+            usage: None,
+        }
     }
+}
+
+/// What a hook is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookAnswer {
+    /// What the client is to hear.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// The role is left by the session that played it: what it holds is to be given back.
+    #[serde(default)]
+    pub is_left: bool,
+    /// The broker knows of the tokens that the call told.
+    #[serde(default)]
+    pub is_usage_told: bool,
 }
 
 /// How a role's agent can be woken, and how it last was.
@@ -199,11 +228,26 @@ impl Waker {
         }
     }
 
-    /// What a hook of `role` is told; `None`: nothing.
-    pub async fn hook(&self, role: &RoleId, call: HookCall) -> Option<String> {
+    /// What a hook of `role` is told. `is_ours`: the tool that was called is one of ours.
+    pub async fn hook(&self, role: &RoleId, call: HookCall, is_ours: bool) -> HookAnswer {
+        let mut is_left = false;
+        let now = self.0.clock.now();
+        self.change(role, |state| {
+            if call.event == HookEvent::SessionStart {
+                state.begins(&call.session);
+            }
+            if is_ours {
+                state.plays(call.client, &call.session);
+            }
+            is_left = call.is_gone && state.is_gone(now, call.client, &call.session);
+        });
+        HookAnswer { text: self.hook_text(role, call).await, is_left, is_usage_told: false }
+    }
+
+    async fn hook_text(&self, role: &RoleId, call: HookCall) -> Option<String> {
         let wakes = self.0.roles.get(role)?;
         let now = || self.0.clock.now();
-        let HookCall { client, event, session: _, is_again, usage: _ } = call;
+        let HookCall { client, event, is_again, .. } = call;
         match event {
             HookEvent::SessionStart => {
                 self.change(role, |state| {
@@ -241,6 +285,7 @@ impl Waker {
                 let pending = pending.filter(|_| !tell.is_empty())?.only(&tell);
                 Some(stop_sentence(role.as_str(), &pending, wakes.tools))
             }
+            HookEvent::Failure | HookEvent::SessionEnd => None,
             HookEvent::Wait => {
                 let (waiter, told) = oneshot::channel();
                 self.change(role, |state| state.wait(waiter));

@@ -81,6 +81,8 @@ pub(super) struct State {
     pub hook: Option<HookSession>,
     pub last: Option<LastWake>,
     pub stops: Stops,
+    /// The session, by its client's name for it, that called a tool of ours last.
+    player: Option<(HookClient, String)>,
     pacing: Pacing,
     urgent_told: BTreeSet<Arrival>,
     urgent_last: Option<Moment>,
@@ -138,6 +140,31 @@ impl State {
     pub(super) fn hook_goes_on(&mut self, now: Moment, client: HookClient) {
         let is_working = self.hook.as_ref().is_some_and(|it| it.is_working);
         self.hooked(now, client, is_working);
+    }
+
+    /// A session of this client called a tool of ours.
+    pub(super) fn plays(&mut self, client: HookClient, session: &str) {
+        self.player = Some((client, session.to_owned())).filter(|(_, it)| !it.is_empty());
+    }
+
+    /// A session begins. Another one may have been left for it, or goes on beside it: which of them
+    /// plays the role shows when one calls.
+    pub(super) fn begins(&mut self, session: &str) {
+        self.player.take_if(|(_, it)| it != session);
+    }
+
+    /// Nobody works in a session any more. Whether it was the one that plays the role; said once,
+    /// until it calls again.
+    pub(super) fn is_gone(&mut self, now: Moment, client: HookClient, session: &str) -> bool {
+        let is_its = self.player.as_ref().is_some_and(|(of, it)| *of == client && it == session);
+        if !is_its {
+            return false;
+        }
+        self.player = None;
+        self.hooked(now, client, false);
+        self.release_waiter();
+        // Another client may have taken the role over since.
+        client.is_called(&self.client)
     }
 
     /// A hook waits until something comes; of several the newest.
@@ -308,6 +335,29 @@ mod tests {
         state.called(at(9_000), "claude-code");
         let last = state.last.unwrap();
         assert_eq!((last.by.as_str(), last.called_after_ms), ("tmux", Some(3_200)));
+    }
+
+    /// Holds WU5.
+    #[test]
+    fn a_role_is_left_by_the_session_that_called_and_by_no_other() {
+        let claude = HookClient::Claude;
+        let mut state = with_letter(Vec::new());
+        assert!(!state.is_gone(at(0), claude, "s"), "it never called");
+        state.called(at(1), "claude-code 2.1.330");
+        state.plays(claude, "s");
+        assert!(!state.is_gone(at(2), claude, "beside"));
+        assert!(!state.is_gone(at(2), HookClient::Codex, "s"));
+        assert!(state.is_gone(at(3), claude, "s"));
+        assert!(!state.is_gone(at(4), claude, "s"), "it was said already");
+        state.plays(claude, "s");
+        state.called(at(5), "codex-mcp-client 0.169.0");
+        assert!(!state.is_gone(at(6), claude, "s"), "another client plays the role");
+        state.called(at(7), "claude-code 2.1.330");
+        state.plays(claude, "s");
+        state.begins("t");
+        assert!(!state.is_gone(at(8), claude, "s"), "another session may have taken its place");
+        state.plays(claude, "");
+        assert!(!state.is_gone(at(9), claude, ""), "a session without a name is nobody's");
     }
 
     #[test]

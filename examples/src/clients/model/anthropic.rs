@@ -2,7 +2,22 @@
 
 use serde_json::{Value, json};
 
-use super::{Act, Ask, Spoken, Tool, call, event, list, model_of, since_last, text_of};
+use super::{Act, Api, Ask, Limit, Spoken, Tool, call, event, list, model_of, since_last, text_of};
+
+pub(super) const API: Api = Api {
+    write,
+    limit: Limit {
+        headers: &[
+            ("x-should-retry", "false"),
+            ("anthropic-ratelimit-unified-status", "rejected"),
+            ("anthropic-ratelimit-unified-overage-status", "rejected"),
+            ("anthropic-ratelimit-unified-representative-claim", "five_hour"),
+            // In 2100.
+            ("anthropic-ratelimit-unified-reset", "4102444800"),
+        ],
+        body: r#"{"type":"error","error":{"type":"rate_limit_error","message":"This request would exceed your account's rate limit. Please try again later."}}"#,
+    },
+};
 
 pub(super) fn read(body: &Value) -> Ask {
     let tools = list(&body["tools"]).iter().map(|tool| Tool::new(&tool["name"])).collect();

@@ -2,7 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{Act, Ask, Spoken, Tool, call, event, list, model_of, since_last};
+use super::{Act, Api, Ask, Limit, Spoken, Tool, call, event, list, model_of, since_last};
+
+pub(super) const API: Api = Api {
+    write,
+    limit: Limit {
+        headers: &[],
+        body: r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"You exceeded your current quota."}}"#,
+    },
+};
 
 pub(super) fn read(body: &Value, is_stream: bool) -> Ask {
     let tools = list(&body["tools"]).iter().flat_map(|set| list(&set["functionDeclarations"]));

@@ -2,7 +2,15 @@
 
 use serde_json::{Value, json};
 
-use super::{Act, Ask, Spoken, Tool, call, event, list, model_of, since_last, text_of};
+use super::{Act, Api, Ask, Limit, Spoken, Tool, call, event, list, model_of, since_last, text_of};
+
+pub(super) const API: Api = Api {
+    write,
+    limit: Limit {
+        headers: &[],
+        body: r#"{"error":{"type":"usage_limit_reached","message":"The usage limit has been reached","plan_type":"plus"}}"#,
+    },
+};
 
 pub(super) fn read(body: &Value) -> Ask {
     let tools = list(&body["tools"]).iter().flat_map(|tool| {

@@ -5,8 +5,8 @@
 //! terminal: it waits, its model falls idle, and the handover has to begin a new turn.
 
 use super::{
-    Asked, Duration, Ground, Heard, Move, Result, Running, Seen, SemaphorePermit, Stage, Waiting,
-    Way, end, finishes, is_done, waits_long,
+    Asked, Duration, Ground, Move, Result, Running, Seen, SemaphorePermit, Stage, Waiting, Way,
+    end, finishes, is_done, waits_long,
 };
 use crate::clients::{
     agent_a::AgentA,
@@ -80,7 +80,7 @@ async fn in_terminal(
     permit: SemaphorePermit<'_>,
 ) -> Result<()> {
     let terminal = Terminal::open(seen.plan.client, stage, PROMPT).await?;
-    let played = with_terminal(seen, stage, a, &terminal, permit).await;
+    let played = with_terminal(seen, stage, a, permit).await;
     terminal.keep_screen(&stage.ground.home).await?;
     played?;
     terminal.leave().await
@@ -90,10 +90,10 @@ async fn with_terminal(
     seen: &mut Seen,
     stage: &Stage,
     a: &mut AgentA,
-    terminal: &Terminal,
     permit: SemaphorePermit<'_>,
 ) -> Result<()> {
-    is_understood(stage, terminal).await?;
+    let waits = |it: &Asked| it.answered == Move::Call(wait());
+    stage.model_is_asked(START_WITHIN, "to wait for its turn", waits).await?;
     stage.falls_idle(1, BACKGROUND_WITHIN).await?;
     drop(permit);
     let waiting = Waiting::begin(stage);
@@ -106,24 +106,4 @@ async fn with_terminal(
     a.completes().await?;
     stage.model_is_asked(BACKGROUND_WITHIN, "that it is finished", is_done).await?;
     Ok(())
-}
-
-/// A client in a terminal asks its model before it has found our tools; a person would say it
-/// again.
-async fn is_understood(stage: &Stage, terminal: &Terminal) -> Result<()> {
-    const TRIES_MAX: usize = 20;
-    let is_answered = |it: &Asked| it.answered == Move::Call(wait());
-    for early in 0..TRIES_MAX {
-        let count = |asked: &[Asked]| asked.iter().filter(|it| it.heard == Heard::Early).count();
-        let mut asked = stage.model.asked();
-        let heard = asked.wait_for(|all| all.iter().any(is_answered) || early < count(all));
-        let heard = tokio::time::timeout(START_WITHIN, heard).await;
-        let heard = heard.map_err(|_| format!("it asked nothing within {START_WITHIN:?}"))?;
-        let is_heard = heard?.iter().any(is_answered);
-        if is_heard {
-            return Ok(());
-        }
-        terminal.types(PROMPT).await?;
-    }
-    Err("it does not find the tools of the turn loop".into())
 }

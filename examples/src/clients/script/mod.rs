@@ -7,10 +7,12 @@
 //!
 //! - `facts`: the JSON in a tool's words, whatever the client wraps it in.
 //! - `turns`: B of the turn loop. `work`: a worker of an issue. `idle`: an agent that waits for
-//!   nothing and is woken. `replies`: one without tools, whose task says what to answer.
+//!   nothing and is woken. `hooked`: one with hooks. `relay`: one that was launched. `replies`: one without tools, whose task says what to answer.
 
 mod facts;
+pub mod hooked;
 pub mod idle;
+pub mod relay;
 pub mod replies;
 pub mod turns;
 pub mod work;
@@ -56,6 +58,8 @@ pub enum Move {
     Reply(String),
     /// The request is refused, for good.
     Refuse,
+    /// Nothing is left of the quota.
+    Limit,
     /// No answer comes.
     Hang,
 }

@@ -12,11 +12,11 @@ mod agents;
 mod agents_md;
 mod arrival;
 mod node;
-mod order;
+pub(in crate::cli) mod order;
 mod report;
 pub(in crate::cli) mod session_end;
 pub(super) mod supervise;
-mod terminal;
+pub(in crate::cli) mod terminal;
 
 use std::{
     collections::BTreeMap,

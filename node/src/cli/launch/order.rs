@@ -139,7 +139,7 @@ pub(super) fn watch(data: &Path, role: &RoleId) -> Result<Option<Locked>, Failur
 }
 
 /// Whether another process watches over the role's session.
-pub(super) fn is_watched(data: &Path, role: &RoleId) -> Result<bool, Failure> {
+pub(in crate::cli) fn is_watched(data: &Path, role: &RoleId) -> Result<bool, Failure> {
     // Looking makes nothing.
     match path(data, role, LOCK).exists() {
         true => Ok(watch(data, role)?.is_none()),

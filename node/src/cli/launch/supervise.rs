@@ -26,7 +26,7 @@ use crate::{
     config::{Config, ROLE_VARIABLE},
     launch::{
         program::{Program, Start},
-        quota,
+        quota::{self, STILL_LOOKS},
         session::{HEALTHY, Next, Policy, Why, next},
         settings::OnExit,
     },
@@ -242,14 +242,20 @@ async fn closed() {
 /// Resolves when the session says that its quota is used up and shows nothing new any more.
 async fn out_of_quota() -> String {
     let mut look = interval(LOOK_EVERY);
-    let mut seen = String::new();
+    let (mut seen, mut looks) = (None, 1);
     loop {
         look.tick().await;
         let Some(screen) = terminal::screen().await else { return std::future::pending().await };
-        if let Some(said) = quota::on_screen(&screen).filter(|_| screen == seen) {
-            return said;
+        let shown = quota::shown(&screen);
+        match shown {
+            Some(shown) if seen.as_ref().is_some_and(|it| shown.is_still(it)) => {
+                looks += 1;
+                if STILL_LOOKS <= looks {
+                    return shown.said;
+                }
+            }
+            shown => (seen, looks) = (shown, 1),
         }
-        seen = screen;
     }
 }
 
@@ -282,7 +288,7 @@ fn reason(why: Why, screen: &str) -> Why {
         // It ended as it was to.
         Why::Exited(0) => quota::on_screen(screen).map_or(why, Why::Quota),
         Why::Exited(_) | Why::Killed(_) => quota::in_last_output(screen).map_or(why, Why::Quota),
-        Why::Quota(_) | Why::NotStarted(_) | Why::Closed => why,
+        Why::Quota(_) | Why::NotStarted(_) | Why::Closed | Why::Ended => why,
     }
 }
 

@@ -121,7 +121,9 @@ impl Place {
 }
 
 /// Starts a program that goes on without this one.
-pub(super) fn spawn_apart(command: &mut StdCommand) -> std::io::Result<std::process::Child> {
+pub(in crate::cli) fn spawn_apart(
+    command: &mut StdCommand,
+) -> std::io::Result<std::process::Child> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // A terminal's interrupt is not meant for it.
     #[cfg(unix)]

@@ -29,7 +29,9 @@ use crate::{
     repository::Repository,
     wake::{
         adapters::{Adapter, Adapters},
-        client::{ANSWER_SECS, CURSOR_LOOPS_MAX, HookClient, HookEvent, HookRow, WAIT_SECS},
+        client::{
+            ANSWER_SECS, CURSOR_LOOPS_MAX, END_SECS, HookClient, HookEvent, HookRow, WAIT_SECS,
+        },
     },
 };
 
@@ -139,8 +141,8 @@ impl Client {
                  woken by what comes."
             }
             Self::Codex => {
-                "Codex asks whether to trust the hooks when it starts next, and calls none before. Its \
-                 conversation is known from its first call on."
+                "Codex says that hooks need review when it starts next, and calls none before: press 2 \
+                 to trust all. Its conversation is known from its first call on."
             }
             Self::Cursor => {
                 "Cursor picks the hooks up by itself. They tell it at the end of a turn; nothing wakes \
@@ -239,7 +241,16 @@ fn entry(client: HookClient, row: HookRow, command: &str) -> Value {
         return Value::table([command].into_iter().chain(limit));
     }
     let is_wait = row.event == HookEvent::Wait;
-    let timeout = ("timeout", Value::Number(if is_wait { WAIT_SECS } else { ANSWER_SECS }));
+    let secs = match row.event {
+        HookEvent::Wait => WAIT_SECS,
+        HookEvent::SessionEnd => END_SECS,
+        HookEvent::SessionStart
+        | HookEvent::Prompt
+        | HookEvent::Tool
+        | HookEvent::Stop
+        | HookEvent::Failure => ANSWER_SECS,
+    };
+    let timeout = ("timeout", Value::Number(secs));
     let behind = [("async", Value::Yes), ("asyncRewake", Value::Yes)];
     let behind = behind.into_iter().filter(|_| is_wait);
     let hook = [("type", Value::text("command")), command, timeout].into_iter().chain(behind);

@@ -157,6 +157,11 @@ pub(super) fn names(choices: &[ToolsetChoice]) -> Vec<&'static str> {
     shown(tools(), choices).into_iter().map(|it| it.name).collect()
 }
 
+/// Whether there is a tool of this name.
+pub(super) fn is_tool(name: &str) -> bool {
+    tools().any(|it| it.name == name)
+}
+
 /// Whether a role with these toolsets is shown this tool.
 fn is_shown(tool: &str, choices: &[ToolsetChoice]) -> bool {
     tools().any(|it| it.name == tool && it.is_shown(choices))

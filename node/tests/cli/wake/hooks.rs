@@ -1,6 +1,6 @@
 //! Hooks: the card, the end of a turn, an idle session, urgent mail; setting them up.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use serde_json::{Value, json};
 
@@ -93,6 +93,119 @@ async fn urgent_mail_is_told_after_a_tool_call_once() {
     assert_eq!(parsed(&office.says("tool", "codex", &input).await), Value::Null);
 }
 
+/// A's turn goes to B.
+async fn hand_to_b(office: &Office) {
+    let words = ["loop", "handover", "--role", "A", "--summary", "s", "--instruction", "build it"];
+    office.json(&words).await;
+}
+
+/// Waits until A has the turn, and answers with what came with it.
+async fn comes_back(office: &Office) -> Value {
+    loop {
+        let told = office.json(&["loop", "status"]).await;
+        if told["loop"]["holder"] == "A" {
+            return told["latest"].clone();
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_turn_of_a_session_that_ends_goes_back_once_and_of_no_other_session() {
+    let office = Office::open().await;
+    hand_to_b(&office).await;
+    let mut agent = Bridged::connect(&office, "claude-code").await;
+    agent.call("await_my_turn", json!({"agent_id": "B"}), json!({})).await;
+    let tool = |session: &str, name: &str| json!({"session_id": session, "tool_name": name});
+    office.says("tool", "claude", &tool("s", "mcp__tasuki__await_my_turn")).await;
+    office.says("tool", "claude", &tool("beside", "mcp__other__search")).await;
+    let end = |session: &str, reason: &str| json!({"session_id": session, "hook_event_name": "SessionEnd", "reason": reason});
+    let failure = |error: &str| {
+        json!({
+            "session_id": "s", "hook_event_name": "StopFailure", "error": error,
+            "last_assistant_message": "You've hit your limit · resets 8am (UTC)",
+        })
+    };
+    for (event, input) in [
+        ("session-end", end("s", "clear")),
+        ("session-end", end("s", "resume")),
+        ("session-end", end("beside", "other")),
+        ("failure", failure("overloaded")),
+    ] {
+        let said = office.says(event, "claude", &input).await;
+        assert_eq!((said.code, &*said.out, &*said.err), (0, "", ""), "{input}: {said:?}");
+    }
+    office.says("failure", "claude", &failure("rate_limit")).await;
+    let latest = comes_back(&office).await;
+    let summary = latest["summary"].as_str().unwrap();
+    assert!(
+        summary.starts_with(
+            "The session of B (Claude Code) ended without a handover: quota used up: You've hit your \
+             limit · resets 8am (UTC)."
+        ),
+        "{latest}"
+    );
+    assert!(
+        latest["instruction"].as_str().unwrap().ends_with("B was asked:\nbuild it"),
+        "{latest}"
+    );
+
+    // Nothing is given back twice: not by the same session, whatever else it holds by then.
+    hand_to_b(&office).await;
+    office.says("session-end", "claude", &end("s", "other")).await;
+    agent.call("await_my_turn", json!({"agent_id": "B"}), json!({})).await;
+    office.says("tool", "claude", &tool("t", "mcp__tasuki-B__await_my_turn")).await;
+    office.says("session-end", "claude", &end("t", "prompt_input_exit")).await;
+    let latest = comes_back(&office).await;
+    assert!(
+        latest["summary"].as_str().unwrap().contains("handover: its session ended."),
+        "{latest}"
+    );
+    let told = office.json(&["loop", "status"]).await;
+    assert_eq!(told["loop"]["entries"], 4, "{told}");
+}
+
+#[tokio::test]
+async fn a_session_that_was_launched_is_left_to_the_launcher() {
+    let office = Office::open().await;
+    hand_to_b(&office).await;
+    let mut agent = Bridged::connect(&office, "codex-mcp-client").await;
+    agent.call("await_my_turn", json!({"agent_id": "B"}), json!({})).await;
+    let folder = office.up.data.join("launch/B");
+    fs::create_dir_all(&folder).unwrap();
+    for folder in [folder.parent().unwrap(), folder.as_path()] {
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let lock = fs::File::create(folder.join("lock")).unwrap();
+    lock.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+    lock.lock().unwrap();
+    let call = json!({"session_id": "s", "tool_name": "mcp__tasuki__await_my_turn"});
+    let end = json!({"session_id": "s", "hook_event_name": "SessionEnd", "reason": "other"});
+    office.says("tool", "codex", &call).await;
+    office.says("session-end", "codex", &end).await;
+    lock.unlock().unwrap();
+    office.says("tool", "codex", &call).await;
+    office.says("session-end", "codex", &end).await;
+    let latest = comes_back(&office).await;
+    assert!(latest["summary"].as_str().unwrap().contains("(Codex) ended"), "{latest}");
+    let told = office.json(&["loop", "status"]).await;
+    assert_eq!(told["loop"]["entries"], 2, "{told}");
+}
+
+#[tokio::test]
+async fn a_sub_agent_in_the_project_is_not_told_of_the_role() {
+    let office = Office::open().await;
+    office.send("x", &[]).await;
+    for event in ["session-start", "stop"] {
+        let mut hook = office.command(&["wake", "hook", event, "--client", "claude", "--as", "B"]);
+        hook.stdin(std::process::Stdio::null());
+        let told = Said::of(&soon(hook.output()).await.unwrap());
+        assert!(told.code == 0 && told.out.contains("Tasuki:"), "{event}: {told:?}");
+        hook.env("TASUKI_STEP_TOKEN", "tks_x");
+        let told = Said::of(&soon(hook.output()).await.unwrap());
+        assert_eq!((told.code, &*told.out, &*told.err), (0, "", ""), "{event}: {told:?}");
+    }
+}
+
 #[tokio::test]
 async fn tokens_that_an_agent_uses_for_itself_count_once_and_pause_its_role() {
     let office = Office::open().await;
@@ -156,7 +269,7 @@ async fn tokens_that_an_agent_uses_for_itself_count_once_and_pause_its_role() {
 async fn without_a_node_hooks_say_nothing_and_stop_nobody() {
     let mut office = Office::open().await;
     office.up.stop().await;
-    for event in ["session-start", "prompt", "tool", "stop", "wait"] {
+    for event in ["session-start", "prompt", "tool", "stop", "wait", "failure", "session-end"] {
         let said = office.says(event, "claude", &json!({"session_id": "s"})).await;
         assert_eq!((said.code, &*said.out, &*said.err), (0, "", ""), "{event}: {said:?}");
     }
