@@ -323,7 +323,7 @@ fn a_role_that_keeps_the_turn_as_it_uses_up_its_budget_is_paused_with_its_loop()
         0 n1 registers A B: epoch 1
         0 ann gives A 2 calls in 1000: set
         1 A hands over s1 >A: turn 1 ended, turn 2 to A
-        2 A hands over s2 >A: turn 2 ended, turn 3 to A, A paused: it used up its budget of 2 calls in 1s, paused: A used up its budget of 2 calls in 1s
+        2 A hands over s2 >A: turn 2 ended, turn 3 to A, A paused: it used up its budget of 2 calls in 1s
         3 ann resumes: resumed until 103, A goes on
         4 A hands over s3: turn 3 ended, turn 4 to B",
     );
@@ -357,7 +357,7 @@ fn a_loop_goes_on_together_with_the_role_that_has_its_turn_or_says_that_it_does_
         5 ann resumes: resumed until 105, B goes on
         6 B hands over s4: turn 4 ended, turn 5 to A, B paused: it used up its budget of 1 call in 1s
         7 ann pauses because lunch: paused: ann paused it: lunch
-        8 A hands over s5: turn 5 ended, turn 6 to B, A paused: it used up its budget of 1 call in 1s
+        8 A hands over s5: turn 5 ended, turn 6 to B, paused: ann paused it: lunch, A paused: it used up its budget of 1 call in 1s
         9 ann resumes: resumed until 109, B goes on",
     );
 }
