@@ -76,7 +76,7 @@ async fn a_directorys_name_runs_nothing_and_a_persons_window_stays() {
     tmux(&["new-session", "-d", "-s", "tasuki-default", "-n", "B", "sleep 600"]);
     world.client("claude", "stay");
     let place = world.path("project/#(touch $HOME/run)");
-    std::fs::create_dir(&place).unwrap();
+    std::fs::create_dir_all(&place).unwrap();
     let line = ["launch", "A.x=claude-code", "--terminal", "tmux", "--wait", "2m"];
     let said = world.command(&line).current_dir(&place).output().unwrap();
     assert!(said.status.success(), "{said:?}");

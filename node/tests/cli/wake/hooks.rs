@@ -95,7 +95,13 @@ async fn urgent_mail_is_told_after_a_tool_call_once() {
 
 /// A's turn goes to B.
 async fn hand_to_b(office: &Office) {
-    let words = ["loop", "handover", "--role", "A", "--summary", "s", "--instruction", "build it"];
+    hand_to_b_after(office, "s").await;
+}
+
+/// The same words again would be the same handover.
+async fn hand_to_b_after(office: &Office, summary: &str) {
+    let words =
+        ["loop", "handover", "--role", "A", "--summary", summary, "--instruction", "build it"];
     office.json(&words).await;
 }
 
@@ -150,7 +156,7 @@ async fn the_turn_of_a_session_that_ends_goes_back_once_and_of_no_other_session(
     );
 
     // Nothing is given back twice: not by the same session, whatever else it holds by then.
-    hand_to_b(&office).await;
+    hand_to_b_after(&office, "again").await;
     office.says("session-end", "claude", &end("s", "other")).await;
     agent.call("await_my_turn", json!({"agent_id": "B"}), json!({})).await;
     office.says("tool", "claude", &tool("t", "mcp__tasuki-B__await_my_turn")).await;

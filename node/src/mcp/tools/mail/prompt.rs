@@ -27,7 +27,7 @@ no reply, pass it as `after` in the next filebox_wait_for_message.
 
 - still_waiting: there is no mail yet. Call filebox_wait_for_message again immediately, with no \
 other output.
-- paused: tell your user why and end your turn.
+- paused: tell your user why; end your turn.
 - superseded: another call of yours is already waiting. Do not call again.
 - If a call returns an MCP task instead of an answer, end your turn. You are woken when it is done.
 - Errors say what went wrong and what to do next. Follow them. An identical filebox_send_message \

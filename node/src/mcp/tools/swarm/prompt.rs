@@ -111,7 +111,7 @@ Steps:
 {calls}
 
 - still_waiting: repeat the same call immediately, with no other output.
-- paused: tell your user why and end your turn.
+- paused: tell your user why; end your turn.
 - superseded: another call of yours is already waiting. Do not call again.
 - If a call returns an MCP task, end your turn; you are woken.
 - ERROR results say what to do next. Follow them.

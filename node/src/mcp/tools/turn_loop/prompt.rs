@@ -81,7 +81,7 @@ whole goal is reached and checked: it ends the work for all agents.
 
 - still_waiting: another agent has the turn. Call await_my_turn again immediately, with no other \
 output.
-- paused: tell your user why and end your turn.
+- paused: tell your user why; end your turn.
 - superseded: another call of yours is already waiting. Do not call again.
 - If await_my_turn returns an MCP task instead of an answer, end your turn. You are woken when it \
 is done.
