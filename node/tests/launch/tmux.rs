@@ -77,15 +77,14 @@ async fn a_directorys_name_runs_nothing_and_a_persons_window_stays() {
     world.client("claude", "stay");
     let place = world.path("project/#(touch $HOME/run)");
     std::fs::create_dir_all(&place).unwrap();
-    let line = ["launch", "A.x=claude-code", "--terminal", "tmux", "--wait", "2m"];
+    world.client("codex", "stay");
+    let line = ["launch", "A.x=claude-code", "B=codex", "--terminal", "tmux", "--wait", "2m"];
     let said = world.command(&line).current_dir(&place).output().unwrap();
-    assert!(said.status.success(), "{said:?}");
-    assert!(!world.path("run").exists(), "what stands in a directory's name was run");
-
-    let refused = world.run("launch B=claude-code --terminal tmux --wait 2m");
-    assert_ne!(refused.code, 0, "{refused:?}");
-    let told = format!("{}{}", refused.out, refused.err);
+    let told = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said.status.code(), Some(7), "{told}");
     assert!(told.contains("has a window B that no launch opened"), "{told}");
+    assert!(told.contains("connected after"), "{told}");
+    assert!(!world.path("run").exists(), "what stands in a directory's name was run");
     let windows = tmux(&["list-windows", "-t", "tasuki-default", "-F", "#{window_name}"]);
     assert!(windows.starts_with("B\nA_x-"), "{windows}");
 }

@@ -153,7 +153,7 @@ fn name(text: &str, of: &Path) -> String {
 async fn start_in_tmux(session: &str, role: &str, argv: &[String]) -> Result<(), Failure> {
     let name = name(role, Path::new(""));
     let window = format!("={session}:={name}");
-    make_room(&window, session, role).await?;
+    make_room(session, &name).await?;
     let target = format!("={session}:");
     let is_there = tmux(["has-session", "-t", &format!("={session}")], Vec::new()).await.is_ok();
     let begin = ["new-session", "-d", "-s", session, "-n", &name, "-x", "160", "-y", "48"];
@@ -171,16 +171,24 @@ async fn start_in_tmux(session: &str, role: &str, argv: &[String]) -> Result<(),
 
 /// Closes the window that a role had before. That of a session that ended stays open for its last
 /// lines; one that no launch opened is a person's.
-async fn make_room(window: &str, session: &str, role: &str) -> Result<(), Failure> {
-    let ask = ["display-message", "-p", "-t", window, "#{pane_dead}#{@tasuki}"];
-    let Ok(output) = tmux(ask, Vec::new()).await else { return Ok(()) };
-    if output.stdout.trim_ascii() == b"0" {
+async fn make_room(session: &str, name: &str) -> Result<(), Failure> {
+    let target = format!("={session}:");
+    let form = "#{pane_dead}#{@tasuki} #{window_name}";
+    // Without the session there is none of its windows.
+    let Ok(output) = tmux(["list-windows", "-t", &target, "-F", form], Vec::new()).await else {
+        return Ok(());
+    };
+    let windows = String::from_utf8_lossy(&output.stdout);
+    let mut windows = windows.lines().filter_map(|line| line.split_once(' '));
+    let Some((what, _)) = windows.find(|(_, own)| *own == name) else { return Ok(()) };
+    if what == "0" {
         return Err(Failure::local(format!(
-            "The session {session} of tmux has a window {role} that no launch opened. Rename or \
+            "The session {session} of tmux has a window {name} that no launch opened. Rename or \
              close it first."
         )));
     }
-    tmux(["kill-window", "-t", window], Vec::new()).await.ok();
+    let window = format!("={session}:={name}");
+    tmux(["kill-window", "-t", &window], Vec::new()).await.ok();
     Ok(())
 }
 
