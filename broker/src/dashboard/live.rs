@@ -49,12 +49,12 @@ const STREAMS_OF_TOKEN_MAX: usize = 64;
 pub(super) struct Streams(Mutex<BTreeMap<String, usize>>);
 
 /// One of them.
-struct Open {
+struct OpenStream {
     app: Arc<App>,
     token: String,
 }
 
-impl Open {
+impl OpenStream {
     fn new(visit: &Visit) -> Result<Self, Trouble> {
         let token = visit.login.as_ref().map(|it| it.token.token_id.clone()).unwrap_or_default();
         let mut open = visit.app.streams.0.lock();
@@ -71,7 +71,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         let mut open = self.app.streams.0.lock();
         let left = open.get(&self.token).map_or(0, |it| it - 1);
@@ -88,7 +88,7 @@ pub(super) fn router() -> Router<Arc<App>> {
 }
 
 async fn events(visit: Visit) -> Result<Response, Trouble> {
-    let open = Open::new(&visit)?;
+    let open = OpenStream::new(&visit)?;
     let feed = subscribe(&visit, wire::SubscribeRequest::default()).await?;
     let stopping = visit.app.settings.stopping.clone();
     let hello = Event::default().event("hello").retry(RETRY).data("live");

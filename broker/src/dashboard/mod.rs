@@ -39,7 +39,7 @@ use tower::{BoxError, util::BoxCloneSyncService};
 use self::{
     keys::Keys,
     live::Streams,
-    session::{Own, Sessions},
+    session::{OwnScope, Sessions},
 };
 
 /// What carries calls of the API.
@@ -81,7 +81,7 @@ impl fmt::Debug for Settings {
 struct App {
     settings: Settings,
     sessions: Sessions,
-    own: Own,
+    own_scope: OwnScope,
     streams: Streams,
     keys: Keys,
 }
@@ -93,7 +93,7 @@ pub fn router(settings: Settings) -> Router {
     let app = Arc::new(App {
         settings,
         sessions,
-        own: Own::default(),
+        own_scope: OwnScope::default(),
         streams: Streams::default(),
         keys: Keys::new(),
     });

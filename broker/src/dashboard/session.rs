@@ -9,10 +9,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use http::{HeaderMap, HeaderValue, header::COOKIE};
 use parking_lot::Mutex;
 use tasuki_proto::{rpc, wire};
-use tokio::{
-    sync::Mutex as AsyncMutex,
-    time::{Instant, timeout},
-};
+use tokio::time::{Instant, timeout};
 
 use super::{Channel, keys::chance, visit::Bearing};
 use crate::connection::Peer;
@@ -46,25 +43,19 @@ pub(super) struct Login {
 
 /// What may be done here by visitors who show no token, as the broker says.
 #[derive(Debug, Default)]
-pub(super) struct Own(AsyncMutex<Option<(Instant, Arc<wire::Scope>)>>);
+pub(super) struct OwnScope(Mutex<Option<(Instant, Arc<wire::Scope>)>>);
 
-impl Own {
-    /// Nothing, while the broker does not say.
-    pub(super) async fn scope(
-        &self,
-        channel: Channel,
-        peer: Option<Arc<Peer>>,
-    ) -> Arc<wire::Scope> {
-        let mut known = self.0.lock().await;
-        if let Some((at, scope)) = known.as_ref()
-            && at.elapsed() < OWN_FOR
-        {
-            return Arc::clone(scope);
+impl OwnScope {
+    /// Nothing, while the broker does not say. Nobody waits for another's question.
+    pub(super) async fn get(&self, channel: Channel, peer: Option<Arc<Peer>>) -> Arc<wire::Scope> {
+        let known = self.0.lock().clone();
+        if let Some((_, scope)) = known.filter(|(at, _)| at.elapsed() < OWN_FOR) {
+            return scope;
         }
         let ask = rpc::send(Bearing::new(channel, None, peer), wire::WhoAmIRequest::default());
         let Ok(Ok(said)) = timeout(OWN_WITHIN, ask).await else { return Arc::default() };
         let scope = Arc::new(said.into_inner().scope.unwrap_or_default());
-        *known = Some((Instant::now(), Arc::clone(&scope)));
+        *self.0.lock() = Some((Instant::now(), Arc::clone(&scope)));
         scope
     }
 }

@@ -221,7 +221,7 @@ impl FromRequestParts<Arc<App>> for Visit {
         let peer = parts.extensions.get::<Arc<Peer>>().cloned();
         let scope = match &login {
             Some(login) => Arc::new(login.token.scope.clone().unwrap_or_default()),
-            None => app.own.scope(app.settings.channel.clone(), peer.clone()).await,
+            None => app.own_scope.get(app.settings.channel.clone(), peer.clone()).await,
         };
         Ok(Self { app: Arc::clone(app), workspace, login, scope, name, cookie, peer })
     }
@@ -266,17 +266,13 @@ impl IntoResponse for Trouble {
                 if status.code() == code {
                     return Redirect::to(&login::address("/")).into_response();
                 }
-                let code = http_code(status.code());
-                match code {
-                    StatusCode::SERVICE_UNAVAILABLE => {
-                        let why = status.message();
-                        (
-                            code,
-                            format!("The broker does not answer. Look again in a moment. ({why})"),
-                        )
-                    }
-                    _ => (code, status.message().to_owned()),
-                }
+                let (code, why) = (http_code(status.code()), status.message());
+                let text = if code == StatusCode::SERVICE_UNAVAILABLE {
+                    format!("The broker does not answer. Look again in a moment. ({why})")
+                } else {
+                    why.to_owned()
+                };
+                (code, text)
             }
         };
         (code, view::bare(code, &text)).into_response()

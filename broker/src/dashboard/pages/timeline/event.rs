@@ -193,7 +193,7 @@ fn mark(noun: &Noun, item: &wire::FeedItem) -> Option<Mark> {
 }
 
 /// The entry of a loop's history that an event added; 0: none.
-pub(super) fn entry(noun: &Noun) -> u64 {
+fn entry(noun: &Noun) -> u64 {
     use turn_event::Kind;
     let Noun::Turn(wire::TurnEvent { kind: Some(kind) }) = noun else { return 0 };
     match kind {
