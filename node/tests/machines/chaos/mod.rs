@@ -54,6 +54,8 @@ async fn nothing_is_lost_doubled_or_done_against_its_refusal() {
     for of in &LOOPS[1..] {
         desks[0].says(&format!("tasuki loop start {of} --participants {}", ROLES.join(","))).await;
     }
+    // No person acts in the first two for as long as it goes on.
+    desks[0].says("tasuki budget limits --turns 0").await;
     let feeds = follow(&desks).await;
 
     let ledger = Arc::new(watch::Sender::new(Ledger::default()));
