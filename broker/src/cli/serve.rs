@@ -44,10 +44,11 @@ pub(super) struct Serve {
     #[arg(long, env = "TASUKI_BROKER_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
 
-    /// Address on which to serve the dashboard, such as /metrics for Prometheus, or off
+    /// Address on which to serve the dashboard and /metrics, or off
     /// [default: 127.0.0.1:7422, or a free port where that one is taken]
     ///
-    /// Off loopback, or with --secure, it takes TLS and a token that may `read` all workspaces.
+    /// Off loopback, or with --secure, it takes TLS; people log in with a token, and /metrics takes
+    /// one that may `read` all workspaces.
     #[arg(long, env = "TASUKI_DASHBOARD", value_name = "ADDRESS")]
     dashboard: Option<Dashboard>,
 

@@ -2,12 +2,15 @@
 
 use axum::{extract::Request, middleware::Next, response::Response};
 use http::{
-    HeaderName, HeaderValue,
+    HeaderName, HeaderValue, Method, StatusCode,
     header::{
-        CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+        CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, REFRESH, X_CONTENT_TYPE_OPTIONS,
         X_FRAME_OPTIONS,
     },
 };
+
+/// While the broker is away, a browser asks for a page again after so many seconds.
+const LOOK_AGAIN_S: u16 = 5;
 
 /// The name of the only policy of `app.js` that may turn a text into a document.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
@@ -26,8 +29,13 @@ const ALWAYS: [(HeaderName, &str); 6] = [
 ];
 
 pub(super) async fn protect(request: Request, next: Next) -> Response {
+    let is_page = request.method() == Method::GET;
     let mut response = next.run(request).await;
+    let is_away = response.status() == StatusCode::SERVICE_UNAVAILABLE;
     let headers = response.headers_mut();
+    if is_page && is_away {
+        headers.insert(REFRESH, LOOK_AGAIN_S.into());
+    }
     for (name, value) in ALWAYS {
         headers.insert(name, HeaderValue::from_static(value));
     }

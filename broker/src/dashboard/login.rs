@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Form as Fields, Router,
-    extract::{FromRequest as _, Query, Request, State},
+    extract::{FromRequest as _, Request, State},
     response::{IntoResponse as _, Redirect, Response},
     routing::{get, post},
 };
@@ -14,7 +14,11 @@ use http::{
 };
 use maud::{Markup, html};
 use serde::Deserialize;
-use tasuki_proto::{rpc, token::Token, wire};
+use tasuki_proto::{
+    rpc,
+    token::{Right, Token},
+    wire,
+};
 use tokio::time::Instant;
 use tonic::Status;
 
@@ -23,7 +27,7 @@ use super::{
     form::Act,
     session::Login,
     view,
-    visit::{Bearing, Trouble, Visit},
+    visit::{Bearing, Query, Trouble, Visit},
 };
 use crate::connection::Peer;
 
@@ -152,6 +156,11 @@ async fn token_of(app: &App, text: &str, peer: Option<Arc<Peer>>) -> Result<Logi
     let channel = app.settings.channel.clone();
     let bearing = Bearing::new(channel, Some(authorization.clone()), peer);
     let token = rpc::send(bearing, wire::WhoAmIRequest::default()).await?.into_inner();
+    let rights = token.scope.as_ref().map(|it| it.rights.as_slice()).unwrap_or_default();
+    if !rights.contains(&Right::Read.to_string()) {
+        let text = "this token lacks the right `read`, and every page reads";
+        return Err(Status::permission_denied(text));
+    }
     Ok(Login { authorization, token })
 }
 

@@ -40,6 +40,7 @@ use self::{
     keys::Keys,
     live::Streams,
     session::{OwnScope, Sessions},
+    visit::Trouble,
 };
 
 /// What carries calls of the API.
@@ -59,8 +60,8 @@ pub struct Settings {
     pub channel: Channel,
     /// Visitors log in with a token; else whoever reaches a page acts without one.
     pub asks_for_token: bool,
-    /// Pages come over TLS, and cookies go over nothing else.
-    pub is_secure: bool,
+    /// Pages come over TLS on this port, and cookies go over nothing else.
+    pub secure_port: Option<u16>,
     /// `None`: sealed words stay sealed.
     pub words: Option<Arc<dyn Words>>,
     /// The workspace to begin with.
@@ -88,7 +89,7 @@ struct App {
 
 /// All pages, without the check of who may reach them at all.
 pub fn router(settings: Settings) -> Router {
-    let sessions = Sessions::new(settings.is_secure);
+    let sessions = Sessions::new(settings.secure_port);
     let asks_for_token = settings.asks_for_token;
     let app = Arc::new(App {
         settings,
@@ -105,7 +106,9 @@ pub fn router(settings: Settings) -> Router {
     for page in pages::ALL {
         router = (page.routes)(router);
     }
-    let mut router = router.fallback(pages::not_found);
+    let mut router = router
+        .fallback(async || Trouble::NotFound)
+        .method_not_allowed_fallback(async || Trouble::OnlyForms);
     if !asks_for_token {
         router = router.layer(middleware::map_response(login::turned_away));
     }

@@ -29,7 +29,8 @@ const OWN_WITHIN: Duration = Duration::from_secs(2);
 /// How long a name is: 16 bytes, in hexadecimal.
 const NAME_CHARS: usize = 32;
 
-/// Over TLS the browser itself sees to it that no other host and no plain page sets it.
+/// Over TLS the browser itself sees to it that no other host and no plain page sets it. It knows no
+/// ports, so each server of a host has a name of its own.
 const COOKIE_SECURE: &str = "__Host-tasuki";
 const COOKIE_PLAIN: &str = "tasuki";
 
@@ -63,6 +64,7 @@ impl OwnScope {
 #[derive(Debug)]
 pub(super) struct Sessions {
     is_secure: bool,
+    cookie: String,
     /// What forms are signed with, until this process ends.
     secret: [u8; 32],
     /// By name.
@@ -70,14 +72,14 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    pub(super) fn new(is_secure: bool) -> Self {
+    pub(super) fn new(secure_port: Option<u16>) -> Self {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).expect("the system's random source works");
-        Self { is_secure, secret, logins: Mutex::default() }
-    }
-
-    const fn cookie(&self) -> &'static str {
-        if self.is_secure { COOKIE_SECURE } else { COOKIE_PLAIN }
+        let cookie = match secure_port {
+            Some(port) => format!("{COOKIE_SECURE}-{port}"),
+            None => COOKIE_PLAIN.to_owned(),
+        };
+        Self { is_secure: secure_port.is_some(), cookie, secret, logins: Mutex::default() }
     }
 
     /// The name that a request shows.
@@ -85,7 +87,7 @@ impl Sessions {
         let cookies = headers.get_all(COOKIE).iter().filter_map(|it| it.to_str().ok());
         let mut all =
             cookies.flat_map(|it| it.split(';')).filter_map(|it| it.trim().split_once('='));
-        let (_, name) = all.find(|(cookie, _)| *cookie == self.cookie())?;
+        let (_, name) = all.find(|(cookie, _)| *cookie == self.cookie)?;
         let is_name = name.len() == NAME_CHARS && name.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_name.then(|| name.to_owned())
     }
@@ -104,7 +106,7 @@ impl Sessions {
 
     fn header(&self, name: &str, more: &str) -> HeaderValue {
         let secure = if self.is_secure { "; Secure" } else { "" };
-        let cookie = self.cookie();
+        let cookie = &self.cookie;
         let text = format!("{cookie}={name}; Path=/; HttpOnly; SameSite=Strict{secure}{more}");
         HeaderValue::from_str(&text).expect("a header of letters")
     }
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_session_ends_when_nobody_used_it_for_long() {
-        let (sessions, start) = (Sessions::new(true), Instant::now());
+        let (sessions, start) = (Sessions::new(Some(7422)), Instant::now());
         sessions.log_in("a".to_owned(), login(), start);
         let used = start + IDLE - Duration::from_secs(1);
         assert!(sessions.login("a", used).is_some());
@@ -173,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_session_unused_the_longest_gives_way() {
-        let (sessions, start) = (Sessions::new(false), Instant::now());
+        let (sessions, start) = (Sessions::new(None), Instant::now());
         let at = |number: u64| start + Duration::from_millis(number);
         for number in 0..=LOGINS_MAX as u64 {
             sessions.log_in(number.to_string(), login(), at(number));
@@ -187,27 +189,29 @@ mod tests {
     /// Holds WD3.
     #[test]
     fn a_form_is_good_in_the_browser_that_it_was_made_for() {
-        let sessions = Sessions::new(false);
+        let sessions = Sessions::new(None);
         let token = sessions.form_token("a");
         assert!(sessions.is_form_token("a", &token));
         assert!(!sessions.is_form_token("b", &token));
         assert!(!sessions.is_form_token("a", "") && !sessions.is_form_token("a", &token[1..]));
-        assert!(!Sessions::new(false).is_form_token("a", &token));
+        assert!(!Sessions::new(None).is_form_token("a", &token));
     }
 
     #[test]
     fn a_name_is_read_from_its_own_cookie_alone() {
         let name = "0123456789abcdef0123456789abcdef";
-        let shown = |cookies: &str, is_secure| {
+        let shown = |cookies: &str, secure_port| {
             let mut headers = HeaderMap::new();
             headers.insert(COOKIE, cookies.parse().unwrap());
-            Sessions::new(is_secure).name(&headers)
+            Sessions::new(secure_port).name(&headers)
         };
         let own = Some(name.to_owned());
-        assert_eq!(shown(&format!("x=1; tasuki={name}; y=2"), false), own);
-        assert_eq!(shown(&format!("__Host-tasuki={name}"), true), own);
-        assert_eq!(shown(&format!("tasuki={name}"), true), None);
-        assert_eq!(shown("tasuki=short", false), None);
-        assert_eq!(shown(&format!("tasuki={}", name.replace('a', "/")), false), None);
+        assert_eq!(shown(&format!("x=1; tasuki={name}; y=2"), None), own);
+        let secure = format!("__Host-tasuki-7422={name}");
+        assert_eq!(shown(&secure, Some(7422)), own);
+        assert_eq!(shown(&secure, Some(7423)), None, "another server of this host");
+        assert_eq!(shown(&format!("tasuki={name}"), Some(7422)), None);
+        assert_eq!(shown("tasuki=short", None), None);
+        assert_eq!(shown(&format!("tasuki={}", name.replace('a', "/")), None), None);
     }
 }

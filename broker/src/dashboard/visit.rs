@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::{
-    extract::{FromRequestParts, RawPathParams},
+    extract::{self, FromRequestParts, RawPathParams},
     response::{IntoResponse, Redirect, Response},
 };
 use http::{
@@ -16,6 +16,7 @@ use http::{
     header::{AUTHORIZATION, SET_COOKIE},
     request::Parts,
 };
+use serde::de::DeserializeOwned;
 use tasuki_proto::{
     id::WorkspaceId,
     rpc::{self, Rpc},
@@ -227,6 +228,19 @@ impl FromRequestParts<Arc<App>> for Visit {
     }
 }
 
+/// What the address of a page says of it.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<S: Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
+    type Rejection = Trouble;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Trouble> {
+        let read = extract::Query::try_from_uri(&parts.uri);
+        let not = |_| Trouble::Invalid("This address is not one of a page's links.".to_owned());
+        read.map(|it| Self(it.0)).map_err(not)
+    }
+}
+
 /// Why there is no page, or why nothing was done.
 #[derive(Debug)]
 pub(super) enum Trouble {
@@ -235,6 +249,8 @@ pub(super) enum Trouble {
         next: String,
     },
     NotFound,
+    /// The address of a form was opened as a page.
+    OnlyForms,
     /// What a form said is not usable.
     Invalid(String),
     /// The form is not one of this browser's.
@@ -254,6 +270,10 @@ impl IntoResponse for Trouble {
         let (code, text) = match self {
             Self::LogIn { next } => return Redirect::to(&login::address(&next)).into_response(),
             Self::NotFound => (StatusCode::NOT_FOUND, "There is no such page.".to_owned()),
+            Self::OnlyForms => {
+                let text = "This is where a form is sent to, and no page.";
+                (StatusCode::METHOD_NOT_ALLOWED, text.to_owned())
+            }
             Self::Invalid(text) => (StatusCode::UNPROCESSABLE_ENTITY, text),
             Self::Forged => (
                 StatusCode::FORBIDDEN,

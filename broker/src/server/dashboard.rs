@@ -15,7 +15,7 @@ use axum::{
 };
 use futures::StreamExt as _;
 use http::{
-    HeaderMap, Method, StatusCode,
+    HeaderMap, StatusCode,
     header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE},
 };
 use hyper::{body::Incoming, server::conn::http1, service::Service as _};
@@ -26,7 +26,7 @@ use hyper_util::{
 use tasuki_proto::{
     host::{dashboard::Dashboard, port_owner::why_taken},
     limits::WORKSPACE_DEFAULT,
-    net::site::{SEC_FETCH_SITE, Site},
+    net::site::{Site, follow_link},
     token::Right,
 };
 use tokio::net::TcpListener;
@@ -99,7 +99,7 @@ pub(super) fn serve(listener: TcpListener, parts: Parts, stopping: CancellationT
     let pages = dashboard::router(dashboard::Settings {
         channel,
         asks_for_token: is_guarded,
-        is_secure: is_guarded,
+        secure_port: listener.local_addr().ok().map(|it| it.port()).filter(|_| is_guarded),
         words: None,
         home: WORKSPACE_DEFAULT.parse().expect("the default is an id"),
         stopping: stopping.clone(),
@@ -161,10 +161,7 @@ async fn check_site(
     next: Next,
 ) -> Response {
     let (site, is_guarded) = &*access;
-    // A link on another site's page may lead here. It changes nothing, and in no frame.
-    if is_followed_link(&request) {
-        request.headers_mut().remove(SEC_FETCH_SITE);
-    }
+    follow_link(&mut request);
     let here = request.extensions().get().map(|here: &Here| here.0);
     if let Err(why) = site.check(request.uri(), request.headers(), here) {
         warn!(%why, "a request to the dashboard from elsewhere was refused");
@@ -175,14 +172,6 @@ async fn check_site(
         peer.become_known();
     }
     next.run(request).await
-}
-
-/// Whether a browser asks for a whole page of its own.
-fn is_followed_link(request: &Request) -> bool {
-    let says = |name: &str, value: &str| request.headers().get(name).is_some_and(|it| it == value);
-    request.method() == Method::GET
-        && says("sec-fetch-mode", "navigate")
-        && says("sec-fetch-dest", "document")
 }
 
 /// Whether a program may see what is of all workspaces.

@@ -214,6 +214,28 @@ async fn a_person_leads_an_issue_to_its_end() {
     );
     browser.fill("#close-issue", &[("summary", "Done.")]).await;
     browser.until("document.querySelector('article header .chip')?.innerText === 'done'").await;
+    let files = wire::FileSet {
+        repository: "parser".to_owned(),
+        patterns: vec!["src/b.rs".to_owned()],
+        ..Default::default()
+    };
+    let lock = wire::LockFilesRequest {
+        role: "lead".to_owned(),
+        files: Some(files),
+        ..Default::default()
+    };
+    scene.call(lock).await;
+    for (words, found) in [
+        ("takes parser", "Issue: Speed up the parser"),
+        ("half TIME", "task-1: "),
+        ("well done", "task-1: "),
+        ("with numbers", "task-2: Measure it"),
+        ("quick works here", &format!("of {issue}, by lead")),
+        ("src/b.rs lead", "Lock of lead"),
+    ] {
+        browser.go(&scene.page(&format!("search?q={}", words.replace(' ', "+")))).await;
+        browser.sees(found).await;
+    }
     assert_eq!(browser.complaints_of_the_page().await, Vec::<String>::new());
     browser.close().await;
 }

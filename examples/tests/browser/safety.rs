@@ -134,6 +134,10 @@ async fn who_shows_no_token_sees_nothing_and_a_link_lets_one_look() {
     browser.write("[name=token]", "tasuki_0011_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").await;
     browser.click("button").await;
     browser.until("document.querySelector('#trouble')").await;
+    let blind = token(data.path(), &["send"]).await;
+    browser.write("[name=token]", &blind).await;
+    browser.click("button").await;
+    browser.sees("lacks the right").await;
 
     browser.write("[name=token]", &person).await;
     browser.click("button").await;
@@ -176,6 +180,7 @@ async fn who_shows_no_token_sees_nothing_and_a_link_lets_one_look() {
     browser.fill("#new-link", &[("label", "Bob"), ("for", "1 hour")]).await;
     browser.until("document.querySelector('#look')").await;
     let link = browser.run("return document.querySelector('#look').href").await;
+    browser.sees(link.as_str().unwrap()).await;
     let guest = driver.open(1200, 900, &[]).await;
     guest.go(link.as_str().unwrap()).await;
     guest.until("location.pathname === '/w/default/now'").await;

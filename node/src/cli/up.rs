@@ -39,7 +39,7 @@ pub struct Args {
     /// Address on which the broker serves gRPC [default: 127.0.0.1:7420]
     #[arg(long, value_name = "ADDRESS")]
     broker_listen: Option<String>,
-    /// Address on which the broker serves its dashboard, such as /metrics for Prometheus, or off
+    /// Address on which the broker serves its dashboard and /metrics, or off
     /// [default: 127.0.0.1:7422, or a free port where that one is taken]
     #[arg(long, value_name = "ADDRESS")]
     dashboard: Option<String>,

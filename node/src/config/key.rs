@@ -111,7 +111,7 @@ impl Key {
                 "dashboard",
                 "TASUKI_DASHBOARD",
                 "127.0.0.1:7422",
-                "address where the broker of `tasuki up` serves its dashboard, such as /metrics, or off; the default moves on to a free port",
+                "address where the broker of `tasuki up` serves its dashboard and /metrics, or off; the default moves on to a free port",
             ),
             Self::Broker => (
                 "broker",

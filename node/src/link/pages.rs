@@ -23,7 +23,7 @@ impl Link {
         dashboard::router(dashboard::Settings {
             channel: Channel::new(channel),
             asks_for_token: false,
-            is_secure: false,
+            secure_port: None,
             words: Some(std::sync::Arc::new(self.clone())),
             home: self.shared.settings.workspace.clone(),
             stopping,

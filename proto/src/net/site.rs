@@ -14,7 +14,7 @@ use std::{
 };
 
 use http::{
-    HeaderMap, HeaderName, Uri,
+    HeaderMap, HeaderName, Method, Request, Uri,
     header::{HOST, ORIGIN},
 };
 
@@ -22,10 +22,22 @@ use http::{
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// Where a browser says that a request comes from. Other ports of one host are `same-site`.
-pub const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What `Sec-Fetch-Site` may say: it was no page, or one of this server's own.
 const OWN_SITES: [&str; 2] = ["none", "same-origin"];
+
+/// Lets a link on another site's page lead to one for people: a browser that asks for a whole page
+/// of its own changes nothing, and shows it in no frame. For addresses of such pages alone.
+pub fn follow_link<B>(request: &mut Request<B>) {
+    let says = |name: &str, value: &str| request.headers().get(name).is_some_and(|it| it == value);
+    if request.method() == Method::GET
+        && says("sec-fetch-mode", "navigate")
+        && says("sec-fetch-dest", "document")
+    {
+        request.headers_mut().remove(SEC_FETCH_SITE);
+    }
+}
 
 /// Whether a name of the Host header is one that the server's certificate is for.
 pub type IsNamed = Arc<dyn Fn(&str) -> bool + Send + Sync>;

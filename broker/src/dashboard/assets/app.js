@@ -10,7 +10,7 @@
   const body = document.body;
   const main = () => $("#main");
 
-  // A link that logs in carries its token behind the #, where no server and no log sees it.
+  // A link that logs in has its token behind the #, which no server or log sees.
   const link = $("form#link");
   if (link && location.hash.length > 1) {
     link.elements.token.value = location.hash.slice(1);
@@ -19,7 +19,7 @@
   }
   if (!body.dataset.events) return;
 
-  // Makes `old` what `next` is, and leaves alone what a person is busy with.
+  // Makes `old` what `next` is, but for what a person is busy with.
   const isKept = (node) =>
     node.nodeType === 1 && (node === document.activeElement || (node.tagName === "FORM" && (node.contains(document.activeElement) || node.dataset.touched)));
   const holds = (node) => isKept(node) || (node.nodeType === 1 && node.querySelector("form[data-touched]"));
@@ -60,35 +60,38 @@
     if (!fresh) return;
     document.title = next.title;
     morph(main(), fresh);
-    // Forms that were kept may be of a session that is over. What may be done already stays refused.
+    // Forms that were kept may be of a session that is over.
     const own = $("[name=form]", next);
     if (own) $$("[name=form]").forEach((it) => { if (!it.form.dataset.sent) it.value = own.value; });
     tick();
   };
 
   // Asks for this page anew, one request at a time.
-  let busy = false, again = false;
+  let busy = false, again = false, took = 0;
   const refresh = async () => {
     if (busy) { again = true; return; }
     busy = true;
+    const began = Date.now();
     try {
       const answer = await fetch(location.href, { headers: { "Tasuki-Script": "1" }, redirect: "follow" });
       if (new URL(answer.url).pathname === "/login") ended();
       else if (answer.ok) { $("#ended").hidden = true; show(await answer.text()); }
-    } catch { /* The stream of events says that the broker is away. */ }
+    } catch { /* The events say that the broker is away. */ }
+    took = Date.now() - began;
     busy = false;
-    if (again) { again = false; refresh(); }
+    if (again) { again = false; soon(); }
   };
+  // What takes long is asked for less often.
   let waiting = 0;
-  const soon = () => { clearTimeout(waiting); waiting = setTimeout(refresh, 60); };
+  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; refresh(); }, Math.max(60, 4 * took)); };
 
   const light = $("#live");
   const lit = (state, title) => { light.className = "live " + state; light.title = title; };
-  // A session that ended leaves what is typed where it is.
+  // What is typed stays.
   const ended = () => {
     if ($("form[data-touched]")) { lit("off", "Your session ended"); $("#ended").hidden = false; } else location.reload();
   };
-  // Only while it is looked at: a browser has few connections for all pages of one place.
+  // Only while it is looked at: browsers have few connections.
   let wasOff = false, events;
   const follow = () => {
     events?.close();

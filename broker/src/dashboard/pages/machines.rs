@@ -7,6 +7,7 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
+use http::{HeaderMap, header::HOST};
 use maud::{Markup, html};
 use tasuki_proto::{
     counted::counted,
@@ -184,7 +185,7 @@ async fn revoke(Act { visit, form }: Act) -> Result<Response, Trouble> {
 
 /// A token that may read one workspace for a while, behind the `#` of a link: no server and no log
 /// sees it there.
-async fn new_link(Act { visit, form }: Act) -> Result<Response, Trouble> {
+async fn new_link(headers: HeaderMap, Act { visit, form }: Act) -> Result<Response, Trouble> {
     let lasting = form.text("for");
     let valid_ms = LASTING.iter().find(|it| it.0 == lasting).map(|it| it.1);
     let valid_ms =
@@ -208,7 +209,8 @@ async fn new_link(Act { visit, form }: Act) -> Result<Response, Trouble> {
     let issued = visit.call(&request).await?;
     let id = issued.token_id.parse().map_err(|_| Trouble::NotFound)?;
     let token = Token { id, secret };
-    let link = format!("/link#{}", token.expose());
+    let host = headers.get(HOST).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let link = format!("https://{host}/link#{}", token.expose());
     let body = html! {
         h1 { "A link to look" }
         p { "Copy it now: it is not shown again." }

@@ -57,10 +57,6 @@ pub(super) async fn home(visit: Visit) -> Result<Response, Trouble> {
     Ok(visit.named(Redirect::to(&format!("/w/{first}/now")).into_response()))
 }
 
-pub(super) async fn not_found() -> Trouble {
-    Trouble::NotFound
-}
-
 /// After something was done: to a page of the workspace.
 fn done(visit: &Visit, path: &str) -> Response {
     visit.named(Redirect::to(&visit.link(path)).into_response())

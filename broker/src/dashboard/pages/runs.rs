@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::Query,
     response::Response,
     routing::{get, post},
 };
@@ -26,7 +25,7 @@ use super::{
         form::{Act, button, dialog, hidden_field, text_field},
         markdown::markdown,
         view::{Page, ago, nothing, plain, respond, role, sentence},
-        visit::{Trouble, Visit},
+        visit::{Query, Trouble, Visit},
     },
     bare, done,
 };

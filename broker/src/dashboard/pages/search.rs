@@ -1,18 +1,20 @@
-//! One search over everything: handovers, mail, issues, tasks, runs, roles and machines.
+//! One search over everything: handovers, mail, issues, tasks, deliveries, locks, runs, roles and
+//! machines. Mail has an index; of everything else the newest is looked through, and the page says
+//! where that was not all.
 
 use std::sync::Arc;
 
-use axum::{Router, extract::Query, response::Response, routing::get};
+use axum::{Router, response::Response, routing::get};
 use futures::{StreamExt as _, stream};
 use maud::{Markup, html};
 use serde::Deserialize;
-use tasuki_proto::{counted::counted, wire};
+use tasuki_proto::{counted::counted, limits::{HISTORY_PAGE_MAX, SWARM_PAGE_MAX}, wire};
 
 use super::{
     super::{
         App,
         view::{Page, ago, nothing, plain, respond},
-        visit::{Trouble, Visit},
+        visit::{Query, Trouble, Visit},
     },
     escaped,
 };
@@ -21,13 +23,18 @@ use crate::overview::{Calls as _, every_loop};
 /// Mailboxes that are searched, a call each.
 const MAILBOXES_SEARCHED_MAX: usize = 64;
 
-/// Loops whose words are looked through, the latest first, and pages of each.
-const LOOPS_SEARCHED_MAX: usize = 50;
-const PAGES_MAX: u64 = 3;
-const PAGE: u64 = 100;
+/// Pages of handovers that are looked through, of all loops together.
+const PAGES_MAX: usize = 100;
+const PAGE: u64 = HISTORY_PAGE_MAX as u64;
 
-/// Issues whose tasks are looked through.
-const ISSUES_LISTED_MAX: u32 = 50;
+/// Issues that are looked through, and tasks and deliveries of all of them together.
+const ISSUES_SEARCHED_MAX: u32 = 50;
+const TASKS_SEARCHED_MAX: usize = 1000;
+const DELIVERIES_SEARCHED_MAX: u32 = 200;
+
+/// Locks that are looked through, and runs.
+const LOCKS_SEARCHED_MAX: u32 = 200;
+const RUNS_SEARCHED_MAX: u32 = 200;
 
 /// Of each kind, on the page.
 const HITS_SHOWN_MAX: usize = 20;
@@ -55,6 +62,14 @@ struct Hit {
     at_ms: u64,
 }
 
+/// What was found of a kind.
+#[derive(Default)]
+struct Found {
+    hits: Vec<Hit>,
+    /// There is more of the kind than was looked through.
+    is_cut: bool,
+}
+
 async fn search(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Trouble> {
     let query = asked.q.trim().to_owned();
     let now_ms = visit.now_ms().await?;
@@ -65,21 +80,25 @@ async fn search(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Tr
             ("Handovers", handovers(&visit, &query).await?),
             ("Mail", mail(&visit, &query).await?),
             ("Issues and tasks", work(&visit, &query).await?),
+            ("Deliveries", deliveries(&visit, &query).await),
+            ("Locks", locks(&visit, &query).await),
             ("Runs", runs(&visit, &query).await?),
             ("Roles and machines", names(&visit, &query).await?),
         ]
     };
-    let total: usize = sections.iter().map(|it| it.1.len()).sum();
+    let total: usize = sections.iter().map(|it| it.1.hits.len()).sum();
+    let cut: Vec<&str> = sections.iter().filter(|it| it.1.is_cut).map(|it| it.0).collect();
     let body = html! {
         h1 { "Search" }
         form.search.wide method="get" action=(visit.link("/search")) {
             input type="search" name="q" value=(query) aria-label="Search everything" autofocus[query.is_empty()];
         }
         @if !query.is_empty() { p.note { (counted(total, "hit")) " for “" (plain(&query)) "”" } }
-        @for (title, hits) in &sections {
-            @if !hits.is_empty() { (section(title, hits, now_ms)) }
+        @for (title, found) in &sections {
+            @if !found.hits.is_empty() { (section(title, &found.hits, now_ms)) }
         }
         @if total == 0 && !query.is_empty() { (nothing("Nothing was found. Every word has to appear in what is looked for; try fewer.")) }
+        @if !cut.is_empty() { p.note { "Only the newest were looked through: " (cut.join(", ").to_lowercase()) "." } }
     };
     let page = Page { title: format!("Search: {}", plain(&query)), tab: "", live: "", every_s: 0 };
     Ok(respond(&visit, page, body).await)
@@ -111,6 +130,9 @@ fn has_all(text: &str, query: &str) -> bool {
 
 /// The part of a text around the first word of the question.
 fn excerpt(text: &str, query: &str) -> String {
+    if text.trim().is_empty() {
+        return String::new();
+    }
     let lower = text.to_lowercase();
     let word = query.to_lowercase();
     let word = word.split_whitespace().next().unwrap_or_default();
@@ -122,23 +144,23 @@ fn excerpt(text: &str, query: &str) -> String {
     format!("{}{cut}…", if start == 0 { "" } else { "…" })
 }
 
-async fn handovers(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
+async fn handovers(visit: &Visit, query: &str) -> Result<Found, Trouble> {
     let mut loops = every_loop(visit).await?;
     loops.sort_by_key(|it| std::cmp::Reverse(it.turn_began_ms));
-    loops.truncate(LOOPS_SEARCHED_MAX);
-    let pages = loops.iter().flat_map(|it| {
-        let newest = it.entries;
-        (0..PAGES_MAX).filter(move |page| page * PAGE < newest).map(move |page| {
-            let from = newest.saturating_sub((page + 1) * PAGE) + 1;
-            wire::HistoryRequest {
-                r#loop: it.r#loop.clone(),
-                from,
-                limit: 100,
-                ..Default::default()
-            }
+    let all: u64 = loops.iter().map(|it| it.entries.div_ceil(PAGE)).sum();
+    let deepest = loops.iter().map(|it| it.entries.div_ceil(PAGE)).max().unwrap_or(0);
+    // The newest page of each loop before the second of any.
+    let pages = (1..=deepest).flat_map(|page| {
+        let has_it = loops.iter().filter(move |it| (page - 1) * PAGE < it.entries);
+        has_it.map(move |it| wire::HistoryRequest {
+            r#loop: it.r#loop.clone(),
+            from: it.entries.saturating_sub(page * PAGE) + 1,
+            limit: HISTORY_PAGE_MAX,
+            ..Default::default()
         })
     });
-    let pages: Vec<wire::HistoryRequest> = pages.collect();
+    let pages: Vec<wire::HistoryRequest> = pages.take(PAGES_MAX).collect();
+    let is_cut = (pages.len() as u64) < all;
     let found: Vec<Vec<Hit>> = stream::iter(pages)
         .map(|request| async move {
             let entries = visit.call(&request).await.unwrap_or_default().entries;
@@ -161,13 +183,16 @@ async fn handovers(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
         .buffered(CALLS_AT_ONCE)
         .collect()
         .await;
+    // The last page of a loop may reach into the one before it.
     let mut hits: Vec<Hit> = found.into_iter().flatten().collect();
-    hits.sort_by_key(|it| std::cmp::Reverse(it.at_ms));
-    Ok(hits)
+    hits.sort_by(|a, b| (b.at_ms, &a.link).cmp(&(a.at_ms, &b.link)));
+    hits.dedup_by(|a, b| a.link == b.link);
+    Ok(Found { hits, is_cut })
 }
 
-async fn mail(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
+async fn mail(visit: &Visit, query: &str) -> Result<Found, Trouble> {
     let mailboxes = visit.call(&wire::ListMailboxesRequest::default()).await?.mailboxes;
+    let is_cut = MAILBOXES_SEARCHED_MAX < mailboxes.len();
     let roles: Vec<String> =
         mailboxes.into_iter().map(|it| it.role).take(MAILBOXES_SEARCHED_MAX).collect();
     let found: Vec<(String, wire::SearchMailResponse)> = stream::iter(roles)
@@ -200,47 +225,119 @@ async fn mail(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
         }
     }
     hits.sort_by_key(|it| std::cmp::Reverse(it.at_ms));
-    Ok(hits)
+    Ok(Found { hits, is_cut })
 }
 
-async fn work(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
-    let mut request = wire::ListIssuesRequest { limit: ISSUES_LISTED_MAX, ..Default::default() };
+async fn work(visit: &Visit, query: &str) -> Result<Found, Trouble> {
+    let mut request = wire::ListIssuesRequest { limit: ISSUES_SEARCHED_MAX, ..Default::default() };
     request.set_sort_by(wire::SortBy::Updated);
-    let issues = visit.call(&request).await?.issues;
-    let mut hits: Vec<Hit> = Vec::new();
-    for issue in &issues {
-        let id = escaped(&issue.issue_id);
-        if has_all(&format!("{} {} {}", issue.issue_id, issue.subject, issue.lead), query) {
-            hits.push(Hit {
-                link: visit.link(&format!("/tasks?issue={id}")),
+    let listed = visit.call(&request).await?;
+    let mut found =
+        Found { hits: Vec::new(), is_cut: u64::from(ISSUES_SEARCHED_MAX) < listed.total };
+    let mut left = TASKS_SEARCHED_MAX;
+    for issue in &listed.issues {
+        let request =
+            wire::GetIssueRequest { issue_id: issue.issue_id.clone(), ..Default::default() };
+        let words = visit.call(&request).await.unwrap_or_default().issue.unwrap_or_default();
+        let text = format!("{}\n{}", words.description, issue.summary);
+        if has_all(&format!("{} {} {} {text}", issue.issue_id, issue.subject, issue.lead), query) {
+            found.hits.push(Hit {
+                link: visit.link(&format!("/tasks?issue={}", escaped(&issue.issue_id))),
                 title: format!("Issue: {}", issue.subject),
-                excerpt: String::new(),
+                excerpt: excerpt(&text, query),
                 at_ms: issue.updated_ms,
             });
         }
         let request = wire::ListTasksRequest {
             issue_id: issue.issue_id.clone(),
-            limit: 500,
+            limit: SWARM_PAGE_MAX,
             ..Default::default()
         };
-        for task in visit.call(&request).await.unwrap_or_default().tasks {
-            if has_all(&format!("{} {} {}", task.task_id, task.subject, task.claimed_by), query) {
-                hits.push(Hit {
-                    link: visit.link(&format!("/tasks?issue={id}&task={}", escaped(&task.task_id))),
-                    title: format!("{}: {}", task.task_id, task.subject),
-                    excerpt: String::new(),
-                    at_ms: task.updated_ms,
-                });
-            }
-        }
+        let listed = visit.call(&request).await.unwrap_or_default();
+        let count = listed.tasks.len().min(left);
+        found.is_cut |= (count as u64) < listed.total;
+        left -= count;
+        let tasks = stream::iter(listed.tasks.into_iter().take(count));
+        let hits: Vec<Option<Hit>> =
+            tasks.map(|it| task(visit, it, query)).buffered(CALLS_AT_ONCE).collect().await;
+        found.hits.extend(hits.into_iter().flatten());
     }
-    Ok(hits)
+    Ok(found)
 }
 
-async fn runs(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
-    let request = wire::ListRunsRequest { limit: 200, ..Default::default() };
-    let runs = visit.call(&request).await.unwrap_or_default().runs;
-    let hits = runs.into_iter().filter_map(|it| {
+/// A task, if its words or what was said about it fit.
+async fn task(visit: &Visit, it: wire::Task, query: &str) -> Option<Hit> {
+    let request = wire::GetTaskRequest {
+        issue_id: it.issue_id.clone(),
+        task_id: it.task_id.clone(),
+        ..Default::default()
+    };
+    let whole = visit.call(&request).await.unwrap_or_default().task.unwrap_or_default();
+    let said = whole.messages.iter().map(|it| format!("{}\n{}", it.content, it.reply));
+    let words = whole.words.unwrap_or_default();
+    let submitted = whole.submission.unwrap_or_default();
+    let summary = submitted.words.unwrap_or_default().summary;
+    let feedback = submitted.review.unwrap_or_default().feedback;
+    let parts = [words.description, summary, feedback].into_iter().chain(said);
+    let text = parts.filter(|it| !it.trim().is_empty()).collect::<Vec<_>>().join("\n");
+    let names = format!("{} {} {}", it.task_id, it.subject, it.claimed_by);
+    has_all(&format!("{names} {text}"), query).then(|| Hit {
+        link: visit.link(&format!(
+            "/tasks?issue={}&task={}",
+            escaped(&it.issue_id),
+            escaped(&it.task_id)
+        )),
+        title: format!("{}: {}", it.task_id, it.subject),
+        excerpt: excerpt(&text, query),
+        at_ms: it.updated_ms,
+    })
+}
+
+async fn deliveries(visit: &Visit, query: &str) -> Found {
+    let request =
+        wire::ListDeliveriesRequest { limit: DELIVERIES_SEARCHED_MAX, ..Default::default() };
+    let listed = visit.call(&request).await.unwrap_or_default();
+    let is_cut = u64::from(DELIVERIES_SEARCHED_MAX) < listed.total;
+    let read = stream::iter(listed.deliveries).map(|it| async move {
+        let request =
+            wire::GetDeliveryRequest { delivery_id: it.delivery_id.clone(), ..Default::default() };
+        let whole = visit.call(&request).await.unwrap_or_default().delivery.unwrap_or_default();
+        let text = format!("{}\n{}\n{}", whole.summary, whole.feedback, whole.ended_because);
+        let names = format!("{} {} {}", it.delivery_id, it.delivered_by, it.reviewed_by);
+        has_all(&format!("{names} {text}"), query).then(|| Hit {
+            link: visit.link(&format!("/tasks?issue={}", escaped(&it.issue_id))),
+            title: format!("{} of {}, by {}", it.delivery_id, it.issue_id, it.delivered_by),
+            excerpt: excerpt(&text, query),
+            at_ms: it.updated_ms,
+        })
+    });
+    let hits: Vec<Option<Hit>> = read.buffered(CALLS_AT_ONCE).collect().await;
+    Found { hits: hits.into_iter().flatten().collect(), is_cut }
+}
+
+async fn locks(visit: &Visit, query: &str) -> Found {
+    let request = wire::ListLocksRequest { limit: LOCKS_SEARCHED_MAX, ..Default::default() };
+    let listed = visit.call(&request).await.unwrap_or_default();
+    let is_cut = (listed.locks.len() as u64) < listed.total;
+    let hits = listed.locks.into_iter().filter_map(|it| {
+        let files = it.files.unwrap_or_default();
+        let patterns = files.patterns.join(", ");
+        let text = format!("{patterns} {} {} {}", files.repository, it.holder, it.task_id);
+        has_all(&text, query).then(|| Hit {
+            link: visit.link("/tasks#locks"),
+            title: format!("Lock of {}", it.holder),
+            excerpt: excerpt(&patterns, query),
+            at_ms: it.acquired_ms,
+        })
+    });
+    Found { hits: hits.collect(), is_cut }
+}
+
+async fn runs(visit: &Visit, query: &str) -> Result<Found, Trouble> {
+    let request = wire::ListRunsRequest { limit: RUNS_SEARCHED_MAX, ..Default::default() };
+    let listed = visit.call(&request).await.unwrap_or_default();
+    let is_cut = listed.has_more;
+    let hits = listed.runs.into_iter().filter_map(|it| {
         let agents: Vec<&str> = it.steps.iter().map(|it| it.agent.as_str()).collect();
         let agents = agents.join(", ");
         has_all(&format!("{} {} {} {agents}", it.run_id, it.role, it.person), query).then(|| Hit {
@@ -250,10 +347,10 @@ async fn runs(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
             at_ms: it.started_ms,
         })
     });
-    Ok(hits.collect())
+    Ok(Found { hits: hits.collect(), is_cut })
 }
 
-async fn names(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
+async fn names(visit: &Visit, query: &str) -> Result<Found, Trouble> {
     let nodes = visit.call(&wire::ListNodesRequest::default()).await?.nodes;
     let mut hits = Vec::new();
     for node in nodes {
@@ -274,7 +371,7 @@ async fn names(visit: &Visit, query: &str) -> Result<Vec<Hit>, Trouble> {
             });
         }
     }
-    Ok(hits)
+    Ok(Found { hits, is_cut: false })
 }
 
 #[cfg(test)]
@@ -293,7 +390,7 @@ mod tests {
         let found = excerpt(&text, "NEEDLE x");
         assert!(found.starts_with('…') && found.contains("needle") && found.ends_with('…'));
         assert!(found.chars().count() < 2 * AROUND + 4, "{found}");
-        assert_eq!(excerpt("ab", "zz"), "ab…");
+        assert_eq!((excerpt("ab", "zz"), excerpt("\n", "zz")), ("ab…".into(), String::new()));
         // Letters that are longer in small ones.
         assert!(!excerpt("İİİİ needle", "needle").is_empty());
     }

@@ -12,7 +12,7 @@ use axum::{
     response::Response,
 };
 use http::{HeaderMap, Method, StatusCode, header::CONTENT_TYPE};
-use tasuki_proto::net::site::Site;
+use tasuki_proto::net::site::{Site, follow_link};
 
 use super::{bearer::Bearer, server::refuse};
 
@@ -22,9 +22,12 @@ pub(super) struct Here(pub SocketAddr);
 
 pub(super) async fn check_names(
     State(site): State<Arc<Site>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
+    if is_page(request.uri().path()) {
+        follow_link(&mut request);
+    }
     let here = request.extensions().get().map(|here: &Here| here.0);
     match site.check(request.uri(), request.headers(), here) {
         Ok(()) => next.run(request).await,
@@ -33,6 +36,11 @@ pub(super) async fn check_names(
             refuse(StatusCode::FORBIDDEN, "forbidden", why)
         }
     }
+}
+
+/// Whether it is of a page for people. Everything else is for programs.
+fn is_page(path: &str) -> bool {
+    path == "/" || path.starts_with("/w/")
 }
 
 /// Refuses what a page can send without asking first, where it may change something. Whoever

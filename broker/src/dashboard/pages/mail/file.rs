@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::{
     Router,
     body::Body,
-    extract::Query,
     response::{IntoResponse as _, Response},
     routing::get,
 };
@@ -22,7 +21,7 @@ use tonic_prost::ProstCodec;
 
 use super::super::super::{
     App,
-    visit::{Trouble, Visit},
+    visit::{Query, Trouble, Visit},
 };
 use crate::overview::Calls as _;
 

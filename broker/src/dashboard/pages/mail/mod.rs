@@ -8,15 +8,16 @@ mod thread;
 
 use std::sync::Arc;
 
-use axum::{Router, extract::Query, response::Response, routing::get};
+use axum::{Router, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
 use tasuki_proto::{counted::counted, mail::BoxKind, wire};
+use tonic::Code;
 
 use super::super::{
     App, HUMAN,
     view::{Page, ago, nothing, plain, respond},
-    visit::{Trouble, Visit},
+    visit::{Query, Trouble, Visit},
 };
 use crate::overview::Calls as _;
 
@@ -147,7 +148,9 @@ async fn threads(visit: &Visit, place: &Place, now_ms: u64) -> Markup {
                 p { a.button href=(place.link(visit, "after", &page.next)) { "Older of " (page.total) } }
             }
         },
-        Err(_) if place.role() == HUMAN => nothing("You have no mail yet."),
+        Err(why) if place.role() == HUMAN && why.code() == Code::NotFound => {
+            nothing("You have no mail yet.")
+        }
         Err(why) => html! { p.trouble { (super::super::view::sentence(why.message())) } },
     }
 }

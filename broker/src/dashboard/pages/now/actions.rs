@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::Query,
     response::{IntoResponse as _, Response},
     routing::{get, post},
 };
@@ -20,7 +19,7 @@ use super::super::{
     super::{
         App, HUMAN,
         form::{Act, button, choice, dialog, hidden_field, line_field, text_field},
-        visit::{Trouble, Visit},
+        visit::{Query, Trouble, Visit},
     },
     done,
 };

@@ -6,7 +6,7 @@ mod task;
 
 use std::sync::Arc;
 
-use axum::{Router, extract::Query, response::Response, routing::get};
+use axum::{Router, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
 use tasuki_proto::{
@@ -18,7 +18,7 @@ use super::super::{
     App,
     markdown::markdown,
     view::{Page, ago, lapses, nothing, plain, respond, role, sentence},
-    visit::{Trouble, Visit},
+    visit::{Query, Trouble, Visit},
 };
 use crate::overview::Calls as _;
 

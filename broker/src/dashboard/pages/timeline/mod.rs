@@ -10,7 +10,7 @@ mod event;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use axum::{Router, extract::Query, response::Response, routing::get};
+use axum::{Router, response::Response, routing::get};
 use maud::{Markup, html};
 use serde::Deserialize;
 use tasuki_proto::{
@@ -24,7 +24,7 @@ use self::event::{Kind, Mark, Timeline};
 use super::super::{
     App, live,
     view::{Page, ago, iso, nothing, plain, respond, role},
-    visit::{Trouble, Visit},
+    visit::{Query, Trouble, Visit},
 };
 use crate::overview::Calls as _;
 
@@ -225,11 +225,10 @@ async fn first_words<'a>(visit: &Visit, rows: &[&'a Mark]) -> BTreeMap<(&'a str,
     }
     let mut words = BTreeMap::new();
     for (name, (first, last)) in loops.into_iter().take(LOOPS_TOLD_MAX) {
-        let request = wire::HistoryRequest {
-            r#loop: name.to_owned(),
-            from: first.max(last.saturating_sub(u64::from(HISTORY_PAGE_MAX) - 1)),
-            ..Default::default()
-        };
+        let from = first.max(last.saturating_sub(u64::from(HISTORY_PAGE_MAX) - 1));
+        let limit = u32::try_from(last - from + 1).unwrap_or(HISTORY_PAGE_MAX);
+        let request =
+            wire::HistoryRequest { r#loop: name.to_owned(), from, limit, ..Default::default() };
         // The list is of use without them.
         for it in visit.call(&request).await.unwrap_or_default().entries {
             let text = if it.summary.is_empty() { &it.instruction } else { &it.summary };
