@@ -98,7 +98,7 @@ pub fn router(settings: Settings) -> Router {
         streams: Streams::default(),
         keys: Keys::new(),
     });
-    let mut router = pages::search(Router::new())
+    let mut router = pages::without_tab(Router::new())
         .route("/", get(pages::home))
         .merge(assets::router())
         .merge(login::router())

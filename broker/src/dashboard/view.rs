@@ -167,6 +167,11 @@ pub(super) fn iso(ms: u64) -> String {
     humantime::format_rfc3339_seconds(at).to_string()
 }
 
+/// When something was, by the clock of whoever looks.
+pub(super) fn clock(ms: u64) -> Markup {
+    html! { time datetime=(iso(ms)) data-ms=(ms) data-form="clock" { (iso(ms)) } }
+}
+
 /// How long ago something was; nothing of a time that is not known.
 pub(super) fn ago(ms: u64, now_ms: u64) -> Markup {
     html! {
@@ -224,11 +229,11 @@ pub(super) fn turn_receipts(it: &wire::Receipts, now_ms: u64) -> Markup {
     receipts(&steps, now_ms)
 }
 
-/// A role's name, as a link to its mail.
+/// A role's name, as a link to what it did.
 pub(super) fn role(visit: &Visit, name: &str) -> Markup {
     html! {
         @if name.is_empty() { span.none { "nobody" } }
-        @else { a.role href=(visit.link(&format!("/mail?role={name}"))) { (plain(name)) } }
+        @else { a.role href=(visit.link(&format!("/timeline?role={name}"))) { (plain(name)) } }
     }
 }
 

@@ -16,6 +16,8 @@ use super::{
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub what: String,
+    /// The loop that it is about; empty: none.
+    pub of_loop: String,
     /// The next command to type, or what else helps.
     pub mend: String,
 }
@@ -24,13 +26,13 @@ pub struct Problem {
 /// that is for whoever shows them.
 pub fn problems(it: &Overview) -> Vec<Problem> {
     let mut found = Vec::new();
-    let mut add = |what: String, mend: String| found.push(Problem { what, mend });
     for of in &it.loops {
         let holder = it.roles.iter().find(|role| role.role.role == of.holder);
         if let Some((what, mend)) = loop_problem(of, holder, it.now_ms) {
-            add(what, mend);
+            found.push(Problem { what, of_loop: of.r#loop.clone(), mend });
         }
     }
+    let mut add = |what, mend| found.push(Problem { what, of_loop: String::new(), mend });
     for of in &it.guarded {
         let Some(pause) = &of.pause else { continue };
         let name = &of.role;
@@ -91,7 +93,7 @@ fn loop_problem(
             let why = of.pause.as_ref().map_or("", |it| &it.reason);
             Some((
                 format!("{name} is paused: {}.", why.trim_end_matches('.')),
-                format!("`tasuki loop resume {name}` lets {role} start turn {turn}."),
+                format!("`tasuki loop resume {name}` lets {role} have turn {turn}."),
             ))
         }
         LoopStatus::Idle | LoopStatus::Working if role == ROLE_HUMAN => Some((
@@ -107,12 +109,10 @@ fn loop_problem(
                 // That its node is away is said of the node.
                 State::Working | State::Waiting | State::Present | State::NodeAway => None,
                 State::Never => Some((
+                    format!("{role} has turn {turn} of {name}, and no agent plays {role}."),
                     format!(
-                        "{role} has turn {turn} of {name}, and no agent has played {role} yet."
-                    ),
-                    format!(
-                        "`tasuki connect CLIENT --role {role}` sets one up; `tasuki prompt {role}` \
-                         is its first message."
+                        "`tasuki connect CLIENT --role {role}` sets one up; tell it first what \
+                         `tasuki prompt {role}` prints."
                     ),
                 )),
                 State::NoNode => Some((
@@ -135,7 +135,7 @@ fn absent(of: &RoleStatus, now_ms: u64) -> String {
     match of.state {
         State::Gone => format!("its agent left{seen}"),
         State::NoNode => "no node hosts it".to_owned(),
-        State::Never => "no agent has played it yet".to_owned(),
+        State::Never => "no agent plays it".to_owned(),
         State::NodeAway => "its node is away".to_owned(),
         State::Silent | State::Working | State::Waiting | State::Present => {
             format!("its agent was last heard of{seen}")
@@ -193,10 +193,10 @@ mod tests {
         let stalled = "main is stalled: the lease of B on turn 7 lapsed.";
         check(Stalled, Some(&there), stalled, "`tasuki loop reclaim main --to ROLE");
         let paused = "main is paused: ann paused it: lunch.";
-        check(Paused, Some(&there), paused, "`tasuki loop resume main` lets B start turn 7");
+        check(Paused, Some(&there), paused, "`tasuki loop resume main` lets B have turn 7");
         let gone = "B has turn 7 of main and its agent left 1m 00s ago.";
         check(Working, Some(&left), gone, "Start its agent again, or `tasuki loop reclaim main");
-        let never = "B has turn 7 of main, and no agent has played B yet.";
+        let never = "B has turn 7 of main, and no agent plays B.";
         check(Idle, Some(&holder(false, 0, "n")), never, "`tasuki connect CLIENT --role B`");
         let unhosted = "B has turn 7 of main, and no node hosts B.";
         check(Idle, Some(&holder(false, 0, "")), unhosted, "`tasuki node --role B`");

@@ -128,8 +128,8 @@
     return m ? `${m}m ${two(s % 60)}s` : `${s}s`;
   };
   const tick = () => {
-    for (const it of $$("[data-clock], time[data-form=clock]")) {
-      const at = new Date(Number(it.dataset.clock || it.dataset.ms)), text = at.toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+    for (const it of $$("[data-form=clock]")) {
+      const at = +it.dataset.ms, text = new Date(at).toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: at % 6e4 ? "2-digit" : undefined });
       if (it.textContent !== text) it.textContent = text;
     }
     for (const it of $$("time[data-ms]:not([data-form=clock])")) {

@@ -1,6 +1,9 @@
 //! *Machines*: nodes and their roles, runners, tokens and invitations; links to look.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::{
     Router,
@@ -58,7 +61,7 @@ async fn machines(visit: Visit) -> Result<Response, Trouble> {
         section {
             @if nodes.nodes.is_empty() { (nothing("No node has joined this workspace yet.")) }
             @else { div.scroll { table {
-                thead { tr { th { "Node" } th { "State" } th { "Roles" } th { "Runs agents" } th { "Program" } th { "Token" } } }
+                thead { tr { th { "Node" } th { "State" } th { "Roles" } th { "Runs sub-agents" } th { "Program" } th { "Token" } } }
                 tbody {
                     @for it in &nodes.nodes { (node(&visit, it, offers.get(it.node.as_str()).copied(), now_ms)) }
                 }
@@ -77,16 +80,16 @@ fn node(visit: &Visit, it: &wire::Node, offer: Option<&wire::RunnerOffer>, now_m
         tr id={ "node-" (it.node) } {
             td { b { (plain(&it.node)) } }
             td {
-                @if it.is_present { span.chip.good { "here" } }
+                @if it.is_present { span.chip.good { "connected" } }
                 @else { span.chip.bad { "away" } " " span.note { "since " (ago(it.last_seen_ms, now_ms)) } }
-                div.note { "epoch " (it.epoch) ", joined " (ago(it.registered_ms, now_ms)) }
+                div.note title="Epoch: how often it registered" { "registered " (ago(it.registered_ms, now_ms)) ", epoch " (it.epoch) }
             }
-            td { @for name in &it.roles { (role(visit, name)) " " } }
+            td { @for name in it.roles.iter().collect::<BTreeSet<_>>() { (role(visit, name)) " " } }
             td {
-                @if let Some(offer) = offer { (plain(&offer.runners.join(", "))) div.note { (counted(offer.places, "place")) } }
+                @if let Some(offer) = offer { (plain(&offer.runners.join(", "))) div.note { (counted(offer.places, "place")) } } @else { span.none { "none" } }
             }
             td.note { (plain(&it.software)) }
-            td { @if !it.token.is_empty() { code { (plain(&it.token)) } } }
+            td { @if it.token.is_empty() { span.none { "none" } } @else { code { (plain(&it.token)) } } }
         }
     }
 }
@@ -96,7 +99,7 @@ async fn tokens(visit: &Visit, now_ms: u64) -> Markup {
         return html! {
             section {
                 h2 { "Tokens" }
-                p.note { "This broker is open on this machine and asks for none. " code { "tasuki-broker token list" } " shows those there are." }
+                p.note { "This broker is open to this machine and asks for no tokens. " code { "tasuki-broker token list" } " shows those that were made." }
             }
         };
     }

@@ -1,5 +1,6 @@
 //! The pages, one folder or file a noun.
 
+mod entry;
 mod machines;
 mod mail;
 mod now;
@@ -33,6 +34,15 @@ pub(super) struct PageDef {
     pub(super) routes: fn(Router<Arc<App>>) -> Router<Arc<App>>,
 }
 
+/// Where the words of something that happened are.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Words {
+    /// An entry of a loop, by its number.
+    Entry(String, u64),
+    /// A letter of a thread.
+    Letter(String, u32),
+}
+
 /// In the order of the navigation.
 pub(super) const ALL: &[PageDef] = &[
     PageDef { folder: "now", title: "Now", key: 'n', routes: now::routes },
@@ -43,9 +53,9 @@ pub(super) const ALL: &[PageDef] = &[
     PageDef { folder: "machines", title: "Machines", key: 'c', routes: machines::routes },
 ];
 
-/// The search, which is on every page and has no tab.
-pub(super) fn search(router: Router<Arc<App>>) -> Router<Arc<App>> {
-    search::routes(router)
+/// What other pages lead to and has no tab: the search, and one entry of a loop.
+pub(super) fn without_tab(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    entry::routes(search::routes(router))
 }
 
 /// To the first workspace that the visitor may see.

@@ -69,6 +69,7 @@ async fn runs(visit: Visit, Query(place): Query<Place>) -> Result<Response, Trou
     let list = visit.call(&request).await?;
     let now_ms = list.now_ms;
     let (open, is_running) = match place.run.as_str() {
+        "" if list.runs.is_empty() => (html! {}, false),
         "" => (nothing("Choose a run to see its steps."), false),
         id => whole(&visit, id, now_ms).await,
     };
@@ -78,8 +79,8 @@ async fn runs(visit: Visit, Query(place): Query<Place>) -> Result<Response, Trou
         div.columns.two {
             nav.side aria-label="Runs" {
                 @if list.runs.is_empty() {
-                    (nothing("No sub-agent was started yet."))
-                    p.note { code { "tasuki run AGENT \"task\"" } " starts one." }
+                    (nothing("No sub-agent was started yet. An agent starts one for a part of its work, on this machine or another."))
+                    p.note { code { "tasuki run AGENT \"task\"" } " starts one by hand." }
                 }
                 ul.boxes {
                     @for it in &list.runs {

@@ -2,13 +2,17 @@
 //! machines. Mail has an index; of everything else the newest is looked through, and the page says
 //! where that was not all.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{Router, response::Response, routing::get};
 use futures::{StreamExt as _, stream};
 use maud::{Markup, html};
 use serde::Deserialize;
-use tasuki_proto::{counted::counted, limits::{HISTORY_PAGE_MAX, SWARM_PAGE_MAX}, wire};
+use tasuki_proto::{
+    counted::counted,
+    limits::{HISTORY_PAGE_MAX, SWARM_PAGE_MAX},
+    wire,
+};
 
 use super::{
     super::{
@@ -16,7 +20,7 @@ use super::{
         view::{Page, ago, nothing, plain, respond},
         visit::{Query, Trouble, Visit},
     },
-    escaped,
+    Words, entry, escaped,
 };
 use crate::overview::{Calls as _, every_loop};
 
@@ -60,6 +64,7 @@ struct Hit {
     title: String,
     excerpt: String,
     at_ms: u64,
+    words: Option<Words>,
 }
 
 /// What was found of a kind.
@@ -76,8 +81,10 @@ async fn search(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Tr
     let sections = if query.is_empty() {
         Vec::new()
     } else {
+        let all = every_loop(&visit).await?;
         vec![
-            ("Handovers", handovers(&visit, &query).await?),
+            ("Loops", loops(&visit, &all, &query)),
+            ("Handovers", handovers(&visit, all, &query).await?),
             ("Mail", mail(&visit, &query).await?),
             ("Issues and tasks", work(&visit, &query).await?),
             ("Deliveries", deliveries(&visit, &query).await),
@@ -141,11 +148,37 @@ fn excerpt(text: &str, query: &str) -> String {
     let before = text[..at].chars().rev().take(AROUND).count();
     let start = text[..at].char_indices().rev().nth(before.saturating_sub(1)).map_or(at, |it| it.0);
     let cut: String = text[start..].chars().take(2 * AROUND).collect();
-    format!("{}{cut}…", if start == 0 { "" } else { "…" })
+    let more = if start + cut.len() < text.len() { "…" } else { "" };
+    format!("{}{}{more}", if start == 0 { "" } else { "…" }, cut.trim())
 }
 
-async fn handovers(visit: &Visit, query: &str) -> Result<Found, Trouble> {
-    let mut loops = every_loop(visit).await?;
+/// What has the words, of handovers and letters.
+pub(super) async fn words(visit: &Visit, query: &str) -> Result<BTreeSet<Words>, Trouble> {
+    let handed_over = handovers(visit, every_loop(visit).await?, query).await?.hits;
+    let written = mail(visit, query).await?.hits;
+    Ok(handed_over.into_iter().chain(written).filter_map(|it| it.words).collect())
+}
+
+/// By name, and why one is paused.
+fn loops(visit: &Visit, loops: &[wire::Loop], query: &str) -> Found {
+    let hits = loops.iter().filter_map(|it| {
+        let why = it.pause.as_ref().map(|it| it.reason.clone()).unwrap_or_default();
+        has_all(&format!("{} {} {why}", it.r#loop, it.participants.join(" ")), query).then(|| Hit {
+            link: visit.link(&format!("/now#loop-{}", it.r#loop)),
+            title: format!("Loop {} of {}", it.r#loop, it.participants.join(", ")),
+            excerpt: excerpt(&why, query),
+            at_ms: it.turn_began_ms,
+            words: None,
+        })
+    });
+    Found { hits: hits.collect(), is_cut: false }
+}
+
+async fn handovers(
+    visit: &Visit,
+    mut loops: Vec<wire::Loop>,
+    query: &str,
+) -> Result<Found, Trouble> {
     loops.sort_by_key(|it| std::cmp::Reverse(it.turn_began_ms));
     let all: u64 = loops.iter().map(|it| it.entries.div_ceil(PAGE)).sum();
     let deepest = loops.iter().map(|it| it.entries.div_ceil(PAGE)).max().unwrap_or(0);
@@ -168,14 +201,11 @@ async fn handovers(visit: &Visit, query: &str) -> Result<Found, Trouble> {
                 let text = format!("{}\n{}\n{}", it.summary, it.instruction, it.reason);
                 let whole = format!("{} {} {} {text}", request.r#loop, it.from, it.to);
                 has_all(&whole, query).then(|| Hit {
-                    link: visit
-                        .link(&format!("/entry?loop={}&number={}", request.r#loop, it.number)),
-                    title: format!(
-                        "{} → {} in {}, turn {}",
-                        it.from, it.to, request.r#loop, it.ended_turn
-                    ),
+                    link: entry::link(visit, &request.r#loop, it.number),
+                    title: entry::title(&request.r#loop, &it),
                     excerpt: excerpt(&text, query),
                     at_ms: it.at_ms,
+                    words: Some(Words::Entry(request.r#loop.clone(), it.number)),
                 })
             });
             hits.collect()
@@ -210,7 +240,7 @@ async fn mail(visit: &Visit, query: &str) -> Result<Found, Trouble> {
         .collect()
         .await;
     let mut hits: Vec<Hit> = Vec::new();
-    let mut known = std::collections::BTreeSet::new();
+    let mut known = BTreeSet::new();
     for (role, page) in found {
         for hit in page.hits {
             let thread = hit.thread.unwrap_or_default();
@@ -220,6 +250,7 @@ async fn mail(visit: &Visit, query: &str) -> Result<Found, Trouble> {
                     title: format!("{} ({})", thread.subject, hit.sender),
                     excerpt: hit.excerpt,
                     at_ms: hit.at_ms,
+                    words: Some(Words::Letter(thread.message_id.clone(), hit.entry)),
                 });
             }
         }
@@ -246,6 +277,7 @@ async fn work(visit: &Visit, query: &str) -> Result<Found, Trouble> {
                 title: format!("Issue: {}", issue.subject),
                 excerpt: excerpt(&text, query),
                 at_ms: issue.updated_ms,
+                words: None,
             });
         }
         let request = wire::ListTasksRequest {
@@ -290,6 +322,7 @@ async fn task(visit: &Visit, it: wire::Task, query: &str) -> Option<Hit> {
         title: format!("{}: {}", it.task_id, it.subject),
         excerpt: excerpt(&text, query),
         at_ms: it.updated_ms,
+        words: None,
     })
 }
 
@@ -309,6 +342,7 @@ async fn deliveries(visit: &Visit, query: &str) -> Found {
             title: format!("{} of {}, by {}", it.delivery_id, it.issue_id, it.delivered_by),
             excerpt: excerpt(&text, query),
             at_ms: it.updated_ms,
+            words: None,
         })
     });
     let hits: Vec<Option<Hit>> = read.buffered(CALLS_AT_ONCE).collect().await;
@@ -328,6 +362,7 @@ async fn locks(visit: &Visit, query: &str) -> Found {
             title: format!("Lock of {}", it.holder),
             excerpt: excerpt(&patterns, query),
             at_ms: it.acquired_ms,
+            words: None,
         })
     });
     Found { hits: hits.collect(), is_cut }
@@ -345,6 +380,7 @@ async fn runs(visit: &Visit, query: &str) -> Result<Found, Trouble> {
             title: format!("{}: {agents}", it.run_id),
             excerpt: String::new(),
             at_ms: it.started_ms,
+            words: None,
         })
     });
     Ok(Found { hits: hits.collect(), is_cut })
@@ -360,6 +396,7 @@ async fn names(visit: &Visit, query: &str) -> Result<Found, Trouble> {
                 title: format!("Node {}", node.node),
                 excerpt: node.software.clone(),
                 at_ms: node.last_seen_ms,
+                words: None,
             });
         }
         for role in node.roles.iter().filter(|role| has_all(role, query)) {
@@ -368,6 +405,7 @@ async fn names(visit: &Visit, query: &str) -> Result<Found, Trouble> {
                 title: format!("Role {role}"),
                 excerpt: format!("on {}", node.node),
                 at_ms: 0,
+                words: None,
             });
         }
     }
@@ -390,7 +428,7 @@ mod tests {
         let found = excerpt(&text, "NEEDLE x");
         assert!(found.starts_with('…') && found.contains("needle") && found.ends_with('…'));
         assert!(found.chars().count() < 2 * AROUND + 4, "{found}");
-        assert_eq!((excerpt("ab", "zz"), excerpt("\n", "zz")), ("ab…".into(), String::new()));
+        assert_eq!((excerpt("ab", "zz"), excerpt("\n", "zz")), ("ab".into(), String::new()));
         // Letters that are longer in small ones.
         assert!(!excerpt("İİİİ needle", "needle").is_empty());
     }

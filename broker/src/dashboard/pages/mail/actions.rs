@@ -30,6 +30,7 @@ pub(super) fn compose(visit: &Visit, mailboxes: &[wire::MailboxState]) -> Markup
     }
     let roles: Vec<&str> = mailboxes.iter().map(|it| it.role.as_str()).collect();
     let fields = html! {
+        p.note { "From " code { (HUMAN) } ": you." }
         label { span { "To" }
             input type="text" name="to" required list="mail-roles" placeholder=(roles.join(", ")) autocomplete="off";
         }
@@ -38,11 +39,14 @@ pub(super) fn compose(visit: &Visit, mailboxes: &[wire::MailboxState]) -> Markup
         (text_field("text", "Text (Markdown)", true))
         (types("INFO"))
     };
-    dialog(visit, "compose", "Write", "/mail/send", &fields)
+    dialog(visit, "compose", "Write a message", "/mail/send", &fields)
 }
 
 fn types(chosen: &str) -> Markup {
-    choice("type", "Type", MessageType::ALL.iter().map(|it| it.as_str()), chosen)
+    html! {
+        (choice("type", "Type", MessageType::ALL.iter().map(|it| it.as_str()), chosen))
+        p.note { "BR: bug report, ACK: acknowledgement, ER: enhancement request, DIS: discussion. URGENT may reach an agent between two tool calls." }
+    }
 }
 
 pub(super) fn of_thread(visit: &Visit, role: &str, thread: &wire::MailThread) -> Markup {
@@ -70,7 +74,7 @@ pub(super) fn of_thread(visit: &Visit, role: &str, thread: &wire::MailThread) ->
                     }
                 }
             } @else if !takes_part {
-                p.note { "You have no copy of this thread, so you cannot answer in it. Write to a role instead." }
+                p.note { "Only its participants can answer in this thread, and you (" code { (HUMAN) } ") are none. Write to a role instead." }
             }
             @if thread.is_dead && visit.may(Right::Send) {
                 (button(visit, "Hand it again", "/mail/again", &html! { (name()) (hidden_field("role", role)) }))

@@ -2,14 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Router,
-    response::{IntoResponse as _, Response},
-    routing::{get, post},
-};
-use http::header::CONTENT_TYPE;
+use axum::{Router, response::Response, routing::post};
 use maud::{Markup, html};
-use serde::Deserialize;
 use tasuki_proto::{
     token::Right,
     wire::{self, LoopStatus},
@@ -19,11 +13,11 @@ use super::super::{
     super::{
         App, HUMAN,
         form::{Act, button, choice, dialog, hidden_field, line_field, text_field},
-        visit::{Query, Trouble, Visit},
+        visit::{Trouble, Visit},
     },
     done,
 };
-use crate::overview::{Calls as _, Overview};
+use crate::overview::Overview;
 
 pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router
@@ -34,7 +28,6 @@ pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/w/{workspace}/loop/pause", post(pause))
         .route("/w/{workspace}/loop/resume", post(resume))
         .route("/w/{workspace}/role/resume", post(resume_role))
-        .route("/w/{workspace}/entry", get(entry))
 }
 
 pub(super) fn new_loop(visit: &Visit, overview: &Overview) -> Markup {
@@ -44,12 +37,12 @@ pub(super) fn new_loop(visit: &Visit, overview: &Overview) -> Markup {
     let known = overview.roles.iter().map(|it| it.role.role.as_str());
     let fields = html! {
         (line_field("loop", "Name of the loop", "", true))
-        (line_field("participants", "Roles in order, the first begins", "", true))
+        (line_field("participants", "Roles with commas between them; the first begins", "", true))
         p.note {
             "Roles here: " (known.collect::<Vec<_>>().join(", ")) ". " code { (HUMAN) } " is you."
         }
-        (text_field("instruction", "What to do first, if you begin", false))
-        label.check { input type="checkbox" name="new_roles" value="yes"; span { "Allow roles that nobody plays yet" } }
+        (text_field("instruction", "What to do first (if the first role is you, human)", false))
+        label.check { input type="checkbox" name="new_roles" value="yes"; span { "Add roles that are new here" } }
     };
     dialog(visit, "new-loop", "Start a loop", "/loop/new", &fields)
 }
@@ -59,6 +52,10 @@ pub(super) fn of_loop(visit: &Visit, of: &wire::Loop) -> Markup {
     let name = &of.r#loop;
     let loop_field = || hidden_field("loop", name);
     let others = || of.participants.iter().map(String::as_str);
+    // Whoever is next comes first, and whoever has the turn comes last.
+    let next = of.participants.iter().position(|it| *it == of.holder).map_or(0, |at| at + 1);
+    let (before, after) = of.participants.split_at(next.min(of.participants.len()));
+    let takers = || after.iter().chain(before).map(String::as_str);
     let is_own = of.holder == HUMAN;
     let is_over = of.status() == LoopStatus::Completed;
     html! {
@@ -76,7 +73,7 @@ pub(super) fn of_loop(visit: &Visit, of: &wire::Loop) -> Markup {
             @if !is_over && visit.may(Right::Steer) && visit.may(Right::Claim) {
                 @let fields = html! {
                     (loop_field()) (hidden_field("turn", &of.turn.to_string()))
-                    (choice("to", "Give the turn to", others(), &of.holder))
+                    (choice("to", "Give the turn to", takers(), ""))
                     (line_field("reason", "Why", "", true))
                 };
                 (dialog(visit, &format!("reclaim-{name}"), "Reclaim", "/loop/reclaim", &fields))
@@ -193,23 +190,4 @@ async fn start_round(Act { visit, form }: Act) -> Result<Response, Trouble> {
     };
     visit.command(&form, request).await?;
     Ok(done(&visit, "/now"))
-}
-
-#[derive(Debug, Deserialize)]
-struct WhichEntry {
-    r#loop: String,
-    number: u64,
-}
-
-/// All words of one entry, as they are.
-async fn entry(visit: Visit, Query(which): Query<WhichEntry>) -> Result<Response, Trouble> {
-    let request = wire::HistoryRequest {
-        r#loop: which.r#loop,
-        from: which.number,
-        limit: 1,
-        ..Default::default()
-    };
-    let entry = visit.call(&request).await?.entries.into_iter().next().ok_or(Trouble::NotFound)?;
-    let text = format!("{}\n\n{}\n", entry.summary, entry.instruction);
-    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response())
 }

@@ -4,23 +4,28 @@ mod actions;
 mod relay;
 mod roles;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{Router, response::Response, routing::get};
 use futures::{StreamExt as _, stream};
 use maud::{Markup, html};
 use tasuki_proto::{
     counted::counted,
-    wire::{self, EntryKind, LoopStatus},
+    wire::{self, LoopStatus},
 };
 
-use super::super::{
-    App,
-    markdown::markdown,
-    view::{self, Page, ago, lapses, nothing, plain, respond, since},
-    visit::{Trouble, Visit},
+use super::{
+    super::{
+        App,
+        view::{self, Page, ago, lapses, nothing, plain, respond, since},
+        visit::{Trouble, Visit},
+    },
+    entry,
 };
-use crate::overview::{self, Calls as _, Overview, problems::problems};
+use crate::overview::{
+    self, Calls as _, Overview,
+    problems::{Problem, problems},
+};
 
 /// Loops whose last handover is shown in full; of the others there is a list.
 const LOOPS_WHOLE_MAX: usize = 24;
@@ -52,16 +57,18 @@ async fn now(visit: Visit) -> Result<Response, Trouble> {
         .collect()
         .await;
     let guard = visit.call(&wire::GetGuardRequest::default()).await.unwrap_or_default();
+    let found = problems(&overview);
+    let stuck: BTreeSet<&str> = found.iter().map(|it| it.of_loop.as_str()).collect();
     let body = html! {
         h1 .visually-hidden { "Now" }
-        (problem_list(&overview))
+        (problem_list(&found))
         section aria-labelledby="loops" {
             div.bar {
                 h2 #loops { "Loops" }
                 (actions::new_loop(&visit, &overview))
             }
             div.cards {
-                @for it in &latest { (loop_card(&visit, it, overview.now_ms)) }
+                @for it in &latest { (loop_card(&visit, it, &stuck, overview.now_ms)) }
             }
             @if latest.is_empty() { (nothing("No loop is open.")) }
             @if LOOPS_WHOLE_MAX < open.len() {
@@ -82,14 +89,16 @@ async fn now(visit: Visit) -> Result<Response, Trouble> {
 }
 
 /// What is wrong, and the command that helps.
-fn problem_list(overview: &Overview) -> Markup {
-    let found = problems(overview);
+fn problem_list(found: &[Problem]) -> Markup {
     html! {
         section #problems .problems .calm[found.is_empty()] aria-label="What needs attention" {
             @if found.is_empty() { p { "Nothing is stuck." } }
-            @for it in &found {
+            @for it in found {
                 article.problem {
-                    p.what { (plain(&it.what)) }
+                    p.what {
+                        @if it.of_loop.is_empty() { (plain(&it.what)) }
+                        @else { a href={ "#loop-" (it.of_loop) } { (plain(&it.what)) } }
+                    }
                     p.mend { (commands(&it.mend)) }
                 }
             }
@@ -106,23 +115,34 @@ fn commands(text: &str) -> Markup {
     }
 }
 
-fn loop_card(visit: &Visit, it: &wire::GetLoopResponse, now_ms: u64) -> Markup {
+fn loop_card(
+    visit: &Visit,
+    it: &wire::GetLoopResponse,
+    stuck: &BTreeSet<&str>,
+    now_ms: u64,
+) -> Markup {
     let empty = wire::Loop::default();
     let of = it.r#loop.as_ref().unwrap_or(&empty);
+    let is_quiet = of.turn_began_ms < of.quiet_since_ms;
     let words = it.words.as_ref().or(it.latest.as_ref());
     html! {
         article.card.loop id={ "loop-" (of.r#loop) } {
             header {
                 h3 { a href=(visit.link(&format!("/timeline?loop={}", of.r#loop))) { (plain(&of.r#loop)) } }
-                (status_chip(of.status()))
-                span.note { "round " (of.round) ", " (counted(of.entries, "entry")) }
+                @match of.status() {
+                    LoopStatus::Idle | LoopStatus::Working if stuck.contains(of.r#loop.as_str()) => {
+                        span.chip.warn title="What is missing is said above" { "waits" }
+                    }
+                    status => (status_chip(status)),
+                }
+                span.note { "round " (of.round) ", " (counted(of.entries, "entry")) " of history" }
             }
             (relay::picture(of, it.latest.as_ref()))
             p.turn {
                 b { "Turn " (of.turn) } " is with " (view::role(visit, &of.holder))
                 @if of.turn_began_ms != 0 { " since " (since(of.turn_began_ms, now_ms)) }
                 @if of.lease_lapses_ms != 0 { ", its lease lapses " (lapses(of.lease_lapses_ms, now_ms)) }
-                @if of.quiet_since_ms != 0 { "; quiet for " (since(of.quiet_since_ms, now_ms)) }
+                @if is_quiet { "; quiet for " (since(of.quiet_since_ms, now_ms)) }
                 "."
                 @if !of.waiting.is_empty() { " Waiting for it: " (plain(&of.waiting.join(", "))) "." }
             }
@@ -138,24 +158,11 @@ fn loop_card(visit: &Visit, it: &wire::GetLoopResponse, now_ms: u64) -> Markup {
 }
 
 fn last_entry(visit: &Visit, of: &wire::Loop, it: &wire::Entry, now_ms: u64) -> Markup {
-    let what = match it.kind() {
-        EntryKind::Handover if it.is_task_complete => "completed it",
-        EntryKind::Handover => "handed over",
-        EntryKind::Reclaim => "reclaimed the turn",
-        EntryKind::RoundStart => "started the round",
-        EntryKind::Unspecified => "acted",
-    };
-    let who = [&it.person, &it.from].into_iter().find(|it| !it.is_empty());
-    let whole = visit.link(&format!("/entry?loop={}&number={}", of.r#loop, it.number));
+    let raw = format!("{}&raw=1", entry::link(visit, &of.r#loop, it.number));
     html! {
         details.entry open[it.summary.len() + it.instruction.len() < 1200] {
-            summary {
-                b { (plain(who.map_or("Somebody", String::as_str))) } " " (what) " " (ago(it.at_ms, now_ms))
-                @if !it.to.is_empty() { " to " b { (plain(&it.to)) } }
-            }
-            @if !it.summary.is_empty() { h4 { "Done" } (markdown(&it.summary, Some(&whole))) }
-            @if !it.instruction.is_empty() { h4 { "Next" } (markdown(&it.instruction, Some(&whole))) }
-            @if !it.reason.is_empty() { h4 { "Why" } p { (plain(&it.reason)) } }
+            summary { (entry::title(&of.r#loop, it)) " " (ago(it.at_ms, now_ms)) }
+            (entry::words(it, &raw))
         }
     }
 }
@@ -207,6 +214,7 @@ fn leases(visit: &Visit, overview: &Overview) -> Markup {
             h2 #leases { "Leases running out" }
             @if running.is_empty() { (nothing("Nothing that is held has a time limit.")) }
             @else {
+                p.note { "Renewed while an agent works. A turn whose lease lapses can be reclaimed; a task is open again, and a lock is free." }
                 div.scroll { table {
                     thead { tr { th { "What" } th { "Of" } th { "Held by" } th { "Since" } th { "Lapses" } } }
                     tbody {

@@ -101,7 +101,7 @@ fn held_item(visit: &Visit, it: &Held, now_ms: u64) -> Markup {
         div {
             @if let Some(link) = link { a href=(visit.link(&link)) { (text) } } @else { (text) }
             @if it.kind == "turn" { " of " (plain(&it.of)) }
-            @if it.since_ms != 0 { " " (ago(it.since_ms, now_ms)) }
+            @if it.since_ms != 0 { " for " (since(it.since_ms, now_ms)) }
         }
     }
 }
@@ -115,7 +115,7 @@ fn state(it: &RoleStatus, now_ms: u64) -> Markup {
         State::Gone => ("bad", "gone"),
         State::NodeAway => ("bad", "node away"),
         State::NoNode => ("idle", "no node"),
-        State::Never => ("idle", "not started"),
+        State::Never => ("idle", "no agent"),
     };
     html! {
         span.chip.(class) { (text) }

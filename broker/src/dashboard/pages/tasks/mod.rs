@@ -59,7 +59,7 @@ async fn tasks(visit: Visit, Query(place): Query<Place>) -> Result<Response, Tro
     let chosen = if place.issue.is_empty() { first } else { place.issue.clone() };
     let open = if chosen.is_empty() {
         nothing(
-            "No issue was opened yet. A lead opens one with its tools, or you with `tasuki issue create`.",
+            "No issue was opened yet. An agent that leads opens one with its tools, and you open one here.",
         )
     } else {
         issue(&visit, &chosen, &place.task, now_ms).await

@@ -21,6 +21,8 @@ const LABEL: u64 = 110;
 const LANE: u64 = 34;
 const TOP: u64 = 22;
 
+const TICKS_MAX: u64 = 7;
+
 /// The narrowest that marks are gathered to.
 const STEP_MIN: u64 = 6;
 
@@ -110,10 +112,49 @@ fn bars(shown: &Timeline, scale: Scale) -> Vec<&Bar> {
     all
 }
 
+/// Whole moments within a time, at most [`TICKS_MAX`].
+fn ticks(from: u64, until: u64) -> Vec<u64> {
+    const S: u64 = 1000;
+    const STEPS: [u64; 18] = [
+        S,
+        5 * S,
+        15 * S,
+        60 * S,
+        120 * S,
+        300 * S,
+        600 * S,
+        1800 * S,
+        3600 * S,
+        2 * 3600 * S,
+        3 * 3600 * S,
+        6 * 3600 * S,
+        12 * 3600 * S,
+        86_400 * S,
+        2 * 86_400 * S,
+        7 * 86_400 * S,
+        30 * 86_400 * S,
+        365 * 86_400 * S,
+    ];
+    let length = until.saturating_sub(from);
+    let step = STEPS.into_iter().find(|it| length / it < TICKS_MAX).unwrap_or(length / 2 + 1);
+    (from.div_ceil(step)..=until / step).map(|at| at * step).collect()
+}
+
+/// How far from the middle of a lane marks of a kind are: of those of one moment all are seen.
+const fn lift(kind: Kind) -> i64 {
+    match kind {
+        Kind::Mail => -9,
+        Kind::Lock => -5,
+        Kind::Loop => 0,
+        Kind::Run => 5,
+        Kind::Task => 9,
+    }
+}
+
 /// How marks of a kind look, around the origin.
 const fn shape(kind: Kind) -> &'static str {
     match kind {
-        Kind::Turn => "M-5-6 L5 0 L-5 6Z",
+        Kind::Loop => "M-5-6 L5 0 L-5 6Z",
         Kind::Mail => "M-6-4 H6 V4 H-6Z",
         Kind::Task => "M0-6 L6 0 L0 6 L-6 0Z",
         Kind::Lock => "M-4-4 H4 V4 H-4Z",
@@ -136,11 +177,10 @@ pub(super) fn lanes(
     html! {
         div.scroll.chart {
             svg.lanes role="img" aria-label="Lanes of roles" viewBox={ "0 0 " (WIDTH) " " (height) } {
-                @for tick in 0..=6_u64 {
-                    @let at = from + (until.saturating_sub(from)) / 6 * tick;
+                @for at in ticks(from, until) {
                     @let x = scale.x(at);
                     line.tick x1=(x) x2=(x) y1="14" y2=(height) {}
-                    text.tick x=(x) y="10" data-clock=(at) text-anchor=(if tick == 6 { "end" } else { "middle" }) {}
+                    text.tick x=(x) y="10" data-ms=(at) data-form="clock" text-anchor=(if WIDTH - 60 < x { "end" } else { "middle" }) {}
                 }
                 @for (at, name) in lanes.iter().enumerate() {
                     rect.lane x="0" y=(TOP + LANE * at as u64 + 2) width=(WIDTH) height=(LANE - 4) rx="4" {}
@@ -156,7 +196,7 @@ pub(super) fn lanes(
                 }
                 @for it in clusters(shown, &lanes, scale) {
                     path.mark.(it.kind.name()) .many[1 < it.count] d=(shape(it.kind))
-                        transform={ "translate(" (it.x) " " (middle(it.lane)) ")" }
+                        transform={ "translate(" (it.x) " " (middle(it.lane).saturating_add_signed(lift(it.kind))) ")" }
                         data-href=(link(it.sequence))
                         data-tip=(if it.count == 1 { plain(&it.text) } else { format!("{} events, the newest: {}", it.count, plain(&it.text)) }) {}
                 }
@@ -166,6 +206,7 @@ pub(super) fn lanes(
             @for kind in Kind::ALL {
                 svg.key viewBox="-8 -8 16 16" aria-hidden="true" { path.mark.(kind.name()) d=(shape(kind)) {} } (kind.name()) " "
             }
+            "A bar is a turn, a dark one is held now; a mark with an edge is several events. "
             @if hidden != 0 { "The busiest " (LANES_MAX) " roles are drawn; " (hidden) " more are in the list." }
         }
         p #tip .note aria-live="polite" {}
@@ -185,7 +226,7 @@ mod tests {
             lane: format!("role-{}", at % 40),
             to: String::new(),
             of_loop: "main".into(),
-            entry: 0,
+            words: None,
             text: format!("event {at}"),
         };
         let bar = |at: u64| Bar {
@@ -200,6 +241,18 @@ mod tests {
         let marks: Vec<Mark> = (0..count).map(mark).collect();
         let lanes = marks.iter().map(|it| it.lane.clone()).collect();
         Timeline { marks, bars: (0..count).map(bar).collect(), lanes, loops: BTreeSet::new() }
+    }
+
+    #[test]
+    fn a_time_is_divided_at_whole_moments() {
+        let hour = 3_600_000;
+        assert_eq!(ticks(hour / 2, 5 * hour), [1, 2, 3, 4, 5].map(|it| it * hour));
+        for length in
+            [1, 999, 60_000, 300_000, 86_400_000, 700 * 86_400_000, u64::from(u32::MAX) << 9]
+        {
+            let count = ticks(1_764_000_000_123, 1_764_000_000_123 + length).len() as u64;
+            assert!(count <= TICKS_MAX + 1, "{count} of {length}");
+        }
     }
 
     /// Holds WD4.

@@ -4,10 +4,13 @@ use maud::{Markup, html};
 use tasuki_proto::wire::{self, event::Noun, mail_event};
 
 use super::{
-    super::super::{
-        markdown::markdown,
-        view::{ago, iso, nothing, plain},
-        visit::Visit,
+    super::{
+        super::{
+            markdown::markdown,
+            view::{ago, clock, nothing, plain},
+            visit::Visit,
+        },
+        Words, entry,
     },
     event::Timeline,
 };
@@ -18,6 +21,7 @@ pub(super) async fn panel(
     records: &[wire::FeedItem],
     at: u64,
     now_ms: u64,
+    close: &str,
 ) -> Markup {
     let found = records.binary_search_by_key(&at, |it| it.sequence);
     let Some(item) = found.ok().and_then(|at| records.get(at)) else {
@@ -25,8 +29,10 @@ pub(super) async fn panel(
     };
     let lines = Timeline::new(std::slice::from_ref(item), now_ms).marks;
     let mut texts = Vec::new();
-    for it in lines.iter().filter(|it| it.entry != 0) {
-        texts.push(handed_over(visit, &it.of_loop, it.entry).await);
+    for it in &lines {
+        if let Some(Words::Entry(name, number)) = &it.words {
+            texts.push(handed_over(visit, name, *number).await);
+        }
     }
     for noun in item.events.iter().filter_map(|it| it.noun.as_ref()) {
         texts.push(text(visit, noun).await);
@@ -34,12 +40,12 @@ pub(super) async fn panel(
     html! {
         article.card.detail id="detail" {
             header {
-                h2 { "Record " (item.sequence) }
-                span.note { (iso(item.at_ms)) ", " (ago(item.at_ms, now_ms)) }
+                h2 { @for it in &lines { (plain(&it.text)) " " } @if lines.is_empty() { "Something that is not drawn" } }
+                span.note { (clock(item.at_ms)) ", " (ago(item.at_ms, now_ms)) }
                 @if !item.node.is_empty() { span.note { "from " (plain(&item.node)) } }
                 @if !item.token.is_empty() { span.note { "token " (plain(&item.token)) } }
+                a.button href=(close) { "Close" }
             }
-            @for it in &lines { p { b { (plain(&it.text)) } } }
             @for text in &texts { (text) }
         }
     }
@@ -69,19 +75,13 @@ async fn text(visit: &Visit, noun: &Noun) -> Markup {
 }
 
 async fn handed_over(visit: &Visit, name: &str, number: u64) -> Markup {
-    let request = wire::HistoryRequest {
-        r#loop: name.to_owned(),
-        from: number,
-        limit: 1,
-        ..Default::default()
+    let Ok(Some(it)) = entry::read(visit, name, number).await else {
+        return nothing("Its words are no longer kept.");
     };
-    let entry = visit.call(&request).await.ok().and_then(|it| it.entries.into_iter().next());
-    let Some(entry) = entry else { return nothing("Its words are no longer kept.") };
-    let whole = visit.link(&format!("/entry?loop={name}&number={number}"));
+    let whole = entry::link(visit, name, number);
     html! {
-        @if !entry.summary.is_empty() { h4 { "Done" } (markdown(&entry.summary, Some(&whole))) }
-        @if !entry.instruction.is_empty() { h4 { "Next" } (markdown(&entry.instruction, Some(&whole))) }
-        @if !entry.reason.is_empty() { h4 { "Why" } p { (plain(&entry.reason)) } }
+        (entry::words(&it, &format!("{whole}&raw=1")))
+        p { a href=(whole) { "Open it, and what came before and after" } }
     }
 }
 

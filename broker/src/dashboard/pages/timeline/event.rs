@@ -6,12 +6,13 @@ use tasuki_proto::wire::{
     self, event::Noun, guard_event, mail_event, run_event, swarm_event, turn_event,
 };
 
-use super::Filter;
+use super::{super::Words, Filter};
 
 /// What a mark is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    Turn,
+    /// Turns, handovers, and what else becomes of a loop.
+    Loop,
     Mail,
     Task,
     Lock,
@@ -19,11 +20,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 5] = [Self::Turn, Self::Mail, Self::Task, Self::Lock, Self::Run];
+    pub(super) const ALL: [Self; 5] = [Self::Loop, Self::Mail, Self::Task, Self::Lock, Self::Run];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::Turn => "turn",
+            Self::Loop => "loop",
             Self::Mail => "mail",
             Self::Task => "task",
             Self::Lock => "lock",
@@ -45,8 +46,8 @@ pub(super) struct Mark {
     pub(super) to: String,
     /// Empty: it is of no loop.
     pub(super) of_loop: String,
-    /// The entry of its loop that has its words; 0: none.
-    pub(super) entry: u64,
+    /// What has its words.
+    pub(super) words: Option<Words>,
     pub(super) text: String,
 }
 
@@ -102,20 +103,31 @@ impl Timeline {
                 .extend(mark.roles().into_iter().filter(|it| !it.is_empty()).map(str::to_owned));
         }
         timeline.lanes.extend(timeline.bars.iter().map(|it| it.lane.clone()));
-        timeline.loops = timeline.bars.iter().map(|it| it.of_loop.clone()).collect();
+        let loops = timeline.marks.iter().map(|it| &it.of_loop);
+        let loops = loops.chain(timeline.bars.iter().map(|it| &it.of_loop));
+        timeline.loops = loops.filter(|it| !it.is_empty()).cloned().collect();
         timeline
     }
 
-    /// The part of it that is looked at.
-    pub(super) fn within(&self, from: u64, until: u64, filter: &Filter) -> Self {
-        let is_in = |mark: &&Mark| from <= mark.at_ms && mark.at_ms <= until && filter.has(mark);
+    /// The part of it that is looked at. `told` is what has the words that are looked for.
+    pub(super) fn within(
+        &self,
+        from: u64,
+        until: u64,
+        filter: &Filter,
+        told: &BTreeSet<Words>,
+    ) -> Self {
+        let is_in =
+            |mark: &&Mark| from <= mark.at_ms && mark.at_ms <= until && filter.has(mark, told);
         let marks: Vec<Mark> = self.marks.iter().filter(is_in).cloned().collect();
-        let shows_bars = filter.q.is_empty() && (filter.kind.is_empty() || filter.kind == "turn");
+        // Whom a role had to do with has its turns beside it.
+        let with: BTreeSet<&String> = marks.iter().flat_map(|it| [&it.lane, &it.to]).collect();
+        let shows_bars = filter.q.is_empty() && (filter.kind.is_empty() || filter.kind == "loop");
         let has = |bar: &&Bar| {
             shows_bars
                 && from <= bar.until_ms
                 && bar.from_ms <= until
-                && (filter.role.is_empty() || filter.role == bar.lane)
+                && (filter.role.is_empty() || filter.role == bar.lane || with.contains(&bar.lane))
                 && (filter.r#loop.is_empty() || filter.r#loop == bar.of_loop)
         };
         let bars: Vec<Bar> = self.bars.iter().filter(has).cloned().collect();
@@ -171,7 +183,7 @@ fn mark(noun: &Noun, item: &wire::FeedItem) -> Option<Mark> {
     let (kind, lane, to, of_loop, text) = match noun {
         Noun::Turn(it) => {
             let (lane, to, of_loop, text) = turn(it.kind.as_ref()?, &who)?;
-            (Kind::Turn, lane, to, of_loop, text)
+            (Kind::Loop, lane, to, of_loop, text)
         }
         Noun::Mail(it) => {
             let (lane, to, text) = mail(it.kind.as_ref()?, &who)?;
@@ -184,29 +196,32 @@ fn mark(noun: &Noun, item: &wire::FeedItem) -> Option<Mark> {
         Noun::Run(it) => (Kind::Run, who, String::new(), String::new(), run(it.kind.as_ref()?)?),
         Noun::Guard(it) => {
             let (role, text) = guard(it.kind.as_ref()?)?;
-            (Kind::Turn, role, String::new(), String::new(), text)
+            (Kind::Loop, role, String::new(), String::new(), text)
         }
         Noun::Directory(_) | Noun::Privacy(_) => return None,
     };
-    let entry = entry(noun);
-    Some(Mark { at_ms: item.at_ms, sequence: item.sequence, kind, lane, to, of_loop, entry, text })
+    let words = words(noun);
+    Some(Mark { at_ms: item.at_ms, sequence: item.sequence, kind, lane, to, of_loop, words, text })
 }
 
-/// The entry of a loop's history that an event added; 0: none.
-fn entry(noun: &Noun) -> u64 {
+/// What has the words of what happened, if anything has.
+fn words(noun: &Noun) -> Option<Words> {
     use turn_event::Kind;
-    let Noun::Turn(wire::TurnEvent { kind: Some(kind) }) = noun else { return 0 };
+    if let Noun::Mail(wire::MailEvent { kind: Some(mail_event::Kind::MailSent(it)) }) = noun {
+        return Some(Words::Letter(it.message_id.clone(), it.entry));
+    }
+    let Noun::Turn(wire::TurnEvent { kind: Some(kind) }) = noun else { return None };
     match kind {
-        Kind::HandedOver(it) => it.entry,
-        Kind::RoundStarted(it) => it.entry,
-        Kind::TurnReclaimed(it) => it.entry,
+        Kind::HandedOver(it) => Some(Words::Entry(it.r#loop.clone(), it.entry)),
+        Kind::RoundStarted(it) => Some(Words::Entry(it.r#loop.clone(), it.entry)),
+        Kind::TurnReclaimed(it) => Some(Words::Entry(it.r#loop.clone(), it.entry)),
         Kind::LoopOpened(_)
         | Kind::ParticipantsSet(_)
         | Kind::TurnMarked(_)
         | Kind::TurnLapsed(_)
         | Kind::LeaseRenewed(_)
         | Kind::LoopPaused(_)
-        | Kind::LoopResumed(_) => 0,
+        | Kind::LoopResumed(_) => None,
     }
 }
 
@@ -216,9 +231,10 @@ fn turn(kind: &turn_event::Kind, who: &str) -> Option<(String, String, String, S
         Kind::HandedOver(it) => {
             let text = match it.is_task_complete {
                 true => format!("{} completed {}", it.from, it.r#loop),
-                false => {
-                    format!("{} handed over {} to {}, turn {}", it.from, it.r#loop, it.to, it.turn)
-                }
+                false => format!(
+                    "{} ended turn {} of {} and handed it to {}",
+                    it.from, it.ended_turn, it.r#loop, it.to
+                ),
             };
             (it.from.clone(), it.to.clone(), it.r#loop.clone(), text)
         }
@@ -390,12 +406,14 @@ mod tests {
     fn one_looks_at_a_part_of_it() {
         let records = [handed(1, 10, "A", "B", 2), handed(2, 30, "B", "A", 3)];
         let timeline = Timeline::new(&records, 50);
-        let count = |filter: &Filter| timeline.within(0, 20, filter).marks.len();
+        let told = BTreeSet::from([Words::Entry("main".into(), 0)]);
+        let count = |filter: &Filter| timeline.within(0, 20, filter, &told).marks.len();
         assert_eq!(count(&Filter::default()), 1);
         assert_eq!(count(&Filter { role: "B".into(), ..Default::default() }), 1);
         assert_eq!(count(&Filter { role: "C".into(), ..Default::default() }), 0);
         assert_eq!(count(&Filter { kind: "mail".into(), ..Default::default() }), 0);
         assert_eq!(count(&Filter { q: "HANDED".into(), ..Default::default() }), 1);
+        assert_eq!(count(&Filter { q: "said in it".into(), ..Default::default() }), 1);
         assert_eq!(count(&Filter { r#loop: "other".into(), ..Default::default() }), 0);
     }
 }

@@ -8,9 +8,14 @@ mod chart;
 mod detail;
 mod event;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Router, response::Response, routing::get};
+use futures::{StreamExt as _, stream};
 use maud::{Markup, html};
 use serde::Deserialize;
 use tasuki_proto::{
@@ -21,10 +26,13 @@ use tasuki_proto::{
 use tokio::time::timeout;
 
 use self::event::{Kind, Mark, Timeline};
-use super::super::{
-    App, live,
-    view::{Page, ago, iso, nothing, plain, respond, role},
-    visit::{Query, Trouble, Visit},
+use super::{
+    super::{
+        App, live,
+        view::{Page, ago, clock, nothing, plain, respond, role},
+        visit::{Query, Trouble, Visit},
+    },
+    Words, search,
 };
 use crate::overview::Calls as _;
 
@@ -40,8 +48,12 @@ const ROWS_MAX: usize = 50;
 /// Loops whose words are shown in that list.
 const LOOPS_TOLD_MAX: usize = 8;
 
+/// Threads whose subject is shown there, and how many are read at once.
+const THREADS_TOLD_MAX: usize = 20;
+const CALLS_AT_ONCE: usize = 4;
+
 /// Letters of the words of one row.
-const WORDS_SHOWN_MAX: usize = 160;
+const WORDS_SHOWN_MAX: usize = 120;
 
 /// Lengths of time that one can look at, in milliseconds, with their names.
 const SPANS: [(&str, u64); 6] = [
@@ -69,19 +81,21 @@ struct Filter {
     r#loop: String,
     /// A kind's name; empty: all.
     kind: String,
-    /// Part of a line.
+    /// Part of a line, or words of what was handed over or written.
     q: String,
     /// The record whose texts are shown; 0: none.
     at: u64,
 }
 
 impl Filter {
-    fn has(&self, mark: &Mark) -> bool {
+    fn has(&self, mark: &Mark, told: &BTreeSet<Words>) -> bool {
         let named = |wanted: &str, names: &[&str]| wanted.is_empty() || names.contains(&wanted);
         named(&self.role, &mark.roles())
             && named(&self.r#loop, &[&mark.of_loop])
             && named(&self.kind, &[mark.kind.name()])
-            && (self.q.is_empty() || mark.text.to_lowercase().contains(&self.q.to_lowercase()))
+            && (self.q.is_empty()
+                || mark.text.to_lowercase().contains(&self.q.to_lowercase())
+                || mark.words.as_ref().is_some_and(|it| told.contains(it)))
     }
 
     fn span_ms(&self) -> u64 {
@@ -115,14 +129,21 @@ async fn timeline(visit: Visit, Query(filter): Query<Filter>) -> Result<Response
     let whole = Timeline::new(&records, now_ms);
     let until = if filter.until == 0 { now_ms } else { filter.until.min(TIME_MS_MAX) };
     let first = whole.marks.first().map_or(until, |it| it.at_ms);
-    let from = until.saturating_sub(filter.span_ms()).max(first.min(until));
-    let shown = whole.within(from, until, &filter);
+    let from = match filter.span_ms() {
+        u64::MAX => first.min(until),
+        span => until.saturating_sub(span),
+    };
+    let told = match filter.q.trim() {
+        "" => BTreeSet::new(),
+        words => search::words(&visit, words).await?,
+    };
+    let shown = whole.within(from, until, &filter, &told);
     let body = html! {
         h1 { "Timeline" }
-        (controls(&visit, &filter, &whole, from, until))
-        @if filter.at != 0 { (detail::panel(&visit, &records, filter.at, now_ms).await) }
+        (controls(&visit, &filter, &whole, (from, until, now_ms)))
         @if shown.marks.is_empty() { (nothing("Nothing happened in this time that fits.")) }
         @else { (chart::lanes(&shown, from, until, |at| filter.link(&visit, |it| it.at = at))) }
+        @if filter.at != 0 { (detail::panel(&visit, &records, filter.at, now_ms, &filter.link(&visit, |_| {})).await) }
         (list(&visit, &filter, &shown, now_ms).await)
         @if is_cut {
             p.note { "Shown are the newest " (RECORDS_MAX) " records. All of a loop: " code { "tasuki loop history" } "." }
@@ -155,19 +176,33 @@ async fn records(visit: &Visit) -> Result<(Vec<wire::FeedItem>, bool), Trouble> 
     Ok((records, is_cut))
 }
 
-fn controls(visit: &Visit, filter: &Filter, whole: &Timeline, from: u64, until: u64) -> Markup {
+fn controls(
+    visit: &Visit,
+    filter: &Filter,
+    whole: &Timeline,
+    (from, until, now_ms): (u64, u64, u64),
+) -> Markup {
     let length = until.saturating_sub(from).max(1000);
     let earlier = filter.link(visit, |it| it.until = until.saturating_sub(length / 2));
-    let later = filter.link(visit, |it| it.until = until.saturating_add(length / 2));
+    let after = until.saturating_add(length / 2);
+    // At the end it follows what happens.
+    let later = filter.link(visit, |it| it.until = if after < now_ms { after } else { 0 });
+    let chosen = |all: &BTreeSet<String>, own: &str| {
+        let mut all = all.clone();
+        all.insert(own.to_owned());
+        all.remove("");
+        all
+    };
+    let (lanes, loops) = (chosen(&whole.lanes, &filter.role), chosen(&whole.loops, &filter.r#loop));
     html! {
         form.row.filters method="get" action=(visit.link("/timeline")) {
             label { span { "Role" } select name="role" {
                 option value="" { "all" }
-                @for name in &whole.lanes { option value=(name) selected[*name == filter.role] { (plain(name)) } }
+                @for name in &lanes { option value=(name) selected[*name == filter.role] { (plain(name)) } }
             } }
             label { span { "Loop" } select name="loop" {
                 option value="" { "all" }
-                @for name in &whole.loops { option value=(name) selected[*name == filter.r#loop] { (plain(name)) } }
+                @for name in &loops { option value=(name) selected[*name == filter.r#loop] { (plain(name)) } }
             } }
             label { span { "Kind" } select name="kind" {
                 option value="" { "all" }
@@ -183,9 +218,9 @@ fn controls(visit: &Visit, filter: &Filter, whole: &Timeline, from: u64, until: 
                 @let is_own = filter.span == name || (filter.span.is_empty() && name == "all");
                 a.button href=(filter.link(visit, |it| name.clone_into(&mut it.span))) aria-current=[is_own.then_some("true")] { (name) }
             }
-            a.button href=(later) title="Later" { "▶" }
+            @if filter.until != 0 { a.button href=(later) title="Later" { "▶" } }
             @if filter.until != 0 { a.button href=(filter.link(visit, |it| it.until = 0)) { "To now" } }
-            span.note { time data-ms=(from) data-form="clock" { (iso(from)) } " to " time data-ms=(until) data-form="clock" { (iso(until)) } }
+            span.note { (clock(from)) " to " (clock(until)) }
         }
     }
 }
@@ -199,13 +234,13 @@ async fn list(visit: &Visit, filter: &Filter, shown: &Timeline, now_ms: u64) -> 
             div.scroll { table.events {
                 tbody {
                     @for mark in &rows {
-                        tr data-item {
-                            td { (ago(mark.at_ms, now_ms)) }
+                        tr data-item aria-current=[(mark.sequence == filter.at).then_some("true")] {
+                            td { (clock(mark.at_ms)) div.note { (ago(mark.at_ms, now_ms)) } }
                             td { span.chip.(mark.kind.name()) { (mark.kind.name()) } }
                             td { (role(visit, &mark.lane)) }
                             td {
                                 a href=(filter.link(visit, |it| it.at = mark.sequence)) { (plain(&mark.text)) }
-                                @if let Some(words) = words.get(&(mark.of_loop.as_str(), mark.entry)) { div.note { (plain(words)) } }
+                                @if let Some(words) = mark.words.as_ref().and_then(|it| words.get(it)) { div.note { (plain(words)) } }
                             }
                         }
                     }
@@ -216,14 +251,23 @@ async fn list(visit: &Visit, filter: &Filter, shown: &Timeline, now_ms: u64) -> 
     }
 }
 
-/// How what was handed over begins, by loop and entry.
-async fn first_words<'a>(visit: &Visit, rows: &[&'a Mark]) -> BTreeMap<(&'a str, u64), String> {
+/// How what was handed over begins, and what letters are about.
+async fn first_words(visit: &Visit, rows: &[&Mark]) -> BTreeMap<Words, String> {
     let mut loops: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for mark in rows.iter().filter(|it| it.entry != 0) {
-        let (first, last) = loops.entry(&mark.of_loop).or_insert((mark.entry, mark.entry));
-        (*first, *last) = (mark.entry.min(*first), mark.entry.max(*last));
+    let mut threads: BTreeMap<&str, [&str; 2]> = BTreeMap::new();
+    for mark in rows {
+        match &mark.words {
+            Some(Words::Entry(name, number)) => {
+                let (first, last) = loops.entry(name).or_insert((*number, *number));
+                (*first, *last) = (*number.min(first), *number.max(last));
+            }
+            Some(Words::Letter(thread, _)) => {
+                threads.entry(thread).or_insert_with(|| mark.roles());
+            }
+            None => {}
+        }
     }
-    let mut words = BTreeMap::new();
+    let mut told = BTreeMap::new();
     for (name, (first, last)) in loops.into_iter().take(LOOPS_TOLD_MAX) {
         let from = first.max(last.saturating_sub(u64::from(HISTORY_PAGE_MAX) - 1));
         let limit = u32::try_from(last - from + 1).unwrap_or(HISTORY_PAGE_MAX);
@@ -231,10 +275,51 @@ async fn first_words<'a>(visit: &Visit, rows: &[&'a Mark]) -> BTreeMap<(&'a str,
             wire::HistoryRequest { r#loop: name.to_owned(), from, limit, ..Default::default() };
         // The list is of use without them.
         for it in visit.call(&request).await.unwrap_or_default().entries {
-            let text = if it.summary.is_empty() { &it.instruction } else { &it.summary };
-            let line = text.lines().find(|it| !it.trim().is_empty()).unwrap_or_default();
-            words.insert((name, it.number), line.chars().take(WORDS_SHOWN_MAX).collect());
+            let parts = [first_line(&it.summary), first_line(&it.instruction)];
+            let parts: Vec<String> = parts.into_iter().filter(|it| !it.is_empty()).collect();
+            told.insert(Words::Entry(name.to_owned(), it.number), parts.join(" → "));
         }
     }
-    words
+    let threads: Vec<(String, [String; 2])> = threads
+        .into_iter()
+        .take(THREADS_TOLD_MAX)
+        .map(|(thread, roles)| (thread.to_owned(), roles.map(str::to_owned)))
+        .collect();
+    let subjects: BTreeMap<String, String> = stream::iter(threads)
+        .map(|(thread, roles)| subject(visit, thread, roles))
+        .buffered(CALLS_AT_ONCE)
+        .collect()
+        .await;
+    for mark in rows {
+        if let Some(words @ Words::Letter(thread, _)) = &mark.words
+            && let Some(subject) = subjects.get(thread.as_str())
+        {
+            told.insert(words.clone(), subject.clone());
+        }
+    }
+    told
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().find(|it| !it.trim().is_empty()).unwrap_or_default();
+    line.chars().take(WORDS_SHOWN_MAX).collect()
+}
+
+/// What a thread is about, from the copy of one of two roles.
+async fn subject(visit: &Visit, thread: String, roles: [String; 2]) -> (String, String) {
+    let mut subject = String::new();
+    for role in roles.into_iter().filter(|it| !it.is_empty()) {
+        let mut request = wire::ReadThreadRequest {
+            role,
+            message: thread.clone(),
+            last: 1,
+            ..Default::default()
+        };
+        request.set_mark(wire::MailMark::None);
+        if let Ok(read) = visit.call(&request).await {
+            subject = first_line(&read.thread.unwrap_or_default().subject);
+            break;
+        }
+    }
+    (thread, subject)
 }
