@@ -13,10 +13,11 @@ use super::{
 };
 
 /// One thing that somebody has to see to.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub what: String,
     /// The loop that it is about; empty: none.
+    #[serde(skip)]
     pub of_loop: String,
     /// The next command to type, or what else helps.
     pub mend: String,

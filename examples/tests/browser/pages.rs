@@ -326,7 +326,13 @@ async fn ten_thousand_events_are_a_page_that_opens_at_once() {
     browser.picture("timeline.png").await;
     // What lies under a mark, and the text of one.
     browser.click("tr[data-item]:first-child td:last-child a").await;
-    browser.sees("Read it.").await;
+    browser.sees("Open it, and what came before and after").await;
+    // What was said in it is found, too, and all of it is a page.
+    browser.go(&scene.page("timeline?q=read+it&loop=main")).await;
+    assert_eq!(browser.text("#events").await, "1 event");
+    browser.click("tr[data-item] td:last-child a").await;
+    browser.click("#detail p:last-child a").await;
+    browser.sees("A ended turn 1 of main and handed it to B").await;
     // A page is small, and is there before anybody waits for it.
     browser.go(&scene.page("now")).await;
     browser.until("document.querySelector('#live.on')").await;

@@ -7,7 +7,9 @@ use super::{super::text::line, gather::Gathered};
 
 pub(super) fn problems(it: &Gathered) -> Vec<Problem> {
     let mut found = Vec::new();
-    let mut add = |what: String, mend: &str| found.push(Problem { what, mend: mend.to_owned() });
+    let mut add = |what: String, mend: &str| {
+        found.push(Problem { what, mend: mend.to_owned(), ..Problem::default() })
+    };
     if it.health == ServingStatus::NotServing {
         add(
             "The broker wrote nothing durably for some time.".to_owned(),
@@ -19,6 +21,6 @@ pub(super) fn problems(it: &Gathered) -> Vec<Problem> {
         add(what, "Its agents are told so until it does; it keeps trying.");
     }
     let others = problems::problems(&it.overview).into_iter();
-    found.extend(others.map(|it| Problem { what: line(&it.what), mend: line(&it.mend) }));
+    found.extend(others.map(|it| Problem { what: line(&it.what), mend: line(&it.mend), ..it }));
     found
 }
