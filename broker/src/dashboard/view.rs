@@ -203,6 +203,11 @@ pub(super) fn lapses(ms: u64, now_ms: u64) -> Markup {
     }
 }
 
+/// The same in a sentence: a lease that ran out did so some time ago.
+pub(super) fn lease(ms: u64, now_ms: u64) -> Markup {
+    html! { @if now_ms < ms { "lapses " } (lapses(ms, now_ms)) }
+}
+
 /// How far something got at its receiver, step by step.
 pub(super) fn receipts(steps: &[(&str, u64)], now_ms: u64) -> Markup {
     html! {
@@ -261,5 +266,7 @@ mod tests {
         assert!(text(lapses(5_000, 1_000)).contains("in 4s"));
         assert!(text(lapses(1_000, 5_000)).contains("lapsed 4s ago"));
         assert!(text(lapses(0, 1)).contains("no limit"));
+        assert!(text(lease(5_000, 1_000)).starts_with("lapses <time"));
+        assert!(text(lease(1_000, 5_000)).starts_with("<span"));
     }
 }

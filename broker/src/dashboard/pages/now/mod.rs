@@ -17,7 +17,7 @@ use tasuki_proto::{
 use super::{
     super::{
         App,
-        view::{self, Page, ago, lapses, nothing, plain, respond, since},
+        view::{self, Page, ago, lapses, lease, nothing, plain, respond, since},
         visit::{Trouble, Visit},
     },
     entry,
@@ -141,7 +141,7 @@ fn loop_card(
             p.turn {
                 b { "Turn " (of.turn) } " is with " (view::role(visit, &of.holder))
                 @if of.turn_began_ms != 0 { " since " (since(of.turn_began_ms, now_ms)) }
-                @if of.lease_lapses_ms != 0 { ", its lease lapses " (lapses(of.lease_lapses_ms, now_ms)) }
+                @if of.lease_lapses_ms != 0 { ", its lease " (lease(of.lease_lapses_ms, now_ms)) }
                 @if is_quiet { "; quiet for " (since(of.quiet_since_ms, now_ms)) }
                 "."
                 @if !of.waiting.is_empty() { " Waiting for it: " (plain(&of.waiting.join(", "))) "." }

@@ -6,7 +6,7 @@ use tasuki_proto::{counted::counted, wire};
 use super::{
     super::super::{
         markdown::markdown,
-        view::{ago, lapses, plain, role, sentence},
+        view::{ago, lease, plain, role, sentence},
         visit::Visit,
     },
     actions, task,
@@ -30,7 +30,7 @@ pub(super) async fn card(visit: &Visit, id: &str, now_ms: u64) -> Markup {
                 h4 { code { (plain(&it.delivery_id)) } }
                 span.chip { (super::super::bare(it.status().as_str_name())) }
                 span.note { "by " (role(visit, &it.delivered_by)) " " (ago(it.delivered_ms, now_ms)) }
-                @if !it.claimed_by.is_empty() { span.note { "claimed by " (role(visit, &it.claimed_by)) ", lapses " (lapses(it.lease_expires_ms, now_ms)) } }
+                @if !it.claimed_by.is_empty() { span.note { "claimed by " (role(visit, &it.claimed_by)) ", " (lease(it.lease_expires_ms, now_ms)) } }
             }
             (markdown(&it.summary, None))
             @if let Some(artifacts) = &it.artifacts {

@@ -17,7 +17,7 @@ use tasuki_proto::{
 use super::super::{
     App,
     markdown::markdown,
-    view::{Page, ago, lapses, nothing, plain, respond, role, sentence},
+    view::{Page, ago, lapses, lease, nothing, plain, respond, role, sentence},
     visit::{Query, Trouble, Visit},
 };
 use crate::overview::Calls as _;
@@ -134,7 +134,7 @@ async fn issue(visit: &Visit, id: &str, task: &str, now_ms: u64) -> Markup {
             header.bar {
                 h2 { (plain(&issue.subject)) }
                 (issue_chip(issue.status()))
-                span.note { code { (plain(&issue.issue_id)) } ", lead " (role(visit, &issue.lead)) ", lapses " (lapses(issue.lease_expires_ms, now_ms)) }
+                span.note { code { (plain(&issue.issue_id)) } ", lead " (role(visit, &issue.lead)) ", " (lease(issue.lease_expires_ms, now_ms)) }
             }
             @if !issue.description.is_empty() { details { summary { "Description" } (markdown(&issue.description, None)) } }
             @if !issue.summary.is_empty() { h4 { "Summary" } (markdown(&issue.summary, None)) }
@@ -186,7 +186,7 @@ fn card(visit: &Visit, it: &wire::Task, now_ms: u64) -> Markup {
             div.note {
                 code { (plain(&it.task_id)) } " " (super::bare(it.difficulty().as_str_name().trim_start_matches("DIFFICULTY_"))) ", " (counted(it.points, "point"))
             }
-            @if !it.claimed_by.is_empty() { div { "by " (role(visit, &it.claimed_by)) ", lapses " (lapses(it.lease_expires_ms, now_ms)) } }
+            @if !it.claimed_by.is_empty() { div { "by " (role(visit, &it.claimed_by)) ", " (lease(it.lease_expires_ms, now_ms)) } }
             @if !it.reserved_for.is_empty() { div { "kept for " (role(visit, &it.reserved_for)) " until " (lapses(it.reserved_until_ms, now_ms)) } }
             @if !it.blocked_by.is_empty() { div.note { "after " (plain(&it.blocked_by.join(", "))) } }
         }

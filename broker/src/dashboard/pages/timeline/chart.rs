@@ -184,7 +184,9 @@ pub(super) fn lanes(
                 }
                 @for (at, name) in lanes.iter().enumerate() {
                     rect.lane x="0" y=(TOP + LANE * at as u64 + 2) width=(WIDTH) height=(LANE - 4) rx="4" {}
-                    text.name x="6" y=(middle(at) + 4) { (plain(name).chars().take(14).collect::<String>()) }
+                    @let name = plain(name).chars().take(14).collect::<String>();
+                    text.name x="6" y=(middle(at) + 4) { (name) }
+                    text.name.end x=(WIDTH - 6) y=(middle(at) - 4) text-anchor="end" { (name) }
                 }
                 @for bar in bars(shown, scale) {
                     @if let Some(lane) = lane_of(&bar.lane) {
@@ -206,7 +208,7 @@ pub(super) fn lanes(
             @for kind in Kind::ALL {
                 svg.key viewBox="-8 -8 16 16" aria-hidden="true" { path.mark.(kind.name()) d=(shape(kind)) {} } (kind.name()) " "
             }
-            "A bar is a turn, a dark one is held now; a mark with an edge is several events. "
+            "– A bar is a turn, a dark one is held now; a mark with an edge is several events. "
             @if hidden != 0 { "The busiest " (LANES_MAX) " roles are drawn; " (hidden) " more are in the list." }
         }
         p #tip .note aria-live="polite" {}
