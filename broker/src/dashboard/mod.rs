@@ -32,6 +32,7 @@ use std::{any::Any, fmt, sync::Arc};
 use axum::{Router, middleware, routing::get};
 use futures::future::BoxFuture;
 use tasuki_proto::id::WorkspaceId;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tower::{BoxError, util::BoxCloneSyncService};
@@ -84,8 +85,13 @@ struct App {
     sessions: Sessions,
     own_scope: OwnScope,
     streams: Streams,
+    /// Places for searches: each looks through a lot.
+    searches: Semaphore,
     keys: Keys,
 }
+
+/// Searches under way, of all visitors.
+const SEARCHES_MAX: usize = 2;
 
 /// All pages, without the check of who may reach them at all.
 pub fn router(settings: Settings) -> Router {
@@ -96,6 +102,7 @@ pub fn router(settings: Settings) -> Router {
         sessions,
         own_scope: OwnScope::default(),
         streams: Streams::default(),
+        searches: Semaphore::new(SEARCHES_MAX),
         keys: Keys::new(),
     });
     let mut router = pages::without_tab(Router::new())

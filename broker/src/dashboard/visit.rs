@@ -308,9 +308,8 @@ const fn http_code(code: tonic::Code) -> http::StatusCode {
         Code::InvalidArgument | Code::OutOfRange => StatusCode::UNPROCESSABLE_ENTITY,
         Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
         Code::AlreadyExists | Code::Aborted | Code::FailedPrecondition => StatusCode::CONFLICT,
-        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::DeadlineExceeded | Code::Cancelled => StatusCode::GATEWAY_TIMEOUT,
         Code::Ok
         | Code::Unknown
         | Code::Unimplemented

@@ -1,4 +1,4 @@
-// What the pages cannot do alone: follow what happens, send forms in place, keys.
+// What pages cannot do alone: follow what happens, send forms in place, keys.
 "use strict";
 (() => {
   const make = (text) => new DOMParser().parseFromString(policy.createHTML(text), "text/html");
@@ -60,13 +60,13 @@
     if (!fresh) return;
     document.title = next.title;
     morph(main(), fresh);
-    // Forms that were kept may be of a session that is over.
+    // Forms that were kept may be of an old session.
     const own = $("[name=form]", next);
     if (own) $$("[name=form]").forEach((it) => { if (!it.form.dataset.sent) it.value = own.value; });
     tick();
   };
 
-  // Asks for this page anew, one request at a time.
+  // Asks for this page anew, once at a time.
   let busy = false, again = false, took = 0;
   const refresh = async () => {
     if (busy) { again = true; return; }
@@ -75,15 +75,14 @@
     try {
       const answer = await fetch(location.href, { headers: { "Tasuki-Script": "1" }, redirect: "follow" });
       if (new URL(answer.url).pathname === "/login") ended();
-      else if (answer.ok) { $("#ended").hidden = true; show(await answer.text()); }
+      else if (answer.ok) { $("#ended").hidden = true; show(await answer.text()); took = Math.min(Date.now() - began, 5e3); }
     } catch { /* The events say that the broker is away. */ }
-    took = Date.now() - began;
     busy = false;
-    if (again) { again = false; soon(); }
+    if (again) { again = false; refresh(); }
   };
-  // What takes long is asked for less often.
+  // Slow pages are asked for less often.
   let waiting = 0;
-  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; refresh(); }, Math.max(60, 4 * took)); };
+  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; busy ? soon() : refresh(); }, Math.max(60, 4 * took)); };
 
   const light = $("#live");
   const lit = (state, title) => { light.className = "live " + state; light.title = title; };
@@ -91,7 +90,7 @@
   const ended = () => {
     if ($("form[data-touched]")) { lit("off", "Your session ended"); $("#ended").hidden = false; } else location.reload();
   };
-  // Only while it is looked at: browsers have few connections.
+  // Only while looked at: browsers have few connections.
   let wasOff = false, events;
   const follow = () => {
     events?.close();
@@ -108,7 +107,7 @@
     };
   };
   follow();
-  addEventListener("visibilitychange", () => { follow(); if (!document.hidden) soon(); });
+  addEventListener("visibilitychange", () => { follow(); if (!document.hidden && main().dataset.live) soon(); });
   addEventListener("pagehide", () => events?.close());
   addEventListener("pageshow", (event) => { if (event.persisted) { follow(); soon(); } });
   let seconds = 0;

@@ -10,7 +10,11 @@ use axum::{
 use http::header::CONTENT_TYPE;
 use maud::{Markup, html};
 use serde::Deserialize;
-use tasuki_proto::wire::{self, EntryKind};
+use tasuki_proto::{
+    limits::HISTORY_PAGE_MAX,
+    wire::{self, EntryKind},
+};
+use tonic::Status;
 
 use super::super::{
     App,
@@ -47,7 +51,8 @@ async fn entry(visit: Visit, Query(which): Query<Which>) -> Result<Response, Tro
     }
     let now_ms = visit.now_ms().await?;
     let raw = format!("{}&raw=1", link(&visit, &name, it.number));
-    let has_next = read(&visit, &name, it.number + 1).await?.is_some();
+    let has_before = read(&visit, &name, it.number.saturating_sub(1)).await?.is_some();
+    let has_next = read(&visit, &name, it.number.saturating_add(1)).await?.is_some();
     let body = html! {
         article.card.detail {
             header {
@@ -56,7 +61,7 @@ async fn entry(visit: Visit, Query(which): Query<Which>) -> Result<Response, Tro
             }
             (words(&it, &raw))
             p.row {
-                @if 1 < it.number { a.button href=(link(&visit, &name, it.number - 1)) { "The one before" } }
+                @if has_before { a.button href=(link(&visit, &name, it.number - 1)) { "The one before" } }
                 @if has_next { a.button href=(link(&visit, &name, it.number + 1)) { "The next" } }
                 a.button href=(visit.link(&format!("/timeline?loop={name}"))) { "Timeline of " (plain(&name)) }
             }
@@ -71,15 +76,35 @@ pub(super) async fn read(
     visit: &Visit,
     name: &str,
     number: u64,
-) -> Result<Option<wire::Entry>, Trouble> {
-    let request = wire::HistoryRequest {
-        r#loop: name.to_owned(),
-        from: number,
-        limit: 1,
-        ..Default::default()
-    };
-    let entries = visit.call(&request).await?.entries;
-    Ok(entries.into_iter().next().filter(|it| it.number == number))
+) -> Result<Option<wire::Entry>, Status> {
+    let found = range(visit, name, number, number).await?.into_iter().next();
+    Ok(found.filter(|it| it.number == number))
+}
+
+/// Those of at most a page, as far as they are kept: long texts take several answers.
+pub(super) async fn range(
+    visit: &Visit,
+    name: &str,
+    first: u64,
+    last: u64,
+) -> Result<Vec<wire::Entry>, Status> {
+    let mut all: Vec<wire::Entry> = Vec::new();
+    let mut from = first;
+    while from <= last && last - from < u64::from(HISTORY_PAGE_MAX) {
+        let request = wire::HistoryRequest {
+            r#loop: name.to_owned(),
+            from,
+            limit: u32::try_from(last - from + 1).unwrap_or(HISTORY_PAGE_MAX),
+            ..Default::default()
+        };
+        let answer = visit.call(&request).await?;
+        all.extend(answer.entries.into_iter().filter(|it| it.number <= last));
+        if answer.next <= from {
+            break;
+        }
+        from = answer.next;
+    }
+    Ok(all)
 }
 
 /// What happened, in one line.

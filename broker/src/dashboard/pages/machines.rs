@@ -82,7 +82,7 @@ fn node(visit: &Visit, it: &wire::Node, offer: Option<&wire::RunnerOffer>, now_m
             td {
                 @if it.is_present { span.chip.good { "connected" } }
                 @else { span.chip.bad { "away" } " " span.note { "since " (ago(it.last_seen_ms, now_ms)) } }
-                div.note title="Epoch: how often it registered" { "registered " (ago(it.registered_ms, now_ms)) ", epoch " (it.epoch) }
+                div.note { "registered " (ago(it.registered_ms, now_ms)) }
             }
             td { @for name in it.roles.iter().collect::<BTreeSet<_>>() { (role(visit, name)) " " } }
             td {

@@ -2,7 +2,14 @@
 //! machines. Mail has an index; of everything else the newest is looked through, and the page says
 //! where that was not all.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{Router, response::Response, routing::get};
 use futures::{StreamExt as _, stream};
@@ -11,8 +18,11 @@ use serde::Deserialize;
 use tasuki_proto::{
     counted::counted,
     limits::{HISTORY_PAGE_MAX, SWARM_PAGE_MAX},
+    rpc::Rpc,
     wire,
 };
+use tokio::{sync::SemaphorePermit, time::timeout};
+use tonic::{Code, Status};
 
 use super::{
     super::{
@@ -46,7 +56,13 @@ const HITS_SHOWN_MAX: usize = 20;
 /// Of a text around what was found, in characters.
 const AROUND: usize = 80;
 
+/// Letters of a mailbox: the best.
+const LETTERS_MAX: u32 = 100;
+
 const CALLS_AT_ONCE: usize = 4;
+
+/// Until there is a place among the searches under way.
+const PLACE_WITHIN: Duration = Duration::from_secs(10);
 
 pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router.route("/w/{workspace}/search", get(search))
@@ -71,8 +87,40 @@ struct Hit {
 #[derive(Default)]
 struct Found {
     hits: Vec<Hit>,
-    /// There is more of the kind than was looked through.
+    /// Not all of the kind was looked through.
     is_cut: bool,
+}
+
+/// One look through a kind.
+struct Look<'a> {
+    visit: &'a Visit,
+    is_cut: AtomicBool,
+}
+
+impl<'a> Look<'a> {
+    fn new(visit: &'a Visit) -> Self {
+        Self { visit, is_cut: AtomicBool::new(false) }
+    }
+
+    /// What may not be seen is left out; that something could not be looked through is said.
+    async fn ask<R: Rpc<Response: Default>>(&self, request: R) -> R::Response {
+        self.answer(self.visit.call(&request).await)
+    }
+
+    fn answer<T: Default>(&self, answer: Result<T, Status>) -> T {
+        answer.unwrap_or_else(|why| {
+            self.cut_if(!matches!(why.code(), Code::NotFound | Code::PermissionDenied));
+            T::default()
+        })
+    }
+
+    fn cut_if(&self, is_cut: bool) {
+        self.is_cut.fetch_or(is_cut, Ordering::Relaxed);
+    }
+
+    fn found(self, hits: Vec<Hit>) -> Found {
+        Found { hits, is_cut: self.is_cut.into_inner() }
+    }
 }
 
 async fn search(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Trouble> {
@@ -81,16 +129,17 @@ async fn search(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Tr
     let sections = if query.is_empty() {
         Vec::new()
     } else {
+        let _place = place(&visit).await?;
         let all = every_loop(&visit).await?;
         vec![
             ("Loops", loops(&visit, &all, &query)),
-            ("Handovers", handovers(&visit, all, &query).await?),
-            ("Mail", mail(&visit, &query).await?),
-            ("Issues and tasks", work(&visit, &query).await?),
+            ("Handovers", handovers(&visit, all, &query).await),
+            ("Mail", mail(&visit, &query).await),
+            ("Issues and tasks", work(&visit, &query).await),
             ("Deliveries", deliveries(&visit, &query).await),
             ("Locks", locks(&visit, &query).await),
-            ("Runs", runs(&visit, &query).await?),
-            ("Roles and machines", names(&visit, &query).await?),
+            ("Runs", runs(&visit, &query).await),
+            ("Roles and machines", names(&visit, &query).await),
         ]
     };
     let total: usize = sections.iter().map(|it| it.1.hits.len()).sum();
@@ -105,7 +154,7 @@ async fn search(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Tr
             @if !found.hits.is_empty() { (section(title, &found.hits, now_ms)) }
         }
         @if total == 0 && !query.is_empty() { (nothing("Nothing was found. Every word has to appear in what is looked for; try fewer.")) }
-        @if !cut.is_empty() { p.note { "Only the newest were looked through: " (cut.join(", ").to_lowercase()) "." } }
+        @if !cut.is_empty() { p.note { "Not all was looked through: " (cut.join(", ").to_lowercase()) "." } }
     };
     let page = Page { title: format!("Search: {}", plain(&query)), tab: "", live: "", every_s: 0 };
     Ok(respond(&visit, page, body).await)
@@ -152,11 +201,28 @@ fn excerpt(text: &str, query: &str) -> String {
     format!("{}{}{more}", if start == 0 { "" } else { "…" }, cut.trim())
 }
 
-/// What has the words, of handovers and letters.
-pub(super) async fn words(visit: &Visit, query: &str) -> Result<BTreeSet<Words>, Trouble> {
-    let handed_over = handovers(visit, every_loop(visit).await?, query).await?.hits;
-    let written = mail(visit, query).await?.hits;
-    Ok(handed_over.into_iter().chain(written).filter_map(|it| it.words).collect())
+/// A place among the searches under way: each reads a lot.
+async fn place(visit: &Visit) -> Result<SemaphorePermit<'_>, Trouble> {
+    let busy = |_| Status::resource_exhausted("too many searches are under way; try again");
+    let place = timeout(PLACE_WITHIN, visit.app.searches.acquire()).await.map_err(busy)?;
+    place.map_err(|_| Status::unavailable("the pages are closing").into())
+}
+
+/// What has the words, of handovers and letters, and whether not all was looked through. `of`: of
+/// one loop and no letter; empty: of all.
+pub(super) async fn words(
+    visit: &Visit,
+    query: &str,
+    of: &str,
+) -> Result<(BTreeSet<Words>, bool), Trouble> {
+    let _place = place(visit).await?;
+    let mut loops = every_loop(visit).await?;
+    loops.retain(|it| of.is_empty() || it.r#loop == of);
+    let handed_over = handovers(visit, loops, query).await;
+    let written = if of.is_empty() { mail(visit, query).await } else { Found::default() };
+    let is_cut = handed_over.is_cut || written.is_cut;
+    let hits = handed_over.hits.into_iter().chain(written.hits);
+    Ok((hits.filter_map(|it| it.words).collect(), is_cut))
 }
 
 /// By name, and why one is paused.
@@ -174,74 +240,72 @@ fn loops(visit: &Visit, loops: &[wire::Loop], query: &str) -> Found {
     Found { hits: hits.collect(), is_cut: false }
 }
 
-async fn handovers(
-    visit: &Visit,
-    mut loops: Vec<wire::Loop>,
-    query: &str,
-) -> Result<Found, Trouble> {
+async fn handovers(visit: &Visit, mut loops: Vec<wire::Loop>, query: &str) -> Found {
+    let look = Look::new(visit);
     loops.sort_by_key(|it| std::cmp::Reverse(it.turn_began_ms));
-    let all: u64 = loops.iter().map(|it| it.entries.div_ceil(PAGE)).sum();
-    let deepest = loops.iter().map(|it| it.entries.div_ceil(PAGE)).max().unwrap_or(0);
+    let mut hits = Vec::new();
+    let mut left = PAGES_MAX;
     // The newest page of each loop before the second of any.
-    let pages = (1..=deepest).flat_map(|page| {
-        let has_it = loops.iter().filter(move |it| (page - 1) * PAGE < it.entries);
-        has_it.map(move |it| wire::HistoryRequest {
-            r#loop: it.r#loop.clone(),
-            from: it.entries.saturating_sub(page * PAGE) + 1,
-            limit: HISTORY_PAGE_MAX,
-            ..Default::default()
-        })
-    });
-    let pages: Vec<wire::HistoryRequest> = pages.take(PAGES_MAX).collect();
-    let is_cut = (pages.len() as u64) < all;
-    let found: Vec<Vec<Hit>> = stream::iter(pages)
-        .map(|request| async move {
-            let entries = visit.call(&request).await.unwrap_or_default().entries;
-            let hits = entries.into_iter().filter_map(|it| {
-                let text = format!("{}\n{}\n{}", it.summary, it.instruction, it.reason);
-                let whole = format!("{} {} {} {text}", request.r#loop, it.from, it.to);
-                has_all(&whole, query).then(|| Hit {
-                    link: entry::link(visit, &request.r#loop, it.number),
-                    title: entry::title(&request.r#loop, &it),
-                    excerpt: excerpt(&text, query),
-                    at_ms: it.at_ms,
-                    words: Some(Words::Entry(request.r#loop.clone(), it.number)),
-                })
-            });
-            hits.collect()
-        })
-        .buffered(CALLS_AT_ONCE)
-        .collect()
-        .await;
-    // The last page of a loop may reach into the one before it.
-    let mut hits: Vec<Hit> = found.into_iter().flatten().collect();
-    hits.sort_by(|a, b| (b.at_ms, &a.link).cmp(&(a.at_ms, &b.link)));
-    hits.dedup_by(|a, b| a.link == b.link);
-    Ok(Found { hits, is_cut })
+    let mut open: Vec<(String, u64)> =
+        loops.into_iter().map(|it| (it.r#loop, it.entries)).filter(|it| it.1 != 0).collect();
+    while !open.is_empty() && 0 < left {
+        let rest = open.split_off(left.min(open.len()));
+        look.cut_if(!rest.is_empty());
+        left -= open.len();
+        let pages: Vec<(String, u64, Vec<wire::Entry>)> = stream::iter(open)
+            .map(|(name, last)| page(&look, name, last))
+            .buffered(CALLS_AT_ONCE)
+            .collect()
+            .await;
+        open = Vec::new();
+        for (name, first, entries) in pages {
+            // Those before were removed, or there are none.
+            let oldest = entries.first().map_or(0, |it| it.number);
+            hits.extend(entries.into_iter().filter_map(|it| handed_over(visit, &name, it, query)));
+            if oldest == first && 1 < first {
+                open.push((name, first - 1));
+            }
+        }
+    }
+    look.cut_if(!open.is_empty());
+    hits.sort_by_key(|it| std::cmp::Reverse(it.at_ms));
+    look.found(hits)
 }
 
-async fn mail(visit: &Visit, query: &str) -> Result<Found, Trouble> {
-    let mailboxes = visit.call(&wire::ListMailboxesRequest::default()).await?.mailboxes;
-    let is_cut = MAILBOXES_SEARCHED_MAX < mailboxes.len();
+/// The entries of a loop up to `last`, from the number that is told.
+async fn page(look: &Look<'_>, name: String, last: u64) -> (String, u64, Vec<wire::Entry>) {
+    let first = last.saturating_sub(PAGE - 1).max(1);
+    let entries = look.answer(entry::range(look.visit, &name, first, last).await);
+    (name, first, entries)
+}
+
+fn handed_over(visit: &Visit, name: &str, it: wire::Entry, query: &str) -> Option<Hit> {
+    let text = format!("{}\n{}\n{}", it.summary, it.instruction, it.reason);
+    let whole = format!("{name} {} {} {text}", it.from, it.to);
+    has_all(&whole, query).then(|| Hit {
+        link: entry::link(visit, name, it.number),
+        title: entry::title(name, &it),
+        excerpt: excerpt(&text, query),
+        at_ms: it.at_ms,
+        words: Some(Words::Entry(name.to_owned(), it.number)),
+    })
+}
+
+async fn mail(visit: &Visit, query: &str) -> Found {
+    let look = Look::new(visit);
+    let mailboxes = look.ask(wire::ListMailboxesRequest::default()).await.mailboxes;
+    look.cut_if(MAILBOXES_SEARCHED_MAX < mailboxes.len());
     let roles: Vec<String> =
         mailboxes.into_iter().map(|it| it.role).take(MAILBOXES_SEARCHED_MAX).collect();
     let found: Vec<(String, wire::SearchMailResponse)> = stream::iter(roles)
-        .map(|role| async move {
-            let request = wire::SearchMailRequest {
-                role: role.clone(),
-                query: query.to_owned(),
-                limit: u32::try_from(HITS_SHOWN_MAX).unwrap_or(u32::MAX),
-                ..Default::default()
-            };
-            // A box that the visitor may not read is left out.
-            (role, visit.call(&request).await.unwrap_or_default())
-        })
+        .map(|role| mailbox(&look, role, query))
         .buffered(CALLS_AT_ONCE)
         .collect()
         .await;
     let mut hits: Vec<Hit> = Vec::new();
     let mut known = BTreeSet::new();
     for (role, page) in found {
+        look.cut_if((page.hits.len() as u64) < page.total || !page.left_out.is_empty());
         for hit in page.hits {
             let thread = hit.thread.unwrap_or_default();
             if known.insert((thread.message_id.clone(), hit.entry)) {
@@ -256,23 +320,34 @@ async fn mail(visit: &Visit, query: &str) -> Result<Found, Trouble> {
         }
     }
     hits.sort_by_key(|it| std::cmp::Reverse(it.at_ms));
-    Ok(Found { hits, is_cut })
+    look.found(hits)
 }
 
-async fn work(visit: &Visit, query: &str) -> Result<Found, Trouble> {
+async fn mailbox(look: &Look<'_>, role: String, query: &str) -> (String, wire::SearchMailResponse) {
+    let request = wire::SearchMailRequest {
+        role: role.clone(),
+        query: query.to_owned(),
+        limit: LETTERS_MAX,
+        ..Default::default()
+    };
+    (role, look.ask(request).await)
+}
+
+async fn work(visit: &Visit, query: &str) -> Found {
+    let look = Look::new(visit);
     let mut request = wire::ListIssuesRequest { limit: ISSUES_SEARCHED_MAX, ..Default::default() };
     request.set_sort_by(wire::SortBy::Updated);
-    let listed = visit.call(&request).await?;
-    let mut found =
-        Found { hits: Vec::new(), is_cut: u64::from(ISSUES_SEARCHED_MAX) < listed.total };
+    let listed = look.ask(request).await;
+    look.cut_if(u64::from(ISSUES_SEARCHED_MAX) < listed.total);
+    let mut found = Vec::new();
     let mut left = TASKS_SEARCHED_MAX;
     for issue in &listed.issues {
         let request =
             wire::GetIssueRequest { issue_id: issue.issue_id.clone(), ..Default::default() };
-        let words = visit.call(&request).await.unwrap_or_default().issue.unwrap_or_default();
+        let words = look.ask(request).await.issue.unwrap_or_default();
         let text = format!("{}\n{}", words.description, issue.summary);
         if has_all(&format!("{} {} {} {text}", issue.issue_id, issue.subject, issue.lead), query) {
-            found.hits.push(Hit {
+            found.push(Hit {
                 link: visit.link(&format!("/tasks?issue={}", escaped(&issue.issue_id))),
                 title: format!("Issue: {}", issue.subject),
                 excerpt: excerpt(&text, query),
@@ -285,26 +360,26 @@ async fn work(visit: &Visit, query: &str) -> Result<Found, Trouble> {
             limit: SWARM_PAGE_MAX,
             ..Default::default()
         };
-        let listed = visit.call(&request).await.unwrap_or_default();
+        let listed = look.ask(request).await;
         let count = listed.tasks.len().min(left);
-        found.is_cut |= (count as u64) < listed.total;
+        look.cut_if((count as u64) < listed.total);
         left -= count;
         let tasks = stream::iter(listed.tasks.into_iter().take(count));
         let hits: Vec<Option<Hit>> =
-            tasks.map(|it| task(visit, it, query)).buffered(CALLS_AT_ONCE).collect().await;
-        found.hits.extend(hits.into_iter().flatten());
+            tasks.map(|it| task(&look, it, query)).buffered(CALLS_AT_ONCE).collect().await;
+        found.extend(hits.into_iter().flatten());
     }
-    Ok(found)
+    look.found(found)
 }
 
 /// A task, if its words or what was said about it fit.
-async fn task(visit: &Visit, it: wire::Task, query: &str) -> Option<Hit> {
+async fn task(look: &Look<'_>, it: wire::Task, query: &str) -> Option<Hit> {
     let request = wire::GetTaskRequest {
         issue_id: it.issue_id.clone(),
         task_id: it.task_id.clone(),
         ..Default::default()
     };
-    let whole = visit.call(&request).await.unwrap_or_default().task.unwrap_or_default();
+    let whole = look.ask(request).await.task.unwrap_or_default();
     let said = whole.messages.iter().map(|it| format!("{}\n{}", it.content, it.reply));
     let words = whole.words.unwrap_or_default();
     let submitted = whole.submission.unwrap_or_default();
@@ -314,7 +389,7 @@ async fn task(visit: &Visit, it: wire::Task, query: &str) -> Option<Hit> {
     let text = parts.filter(|it| !it.trim().is_empty()).collect::<Vec<_>>().join("\n");
     let names = format!("{} {} {}", it.task_id, it.subject, it.claimed_by);
     has_all(&format!("{names} {text}"), query).then(|| Hit {
-        link: visit.link(&format!(
+        link: look.visit.link(&format!(
             "/tasks?issue={}&task={}",
             escaped(&it.issue_id),
             escaped(&it.task_id)
@@ -327,32 +402,37 @@ async fn task(visit: &Visit, it: wire::Task, query: &str) -> Option<Hit> {
 }
 
 async fn deliveries(visit: &Visit, query: &str) -> Found {
+    let look = Look::new(visit);
     let request =
         wire::ListDeliveriesRequest { limit: DELIVERIES_SEARCHED_MAX, ..Default::default() };
-    let listed = visit.call(&request).await.unwrap_or_default();
-    let is_cut = u64::from(DELIVERIES_SEARCHED_MAX) < listed.total;
-    let read = stream::iter(listed.deliveries).map(|it| async move {
-        let request =
-            wire::GetDeliveryRequest { delivery_id: it.delivery_id.clone(), ..Default::default() };
-        let whole = visit.call(&request).await.unwrap_or_default().delivery.unwrap_or_default();
-        let text = format!("{}\n{}\n{}", whole.summary, whole.feedback, whole.ended_because);
-        let names = format!("{} {} {}", it.delivery_id, it.delivered_by, it.reviewed_by);
-        has_all(&format!("{names} {text}"), query).then(|| Hit {
-            link: visit.link(&format!("/tasks?issue={}", escaped(&it.issue_id))),
-            title: format!("{} of {}, by {}", it.delivery_id, it.issue_id, it.delivered_by),
-            excerpt: excerpt(&text, query),
-            at_ms: it.updated_ms,
-            words: None,
-        })
-    });
+    let listed = look.ask(request).await;
+    look.cut_if((listed.deliveries.len() as u64) < listed.total);
+    let read = stream::iter(listed.deliveries).map(|it| delivery(&look, it, query));
     let hits: Vec<Option<Hit>> = read.buffered(CALLS_AT_ONCE).collect().await;
-    Found { hits: hits.into_iter().flatten().collect(), is_cut }
+    look.found(hits.into_iter().flatten().collect())
+}
+
+/// A delivery, if what was said of it fits.
+async fn delivery(look: &Look<'_>, it: wire::Delivery, query: &str) -> Option<Hit> {
+    let request =
+        wire::GetDeliveryRequest { delivery_id: it.delivery_id.clone(), ..Default::default() };
+    let whole = look.ask(request).await.delivery.unwrap_or_default();
+    let text = format!("{}\n{}\n{}", whole.summary, whole.feedback, whole.ended_because);
+    let names = format!("{} {} {}", it.delivery_id, it.delivered_by, it.reviewed_by);
+    has_all(&format!("{names} {text}"), query).then(|| Hit {
+        link: look.visit.link(&format!("/tasks?issue={}", escaped(&it.issue_id))),
+        title: format!("{} of {}, by {}", it.delivery_id, it.issue_id, it.delivered_by),
+        excerpt: excerpt(&text, query),
+        at_ms: it.updated_ms,
+        words: None,
+    })
 }
 
 async fn locks(visit: &Visit, query: &str) -> Found {
+    let look = Look::new(visit);
     let request = wire::ListLocksRequest { limit: LOCKS_SEARCHED_MAX, ..Default::default() };
-    let listed = visit.call(&request).await.unwrap_or_default();
-    let is_cut = (listed.locks.len() as u64) < listed.total;
+    let listed = look.ask(request).await;
+    look.cut_if((listed.locks.len() as u64) < listed.total);
     let hits = listed.locks.into_iter().filter_map(|it| {
         let files = it.files.unwrap_or_default();
         let patterns = files.patterns.join(", ");
@@ -365,13 +445,14 @@ async fn locks(visit: &Visit, query: &str) -> Found {
             words: None,
         })
     });
-    Found { hits: hits.collect(), is_cut }
+    look.found(hits.collect())
 }
 
-async fn runs(visit: &Visit, query: &str) -> Result<Found, Trouble> {
+async fn runs(visit: &Visit, query: &str) -> Found {
+    let look = Look::new(visit);
     let request = wire::ListRunsRequest { limit: RUNS_SEARCHED_MAX, ..Default::default() };
-    let listed = visit.call(&request).await.unwrap_or_default();
-    let is_cut = listed.has_more;
+    let listed = look.ask(request).await;
+    look.cut_if(listed.has_more);
     let hits = listed.runs.into_iter().filter_map(|it| {
         let agents: Vec<&str> = it.steps.iter().map(|it| it.agent.as_str()).collect();
         let agents = agents.join(", ");
@@ -383,11 +464,12 @@ async fn runs(visit: &Visit, query: &str) -> Result<Found, Trouble> {
             words: None,
         })
     });
-    Ok(Found { hits: hits.collect(), is_cut })
+    look.found(hits.collect())
 }
 
-async fn names(visit: &Visit, query: &str) -> Result<Found, Trouble> {
-    let nodes = visit.call(&wire::ListNodesRequest::default()).await?.nodes;
+async fn names(visit: &Visit, query: &str) -> Found {
+    let look = Look::new(visit);
+    let nodes = look.ask(wire::ListNodesRequest::default()).await.nodes;
     let mut hits = Vec::new();
     for node in nodes {
         if has_all(&format!("{} {}", node.node, node.software), query) {
@@ -409,7 +491,7 @@ async fn names(visit: &Visit, query: &str) -> Result<Found, Trouble> {
             });
         }
     }
-    Ok(Found { hits, is_cut: false })
+    look.found(hits)
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ fn loop_list(visit: &Visit, loops: &[&wire::Loop], title: &str, now_ms: u64) -> 
                 thead { tr { th { "Loop" } th { "State" } th { "Turn" } th { "Holder" } th { "Since" } th {} } }
                 tbody {
                     @for it in loops.iter().take(200) {
-                        tr {
+                        tr id={ "loop-" (it.r#loop) } {
                             td { a href=(visit.link(&format!("/timeline?loop={}", it.r#loop))) { (plain(&it.r#loop)) } }
                             td { (status_chip(it.status())) }
                             td.number { (it.turn) }

@@ -58,9 +58,11 @@ async fn tasks(visit: Visit, Query(place): Query<Place>) -> Result<Response, Tro
     let first = issues.issues.first().map(|it| it.issue_id.clone()).unwrap_or_default();
     let chosen = if place.issue.is_empty() { first } else { place.issue.clone() };
     let open = if chosen.is_empty() {
-        nothing(
-            "No issue was opened yet. An agent that leads opens one with its tools, and you open one here.",
-        )
+        nothing(if place.q.is_empty() {
+            "No issue was opened yet. An agent that leads opens one with its tools, or a person here."
+        } else {
+            "No issue has that in its subject."
+        })
     } else {
         issue(&visit, &chosen, &place.task, now_ms).await
     };

@@ -9,8 +9,8 @@ use maud::{Markup, html};
 use super::event::{Bar, Kind, Timeline};
 use super::plain;
 
-const MARKS_MAX: usize = 500;
-const BARS_MAX: usize = 250;
+const MARKS_MAX: usize = 400;
+const BARS_MAX: usize = 200;
 
 /// Lanes that are drawn: those of the busiest roles.
 const LANES_MAX: usize = 24;
@@ -105,7 +105,7 @@ fn clusters(shown: &Timeline, lanes: &[&str], scale: Scale) -> Vec<Cluster> {
 
 /// Bars that are wide enough to be seen, the longest where there are too many.
 fn bars(shown: &Timeline, scale: Scale) -> Vec<&Bar> {
-    let width = |bar: &Bar| scale.x(bar.until_ms) - scale.x(bar.from_ms);
+    let width = |bar: &Bar| scale.x(bar.until_ms).saturating_sub(scale.x(bar.from_ms));
     let mut all: Vec<&Bar> = shown.bars.iter().filter(|it| it.is_open || 0 < width(it)).collect();
     all.sort_by_key(|it| (!it.is_open, std::cmp::Reverse(width(it))));
     all.truncate(BARS_MAX);
@@ -191,7 +191,7 @@ pub(super) fn lanes(
                 @for bar in bars(shown, scale) {
                     @if let Some(lane) = lane_of(&bar.lane) {
                         rect.bar .open[bar.is_open] x=(scale.x(bar.from_ms)) y=(middle(lane) - 9) height="18" rx="3"
-                            width=((scale.x(bar.until_ms) - scale.x(bar.from_ms)).max(2))
+                            width=(scale.x(bar.until_ms).saturating_sub(scale.x(bar.from_ms)).max(2))
                             data-href=(link(bar.sequence))
                             data-tip={ (plain(&bar.lane)) " has turn " (bar.turn) " of " (plain(&bar.of_loop)) } {}
                     }

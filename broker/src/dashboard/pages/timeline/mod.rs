@@ -32,7 +32,7 @@ use super::{
         view::{Page, ago, clock, nothing, plain, respond, role},
         visit::{Query, Trouble, Visit},
     },
-    Words, search,
+    Words, entry, search,
 };
 use crate::overview::Calls as _;
 
@@ -43,7 +43,10 @@ const RECORDS_MAX: u64 = 10_000;
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// Rows of the list below the lanes.
-const ROWS_MAX: usize = 50;
+const ROWS_MAX: usize = 40;
+
+/// Roles, and loops, that one can choose.
+const CHOICES_MAX: usize = 60;
 
 /// Loops whose words are shown in that list.
 const LOOPS_TOLD_MAX: usize = 8;
@@ -133,18 +136,19 @@ async fn timeline(visit: Visit, Query(filter): Query<Filter>) -> Result<Response
         u64::MAX => first.min(until),
         span => until.saturating_sub(span),
     };
-    let told = match filter.q.trim() {
-        "" => BTreeSet::new(),
-        words => search::words(&visit, words).await?,
+    let (told, is_part) = match filter.q.trim() {
+        "" => Default::default(),
+        words => search::words(&visit, words, &filter.r#loop).await?,
     };
     let shown = whole.within(from, until, &filter, &told);
     let body = html! {
         h1 { "Timeline" }
         (controls(&visit, &filter, &whole, (from, until, now_ms)))
-        @if shown.marks.is_empty() { (nothing("Nothing happened in this time that fits.")) }
+        @if shown.marks.is_empty() && shown.bars.is_empty() { (nothing("Nothing happened in this time that fits.")) }
         @else { (chart::lanes(&shown, from, until, |at| filter.link(&visit, |it| it.at = at))) }
         @if filter.at != 0 { (detail::panel(&visit, &records, filter.at, now_ms, &filter.link(&visit, |_| {})).await) }
         (list(&visit, &filter, &shown, now_ms).await)
+        @if is_part { p.note { "Not all handovers and messages were looked through for these words." } }
         @if is_cut {
             p.note { "Shown are the newest " (RECORDS_MAX) " records. All of a loop: " code { "tasuki loop history" } "." }
         }
@@ -152,7 +156,7 @@ async fn timeline(visit: Visit, Query(filter): Query<Filter>) -> Result<Response
     let page = Page {
         title: "Timeline".to_owned(),
         tab: "timeline",
-        live: "turn mail swarm run",
+        live: "turn mail swarm run guard",
         every_s: 0,
     };
     Ok(respond(&visit, page, body).await)
@@ -188,7 +192,7 @@ fn controls(
     // At the end it follows what happens.
     let later = filter.link(visit, |it| it.until = if after < now_ms { after } else { 0 });
     let chosen = |all: &BTreeSet<String>, own: &str| {
-        let mut all = all.clone();
+        let mut all: BTreeSet<String> = all.iter().take(CHOICES_MAX).cloned().collect();
         all.insert(own.to_owned());
         all.remove("");
         all
@@ -210,6 +214,7 @@ fn controls(
             } }
             label { span { "Text" } input type="search" name="q" value=(filter.q); }
             input type="hidden" name="span" value=(filter.span);
+            @if filter.until != 0 { input type="hidden" name="until" value=(filter.until); }
             button type="submit" { "Filter" }
         }
         nav.row.zoom aria-label="Time" {
@@ -269,12 +274,9 @@ async fn first_words(visit: &Visit, rows: &[&Mark]) -> BTreeMap<Words, String> {
     }
     let mut told = BTreeMap::new();
     for (name, (first, last)) in loops.into_iter().take(LOOPS_TOLD_MAX) {
-        let from = first.max(last.saturating_sub(u64::from(HISTORY_PAGE_MAX) - 1));
-        let limit = u32::try_from(last - from + 1).unwrap_or(HISTORY_PAGE_MAX);
-        let request =
-            wire::HistoryRequest { r#loop: name.to_owned(), from, limit, ..Default::default() };
+        let first = first.max(last.saturating_sub(u64::from(HISTORY_PAGE_MAX) - 1));
         // The list is of use without them.
-        for it in visit.call(&request).await.unwrap_or_default().entries {
+        for it in entry::range(visit, name, first, last).await.unwrap_or_default() {
             let parts = [first_line(&it.summary), first_line(&it.instruction)];
             let parts: Vec<String> = parts.into_iter().filter(|it| !it.is_empty()).collect();
             told.insert(Words::Entry(name.to_owned(), it.number), parts.join(" → "));
