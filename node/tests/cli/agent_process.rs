@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat as open_at};
 use tasuki_node::{
     process::policy::{Kind, Policy},
     runner::{
@@ -82,12 +82,33 @@ impl Agent {
 
     /// Starts to wait until nobody has `$alive` open. Nobody had it open for reading before, so a
     /// script begins when this is called.
-    fn watch(&self) -> tokio::task::JoinHandle<()> {
+    fn watch(&self) -> Watch {
         let alive: PathBuf = self.place.path().join("alive");
-        tokio::task::spawn_blocking(move || {
+        let pipe = alive.clone();
+        let reader = tokio::task::spawn_blocking(move || {
             let mut said = String::new();
-            fs::File::open(alive).unwrap().read_to_string(&mut said).unwrap();
-        })
+            fs::File::open(pipe).unwrap().read_to_string(&mut said).unwrap();
+        });
+        Watch { alive, reader }
+    }
+}
+
+/// Who waits until nobody has a script's pipe open.
+struct Watch {
+    alive: PathBuf,
+    reader: tokio::task::JoinHandle<()>,
+}
+
+impl Watch {
+    /// A run is over. One that was ended before its script began never opened the pipe.
+    async fn gone(self) {
+        let to_write =
+            || open_at(CWD, &self.alive, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+        // It fails until the reader is there, and once it is no longer.
+        while !self.reader.is_finished() && to_write().is_err() {
+            tokio::task::yield_now().await;
+        }
+        self.reader.await.unwrap();
     }
 }
 
@@ -119,23 +140,23 @@ fn failed(outcome: &Outcome) -> FailureKind {
 #[tokio::test]
 async fn an_agent_that_answers_and_ends_has_succeeded() {
     let agent = Agent::plays("pi-1.5.2/success-tool.jsonl", "");
-    let gone = agent.watch();
+    let watch = agent.watch();
     let outcome = agent.run().await;
     assert!(outcome.is_success(), "{outcome:?}");
     assert!(!outcome.output.text.is_empty());
-    gone.await.unwrap();
+    watch.gone().await;
 }
 
 #[tokio::test]
 async fn what_its_standard_input_holds_is_read_and_ends() {
     let mut agent = Agent::script("cat >copy; cat copy >&2; exit 3");
     agent.line.stdin = Some("first\nlast".to_owned());
-    let gone = agent.watch();
+    let watch = agent.watch();
     let outcome = agent.run().await;
     assert_eq!(fs::read_to_string(agent.place.path().join("copy")).unwrap(), "first\nlast");
     assert_eq!(failed(&outcome), FailureKind::ExitCode);
     assert!(outcome.failure.unwrap().text.contains("last"), "its last words are told");
-    gone.await.unwrap();
+    watch.gone().await;
 }
 
 #[tokio::test]
@@ -149,9 +170,9 @@ async fn each_way_to_fail_is_told_apart() {
     ];
     for (script, kind) in table {
         let agent = Agent::script(script);
-        let gone = agent.watch();
+        let watch = agent.watch();
         assert_eq!(failed(&agent.run().await), kind, "{script}");
-        gone.await.unwrap();
+        watch.gone().await;
     }
     let mut agent = Agent::script("");
     agent.line.argv = vec!["no-such-agent-at-all".to_owned()];
@@ -169,9 +190,9 @@ async fn nothing_is_left_of_an_agent_that_ended() {
          setsid \"./$x\" -c ': >up; while :; do sleep 1000; done' & until [ -e up ]; do :; done",
     ] {
         let agent = Agent::script(script);
-        let gone = agent.watch();
+        let watch = agent.watch();
         assert_eq!(failed(&agent.run().await), FailureKind::NoOutput, "{script}");
-        gone.await.unwrap();
+        watch.gone().await;
     }
 }
 
@@ -182,12 +203,12 @@ async fn nothing_is_left_of_an_agent_that_is_cancelled() {
     let daemon = format!("setsid sh -c \"{stubborn}\" & {stubborn}");
     for rest in ["sleep 1000", stubborn, &daemon] {
         let agent = Agent::plays(BEGUN, rest);
-        let gone = agent.watch();
+        let watch = agent.watch();
         let (ask, asked) = watch::channel(None);
         let mut on_progress = |_: Progress<'_>| drop(ask.send_replace(Some(Stopped::Cancelled)));
         let outcome = agent.run_until(asked, &mut on_progress).await;
         assert_eq!(failed(&outcome), FailureKind::Cancelled, "{rest}");
-        gone.await.unwrap();
+        watch.gone().await;
     }
 }
 
@@ -200,11 +221,11 @@ async fn nothing_is_left_of_an_agent_that_killed_its_keeper() {
          kill $PPID; sleep 1000",
     ] {
         let agent = Agent::plays("pi-1.5.2/success-tool.jsonl", script);
-        let gone = agent.watch();
+        let watch = agent.watch();
         let outcome = agent.run().await;
         assert_eq!(failed(&outcome), FailureKind::Killed, "{script}");
         assert_eq!(outcome.failure.unwrap().text, "What watched over it was killed.");
-        gone.await.unwrap();
+        watch.gone().await;
     }
 }
 
@@ -217,7 +238,7 @@ async fn an_agent_that_killed_its_keeper_takes_nobody_else_with_it() {
     let go = waiting.place.path().join("go");
     make_pipe(&go);
     let killing = Agent::script("kill -9 $PPID; sleep 1000");
-    let gone = [waiting.watch(), killing.watch()];
+    let watches = [waiting.watch(), killing.watch()];
     let (waited, killed) = tokio::join!(waiting.run(), async {
         let killed = killing.run().await;
         tokio::task::spawn_blocking(move || fs::write(go, "\n")).await.unwrap().unwrap();
@@ -230,8 +251,8 @@ async fn an_agent_that_killed_its_keeper_takes_nobody_else_with_it() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    for gone in gone {
-        gone.await.unwrap();
+    for watch in watches {
+        watch.gone().await;
     }
 }
 
@@ -253,7 +274,7 @@ async fn an_agent_that_was_stopped_has_not_succeeded_whatever_it_said_and_ended_
     ] {
         let mut agent = Agent::script(&script);
         agent.grace = LONG;
-        let gone = agent.watch();
+        let watch = agent.watch();
         let (ask, asked) = watch::channel(None);
         let mut on_progress = |progress: Progress<'_>| {
             if progress == Progress::Settled {
@@ -263,7 +284,7 @@ async fn an_agent_that_was_stopped_has_not_succeeded_whatever_it_said_and_ended_
         let outcome = agent.run_until(asked, &mut on_progress).await;
         assert_eq!((failed(&outcome), outcome.exit), (kind, Exit::Code(0)));
         assert!(!outcome.output.text.is_empty(), "what it said is kept");
-        gone.await.unwrap();
+        watch.gone().await;
     }
 }
 
@@ -271,16 +292,16 @@ async fn an_agent_that_was_stopped_has_not_succeeded_whatever_it_said_and_ended_
 async fn an_agent_that_asks_for_more_time_than_it_has_is_ended() {
     let mut agent = Agent::script("sleep 1000");
     agent.limit = Duration::from_millis(100);
-    let gone = agent.watch();
+    let watch = agent.watch();
     assert_eq!(failed(&agent.run().await), FailureKind::TimedOut);
-    gone.await.unwrap();
+    watch.gone().await;
 }
 
 /// RN4: dropping it is enough.
 #[tokio::test]
 async fn an_agent_whose_run_is_dropped_is_ended() {
     let agent = Agent::plays("pi-1.5.2/success-tool.jsonl", "sleep 1000");
-    let gone = agent.watch();
+    let watch = agent.watch();
     let (begun, heard) = tokio::sync::oneshot::channel();
     let (_stop, asked) = watch::channel(None);
     let mut begun = Some(begun);
@@ -293,18 +314,18 @@ async fn an_agent_whose_run_is_dropped_is_ended() {
         outcome = agent.run_until(asked, &mut on_progress) => panic!("{outcome:?}"),
         heard = heard => heard.unwrap(),
     }
-    gone.await.unwrap();
+    watch.gone().await;
 }
 
 #[tokio::test]
 async fn an_agent_that_has_answered_need_not_end_by_itself() {
     for rest in ["sleep 1000", "exec >&- 2>&-; sleep 1000"] {
         let agent = Agent::plays("pi-1.5.2/success-tool.jsonl", rest);
-        let gone = agent.watch();
+        let watch = agent.watch();
         let outcome = agent.run().await;
         assert_eq!(failed(&outcome), FailureKind::Killed, "{rest}");
         assert!(!outcome.output.text.is_empty(), "what it said is kept");
-        gone.await.unwrap();
+        watch.gone().await;
     }
 }
 
@@ -314,25 +335,25 @@ async fn an_agent_may_print_as_much_as_it_likes() {
     let flood = "head -c 64000000 /dev/zero | tr '\\0' 'x'";
     let script = format!("{flood} >&2; echo >&2; {flood}; echo; echo the last word >&2; exit 7");
     let agent = Agent::script(&script);
-    let gone = agent.watch();
+    let watch = agent.watch();
     let outcome = agent.run().await;
     assert_eq!(failed(&outcome), FailureKind::ExitCode);
     assert!(outcome.failure.unwrap().text.contains("the last word"));
-    gone.await.unwrap();
+    watch.gone().await;
 }
 
 #[tokio::test]
 async fn an_agent_is_told_what_it_is_passed_on_and_nothing_else() {
     let mut agent = Agent::script("env >told");
     agent.line.env = vec![("TASK".to_owned(), "one".to_owned())];
-    let gone = agent.watch();
+    let watch = agent.watch();
     agent.run().await;
     let told = fs::read_to_string(agent.place.path().join("told")).unwrap();
     let names: Vec<&str> = told.lines().filter_map(|it| Some(it.split_once('=')?.0)).collect();
     assert!(names.contains(&"TASK"), "{told}");
     let own = ["PATH", "TASK", "PWD", "OLDPWD", "SHLVL", "_"];
     assert!(names.iter().all(|name| own.contains(name)), "{told}");
-    gone.await.unwrap();
+    watch.gone().await;
 }
 
 #[tokio::test]
