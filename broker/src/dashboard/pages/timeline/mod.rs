@@ -52,7 +52,7 @@ const CHOICES_MAX: usize = 60;
 const LOOPS_TOLD_MAX: usize = 8;
 
 /// Threads whose subject is shown there, and how many are read at once.
-const THREADS_TOLD_MAX: usize = 20;
+const THREADS_TOLD_MAX: usize = ROWS_MAX;
 const CALLS_AT_ONCE: usize = 4;
 
 /// Letters of the words of one row.
