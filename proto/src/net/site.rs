@@ -235,6 +235,24 @@ mod tests {
     }
 
     #[test]
+    fn only_a_link_that_opens_a_page_of_its_own_is_followed() {
+        let forgets = |method: Method, mode: &str, dest: &str| {
+            let request = Request::builder()
+                .method(method)
+                .header(SEC_FETCH_SITE, "cross-site")
+                .header("sec-fetch-mode", mode)
+                .header("sec-fetch-dest", dest);
+            let mut request = request.body(()).unwrap();
+            follow_link(&mut request);
+            !request.headers().contains_key(SEC_FETCH_SITE)
+        };
+        assert!(forgets(Method::GET, "navigate", "document"));
+        assert!(!forgets(Method::POST, "navigate", "document"));
+        assert!(!forgets(Method::GET, "navigate", "iframe"));
+        assert!(!forgets(Method::GET, "cors", "empty"));
+    }
+
+    #[test]
     fn what_a_browser_calls_another_site_is_refused_without_an_origin_too() {
         let check = |site| check("localhost:7421", &[(SEC_FETCH_SITE, site)]);
         assert!(check("none") && check("same-origin"));

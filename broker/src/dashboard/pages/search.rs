@@ -1,5 +1,5 @@
-//! One search over everything: handovers, mail, issues, tasks, deliveries, locks, runs, roles and
-//! machines. Mail has an index; of everything else the newest is looked through, and the page says
+//! One search over everything: loops, handovers, mail, issues, tasks, deliveries, locks, runs, roles
+//! and machines. Mail has an index; of everything else the newest is looked through, and the page says
 //! where that was not all.
 
 use std::{

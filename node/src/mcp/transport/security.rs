@@ -70,6 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn links_lead_to_pages_and_to_nothing_that_programs_use() {
+        assert!(is_page("/") && is_page("/w/default/now"));
+        for path in ["", "/mcp", "/mcp/A", "/sse/A", "/stdio", "/message", "/status", "//", "/wx"] {
+            assert!(!is_page(path), "{path}");
+        }
+    }
+
+    #[test]
     fn only_json_may_change_something() {
         let of = |kind: &str| {
             let mut headers = HeaderMap::new();

@@ -93,7 +93,7 @@ impl Timeline {
             }
         }
         timeline.bars.extend(open.into_values().map(|bar| Bar {
-            until_ms: now_ms.max(bar.from_ms),
+            until_ms: now_ms,
             is_open: true,
             ..bar
         }));
