@@ -66,23 +66,23 @@
     tick();
   };
 
-  // Asks for this page anew, once at a time.
-  let busy = false, again = false, took = 0;
+  // Asks for this page anew.
+  let busy = false, again = false, took = 0, asked = 0;
   const refresh = async () => {
     if (busy) { again = true; return; }
     busy = true;
-    const began = Date.now();
+    asked = Date.now();
     try {
       const answer = await fetch(location.href, { headers: { "Tasuki-Script": "1" }, redirect: "follow" });
       if (new URL(answer.url).pathname === "/login") ended();
-      else if (answer.ok) { $("#ended").hidden = true; show(await answer.text()); took = Math.min(Date.now() - began, 5e3); }
-    } catch { /* The events say that the broker is away. */ }
+      else if (answer.ok) { $("#ended").hidden = true; show(await answer.text()); took = Math.min(Date.now() - asked, 5e3); }
+    } catch { /* The light tells of it. */ }
     busy = false;
     if (again) { again = false; refresh(); }
   };
-  // Slow pages are asked for less often.
+  // Once a second; slow pages less often.
   let waiting = 0;
-  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; busy ? soon() : refresh(); }, Math.max(60, 4 * took)); };
+  const soon = () => { waiting ||= setTimeout(() => { waiting = 0; busy ? soon() : refresh(); }, Math.max(60, asked + 1e3 - Date.now(), 8 * took)); };
 
   const light = $("#live");
   const lit = (state, title) => { light.className = "live " + state; light.title = title; };
