@@ -14,6 +14,7 @@ pub mod filebox;
 mod files;
 #[cfg(test)]
 mod flips;
+pub mod gateway;
 mod hex;
 pub mod holder;
 pub mod hooks;

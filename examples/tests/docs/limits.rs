@@ -75,6 +75,18 @@ const ONE_SIDED: [(&str, &[Constant]); 2] = [
             ),
             Constant::of("node", "HOOKS_MAX", "Hooks of one node."),
             Constant::of("node", "HOOK_TEXT_BYTES_MAX", "Each text of work that a hook is told."),
+            Constant::of("node", "SERVERS_MAX", "MCP servers behind one node."),
+            Constant::of("node", "CALLS_PER_SERVER_MAX", "Calls of one MCP server under way."),
+            Constant::of(
+                "node",
+                "ITEMS_PER_SERVER_MAX",
+                "Tools of one MCP server; as many prompts, resources and templates.",
+            ),
+            Constant::of(
+                "node",
+                "TOOL_SCHEMA_BYTES_MAX",
+                "Each schema of a tool of an MCP server.",
+            ),
         ],
     ),
 ];

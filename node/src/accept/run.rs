@@ -21,7 +21,7 @@ use super::{
 use crate::{
     clock,
     process::{
-        keeper::{Ended, Order, own_program},
+        keeper::{Ended, Input, Order, own_program},
         kept::{Kept, Outputs, Surroundings},
         policy::{Policy, SINKS, SYSTEM},
     },
@@ -131,7 +131,8 @@ impl Runner {
     }
 
     fn start(&self, words: &[String]) -> io::Result<(Kept, pipe::Receiver)> {
-        let order = Order { policy: self.policy.clone(), words: words.to_vec(), stdin: None };
+        let order =
+            Order { policy: self.policy.clone(), words: words.to_vec(), input: Input::Empty };
         let at = Surroundings { directory: &self.directory, environment: &self.environment };
         let (kept, pipes) = Kept::start(&own_program()?, &order, &at, Outputs::Together)?;
         Ok((kept, pipes.stdout))

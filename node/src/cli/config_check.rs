@@ -67,7 +67,7 @@ pub(super) fn problems(config: &Config, refused: &[Problem]) -> Vec<Problem> {
     let (_, wrong) = hooks(config);
     let problems = refused.iter().chain(&config.distrust).chain(&config.accept_distrust);
     let problems = problems.chain(&config.runners_distrust).chain(&config.runs_distrust);
-    let problems = problems.chain(&config.launch_distrust).cloned();
+    let problems = problems.chain(&config.launch_distrust).chain(&config.gateway_distrust).cloned();
     problems.chain(wrong).chain(problems_of_broker(config)).collect()
 }
 

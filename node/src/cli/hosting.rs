@@ -1,6 +1,6 @@
 //! A node with its MCP side, as `tasuki up` and `tasuki node` run it.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::json;
 use tasuki_proto::host::config::kept_places;
@@ -17,7 +17,9 @@ use super::{
     tls_setup,
 };
 use crate::{
+    clock::Clock,
     config::{Config, Role, Source, Sourced},
+    gateway::Gateway,
     hooks::Hooks,
     identity::DataLock,
     link::{LinkState, Phase},
@@ -25,6 +27,7 @@ use crate::{
     mcp::{self, TaskKey},
     node::{Node, RoleSpec, Settings},
     paths::NodeFile,
+    process::keeper::own_program,
     projects,
     runs::live::LiveSteps,
     wake::adapters::Adapters,
@@ -46,6 +49,8 @@ pub(super) struct Hosting {
     hooks: Hooks,
     mirroring: Option<Mirroring>,
     runs: RunsSetup,
+    /// The MCP servers whose tools are offered.
+    gateway: Option<JoinHandle<()>>,
     file: NodeFile,
     /// As its listener has it.
     listening: String,
@@ -160,6 +165,11 @@ impl Hosting {
             .map_err(|why| Failure::local(format!("Mailboxes have no directories: {why}.")))?;
         let mirroring = Mirroring::start(config, &node, &directories)?;
         let runs = RunsSetup::start(config, &node, &file, place)?;
+        let gateway = gateway(config)?;
+        let serving = gateway.as_ref().map(|gateway| {
+            let (gateway, stop) = (Arc::clone(gateway), stop.clone());
+            tokio::spawn(async move { gateway.run(stop).await })
+        });
         let toolsets = config.roles.value.iter();
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
         let settings = mcp::Settings {
@@ -178,6 +188,7 @@ impl Hosting {
             task_key: Some(task_key),
             hooks: Some(hooks.clone()),
             runs: Some(runs.host.clone()),
+            gateway,
             pages: Some(node.link().pages(stop.clone())),
             wake_file: Some(Adapters::path(data)),
             workspace: config.workspace.value.to_string(),
@@ -189,7 +200,18 @@ impl Hosting {
             Failure::local(format!("{} cannot be written to: {why}.", data.display()))
         })?;
         let flags = node_flags(config);
-        Ok(Self { node, hooks, mirroring, runs, file, listening, flags, stop, mcp })
+        Ok(Self {
+            node,
+            hooks,
+            mirroring,
+            runs,
+            gateway: serving,
+            file,
+            listening,
+            flags,
+            stop,
+            mcp,
+        })
     }
 
     /// Says where it listens. `broker` is where the broker of its data directory listens, `running`
@@ -314,9 +336,29 @@ impl Hosting {
                 mirroring.shutdown().await;
             }
         };
-        tokio::join!(mcp, self.hooks.shutdown(), mirroring);
+        let gateway = async {
+            if let Some(gateway) = self.gateway {
+                gateway.await.ok();
+            }
+        };
+        tokio::join!(mcp, self.hooks.shutdown(), mirroring, gateway);
         self.node.shutdown(LAST_WORDS).await;
     }
+}
+
+/// The MCP servers whose tools are offered, none of them started yet.
+fn gateway(config: &Config) -> Result<Option<Arc<Gateway>>, Failure> {
+    let settings = config.gateway.as_ref().map(|it| it.value.clone());
+    let Some(settings) = settings.filter(|it| !it.servers.is_empty()) else { return Ok(None) };
+    let gateway = own_program()
+        .and_then(|keeper| Gateway::open(settings, &config.data.value, &keeper, &Clock::default()));
+    let gateway = gateway.map_err(|why| {
+        Failure::local(format!(
+            "What was taken of MCP servers cannot be read: {why}. Move that file away to take \
+             their tools anew."
+        ))
+    })?;
+    Ok(Some(Arc::new(gateway)))
 }
 
 /// Resolves when the MCP side ends though nobody asked it to.

@@ -21,6 +21,7 @@ mod events;
 mod export;
 mod failure;
 mod following;
+mod gateway;
 mod help;
 mod hook;
 mod hosting;
@@ -204,6 +205,8 @@ pub enum Command {
     BrokerToken(broker_token::Command),
     #[command(display_order = MACHINE, subcommand)]
     Service(service::Command),
+    #[command(display_order = MACHINE, subcommand, arg(workspace().global(true)))]
+    Gateway(gateway::Command),
     #[command(display_order = MACHINE, arg(workspace()))]
     Outbox(outbox::Args),
     #[command(display_order = MACHINE, subcommand)]
@@ -279,6 +282,7 @@ impl Command {
             | Self::Mcp(_)
             | Self::Hook(_)
             | Self::Runners(_)
+            | Self::Gateway(_)
             | Self::Outbox(_)
             | Self::Mirror(_)
             | Self::Config(_)
@@ -524,6 +528,7 @@ async fn dispatch(
         Command::Import(command) => import::run(command, config, output).await,
         Command::Export(args) => export::run(args, config, output).await,
         Command::Status(args) => status::run(args, config, output).await,
+        Command::Gateway(command) => gateway::run(command, config, output).await,
         Command::Outbox(args) => outbox::run(args, config, output).await,
         Command::Mirror(command) => mirror::run(command, config, output).await,
         Command::TakeOver(args) => take_over::run(args, config, output).await,

@@ -172,7 +172,7 @@ pub(super) fn at_home(text: &str, home: Option<&Path>) -> String {
     }
 }
 
-fn variable(text: &str, home: Option<&Path>) -> Result<(String, Option<String>), Wrong> {
+pub(super) fn variable(text: &str, home: Option<&Path>) -> Result<(String, Option<String>), Wrong> {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(at_home(value, home))),
         None => (text, None),

@@ -10,6 +10,7 @@
 mod accept;
 mod data;
 mod file;
+mod gateway;
 mod hooks;
 mod key;
 mod launch;
@@ -46,11 +47,12 @@ use crate::{
     accept::settings::Settings,
     credentials::{self, TOKEN_VARIABLE},
     filebox,
+    gateway::settings::GatewaySettings,
     hooks::spec::Hook,
     launch::settings::LaunchSettings,
     runner::runners::RunnerTable,
     step_key::STEP_TOKEN_VARIABLE,
-    toolset::{ToolsetChoice, usual_toolsets},
+    toolset::{GATEWAY, ToolVisibility, ToolsetChoice, usual_toolsets},
 };
 
 pub use tasuki_proto::host::config::FILE;
@@ -192,6 +194,10 @@ pub struct Config {
     pub launch: Option<Sourced<LaunchSettings>>,
     /// What a file says of that and does not count, and why.
     pub launch_distrust: Option<Problem>,
+    /// The MCP servers whose tools are offered; only a file of the operator's can say.
+    pub gateway: Option<Sourced<GatewaySettings>>,
+    /// What a file says of them and does not count, and why.
+    pub gateway_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
     /// `None`: what `.filebox` says, else the directory the node runs in. One that was named by a
     /// relative path lies in the current directory.
@@ -289,7 +295,11 @@ impl Config {
         let is_here = found.as_ref().is_some_and(|found| found.is_here);
         let mut beside = Vec::new();
         let is_silent = |it: &file::Contents| {
-            it.accept.is_none() || it.runners.is_none() || it.runs.is_none() || it.launch.is_none()
+            it.accept.is_none()
+                || it.runners.is_none()
+                || it.runs.is_none()
+                || it.launch.is_none()
+                || it.gateway.is_none()
         };
         if is_here && files.iter().any(is_silent) {
             beside = files_beside(data.as_deref(), around, &mut problems);
@@ -298,12 +308,15 @@ impl Config {
         let runners = first_that_counts(&mut files, &mut beside, |it| it.runners.take());
         let runs = first_that_counts(&mut files, &mut beside, |it| it.runs.take());
         let launch = first_that_counts(&mut files, &mut beside, |it| it.launch.take());
+        let gateway = first_that_counts(&mut files, &mut beside, |it| it.gateway.take());
         let (mut told, mut layers) = (file::Contents::default(), vec![flags, env]);
         layers.extend(files.into_iter().map(|it| told.add_below(it)));
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
             layers.extend(filebox_layer(around, &mut problems));
         }
-        let mut config = Self::parse(found, &layers, &told.toolsets, told.groups, &mut problems);
+        let has_servers = gateway.0.as_ref().is_some_and(|it| !it.value.servers.is_empty());
+        let usual = Usual { toolsets: &told.toolsets, has_servers };
+        let mut config = Self::parse(found, &layers, &usual, told.groups, &mut problems);
         config.hooks = told.hooks;
         config.distrust = told.distrust;
         config.of_broker = told.of_broker;
@@ -311,6 +324,7 @@ impl Config {
         (config.runners, config.runners_distrust) = runners;
         (config.runs, config.runs_distrust) = runs;
         (config.launch, config.launch_distrust) = launch;
+        (config.gateway, config.gateway_distrust) = gateway;
         problems.extend(runs::resolve_runner(config.runs.as_mut(), config.runners.as_ref()).err());
         config.keep_root_within(&around.directory);
         // What may have come with the current directory is not read.
@@ -383,7 +397,7 @@ impl Config {
     fn parse(
         file: Option<Found>,
         layers: &[Layer],
-        toolsets: &BTreeMap<String, Vec<ToolsetChoice>>,
+        usual: &Usual<'_>,
         groups: file::Groups,
         problems: &mut Vec<Problem>,
     ) -> Self {
@@ -391,10 +405,7 @@ impl Config {
         let mut roles = pick.value(Key::Roles, value::roles);
         for role in &mut roles.value {
             if role.toolsets.is_empty() {
-                role.toolsets = match toolsets.get(role.name.as_str()) {
-                    Some(chosen) => chosen.clone(),
-                    None => usual_toolsets(&role.name),
-                };
+                role.toolsets = usual.of(&role.name);
             }
         }
         let shared = pick.value(Key::Shared, value::names);
@@ -404,7 +415,8 @@ impl Config {
             pick.problems.push(Problem { at: shared.source.clone(), message });
         }
         let is_idle = |name: &&String| !roles.value.iter().any(|role| role.name.as_str() == *name);
-        let idle_toolsets = toolsets.keys().filter(is_idle).map(|name| value::name(name)).collect();
+        let idle_toolsets =
+            usual.toolsets.keys().filter(is_idle).map(|name| value::name(name)).collect();
         let mut named = BTreeMap::new();
         for (name, (at, of)) in groups {
             if roles.value.iter().any(|role| role.name.as_str() == name) {
@@ -472,7 +484,28 @@ impl Config {
             runs_distrust: None,
             launch: None,
             launch_distrust: None,
+            gateway: None,
+            gateway_distrust: None,
         }
+    }
+}
+
+/// What roles are given that say no toolsets themselves.
+struct Usual<'a> {
+    /// By their names.
+    toolsets: &'a BTreeMap<String, Vec<ToolsetChoice>>,
+    /// There are MCP servers whose tools are offered.
+    has_servers: bool,
+}
+
+impl Usual<'_> {
+    fn of(&self, role: &RoleId) -> Vec<ToolsetChoice> {
+        if let Some(chosen) = self.toolsets.get(role.as_str()) {
+            return chosen.clone();
+        }
+        let more = ToolsetChoice { set: GATEWAY, shown: ToolVisibility::Core };
+        let more = self.has_servers.then_some(more);
+        usual_toolsets(role).into_iter().chain(more).collect()
     }
 }
 

@@ -139,7 +139,7 @@ fn a_group_names_several_roles_at_once() {
 
 #[test]
 fn every_toolset_has_a_name_the_broker_takes() {
-    let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor,runs:full";
+    let all = "loop,mail,swarm-lead,swarm-worker,swarm-acceptor,runs,gateway:full";
     let role: Role = format!("A={all}").parse().unwrap();
     let sets: Vec<String> = role.sets().iter().map(ToString::to_string).collect();
     assert_eq!(sets.join(","), all.trim_end_matches(":full"));
@@ -148,11 +148,11 @@ fn every_toolset_has_a_name_the_broker_takes() {
 
 #[test]
 fn a_toolset_that_is_not_there_is_refused_by_name() {
-    for set in ["run-step", "board:full", "gateway:quiet"] {
+    for set in ["run-step", "board:full", "pipeline:quiet"] {
         let name = set.split(':').next().unwrap();
         let why = format!(
             "names the toolset {name:?}; there are loop, mail, swarm-lead, swarm-worker, \
-             swarm-acceptor, runs"
+             swarm-acceptor, runs, gateway"
         );
         assert_eq!(format!("A=loop,{set}").parse::<Role>().unwrap_err(), why);
         let file = problems(&format!("roles = [\"A\"]\n[toolsets]\nA = [\"{set}\"]\n"));
@@ -169,7 +169,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
              dashboard, broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
              mcp_tls_cert, mcp_tls_key, mirror, mirror_root, hook_fail, toolsets, groups, hooks, accept, \
-             runner, runs, launch, and of the broker secure, advertise, tls_cert, tls_key, client_ca",
+             runner, runs, launch, gateway, and of the broker secure, advertise, tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
             "4: `broker_listen` is \"7420\"; it takes ADDRESS:PORT, such as 127.0.0.1:7421",
@@ -178,7 +178,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
     assert_eq!(
         problems("[toolsets]\nA = [\"loop\"]\nB = [\"lop\"]\n"),
         ["3: `toolsets` of B names the toolset \"lop\"; there are loop, mail, swarm-lead, \
-          swarm-worker, swarm-acceptor, runs"]
+          swarm-worker, swarm-acceptor, runs, gateway"]
     );
     assert!(problems("listen = \"127.0.0.1:1\"\nlisten = \n")[0].starts_with("2: "));
 }

@@ -14,7 +14,7 @@ use tasuki_proto::{
     net::dial::is_loopback,
 };
 
-use crate::toolset::{SWARM_PREFIX, ToolsetChoice, usual_toolsets};
+use crate::toolset::{GATEWAY, SWARM_PREFIX, ToolsetChoice, usual_toolsets};
 
 /// The shortest lease: below it an agent's own thinking would cost it the turn.
 const LEASE_MIN: Duration = Duration::from_secs(1);
@@ -58,7 +58,9 @@ impl Role {
     /// Whether it works on issues, and has `loop` only because every role has it by default.
     pub fn is_standby(&self) -> bool {
         let is_swarm = |it: &ToolsetChoice| it.set.starts_with(SWARM_PREFIX);
-        self.toolsets == usual_toolsets(&self.name) && self.toolsets.iter().any(is_swarm)
+        // The tools of other servers come with those.
+        let own = self.toolsets.iter().filter(|it| it.set != GATEWAY);
+        own.eq(&usual_toolsets(&self.name)) && self.toolsets.iter().any(is_swarm)
     }
 }
 

@@ -64,6 +64,7 @@ impl<K: Ord> Latest<K> {
 #[derive(Debug)]
 pub struct Changes {
     newest: Edition,
+    tools: Edition,
     /// Whether the broker tells of changes as they happen.
     is_live: bool,
     loops: Latest<LoopId>,
@@ -75,7 +76,7 @@ pub struct Changes {
 impl Default for Changes {
     fn default() -> Self {
         let (loops, lists, runs) = Default::default();
-        Self { newest: BORN, is_live: false, loops, lists, runs }
+        Self { newest: BORN, tools: BORN, is_live: false, loops, lists, runs }
     }
 }
 
@@ -97,10 +98,10 @@ impl Changes {
         self.runs.of(&run)
     }
 
-    /// When the tools and prompts of a role last became others: they stay as they are for as long
-    /// as the node runs.
+    /// When the tools and prompts of roles last became others: those of the node stay as they are,
+    /// those of other MCP servers do not.
     pub const fn of_tools(&self) -> Edition {
-        BORN
+        self.tools
     }
 
     /// Takes in what the broker told.
@@ -266,6 +267,11 @@ impl News {
             let edition = changes.next();
             changes.runs.change(run, edition);
         });
+    }
+
+    /// Other MCP servers offer something else than before.
+    pub fn tools_changed(&self) {
+        self.0.changes.send_modify(|changes| changes.tools = changes.next());
     }
 
     /// The broker tells of changes from now on; `is_gapless` when none was missed since it last

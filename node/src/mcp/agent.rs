@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     address::Address,
     caught::caught,
+    gateway,
     hold::Transport,
     host::{Host, Scope},
     instances::Open,
@@ -32,13 +33,9 @@ use super::{
     run_resource,
     tasks::Asker,
     tools::{self, Call},
-    transport::{
-        bearer::Bearer,
-        service::{ConnectionGuard, McpService, ServerStats, StreamGuard},
-    },
+    transport::{bearer::Bearer, service::ConnectionGuard},
 };
 use crate::{
-    hooks::Hooks,
     role::{Connected, Overview, player::Ended},
     toolset::{self, ToolsetChoice},
 };
@@ -48,16 +45,16 @@ const SESSION_HEADER: &str = "mcp-session-id";
 
 #[derive(Clone)]
 pub(super) struct Agent {
-    host: Arc<Host>,
-    scope: Scope,
-    link: Link,
+    pub(super) host: Arc<Host>,
+    pub(super) scope: Scope,
+    pub(super) link: Link,
     /// What this client is told of by itself.
-    notices: Arc<Notices>,
+    pub(super) notices: Arc<Notices>,
 }
 
 /// How long this handler lives.
 #[derive(Clone)]
-enum Link {
+pub(super) enum Link {
     /// As long as a session that connections come and go under, or one request.
     Requests,
     /// As long as one connection, which is a sign of the agent's life.
@@ -69,78 +66,6 @@ enum Link {
         present: Arc<OnceLock<Connected>>,
         _open: Arc<Open>,
     },
-}
-
-/// The agents of one address.
-pub(super) struct Agents {
-    pub host: Arc<Host>,
-    pub scope: Scope,
-}
-
-impl Agents {
-    fn agent(&self, link: Link) -> Agent {
-        let notices = Arc::default();
-        Agent { host: Arc::clone(&self.host), scope: self.scope.clone(), link, notices }
-    }
-
-    fn open(&self, address: &Address, what: Ended) -> Open {
-        self.host.instances.open(self.scope.roles(&self.host), &address.who(), what)
-    }
-}
-
-impl McpService for Agents {
-    type Handler = Agent;
-
-    fn of_requests(&self) -> Agent {
-        self.agent(Link::Requests)
-    }
-
-    fn of_connection(&self, opening: &http::request::Parts) -> Agent {
-        let address = Address::of(opening);
-        let line = opening.extensions.get::<ConnectionGuard>().cloned().unwrap_or_default();
-        let open = Arc::new(self.open(&address, line.what));
-        let by = Bearer::of(opening).cloned();
-        self.agent(Link::Connection { address, line, by, present: Arc::default(), _open: open })
-    }
-
-    fn stream(&self, opening: &http::request::Parts) -> Option<StreamGuard> {
-        Some(Box::new(self.open(&Address::of(opening), Ended::Stream)))
-    }
-
-    fn left(&self, closing: &http::request::Parts) {
-        let who = Address::of(closing).who();
-        for role in self.host.instances.left(self.scope.roles(&self.host), &who) {
-            if let Some(actions) = self.host.roles.get(role) {
-                actions.left(&who);
-            }
-        }
-    }
-
-    fn under_way(&self) -> ServerStats {
-        let roles = self.host.roles.iter();
-        ServerStats {
-            glance: self.host.overview.as_deref().map(Overview::at_a_glance),
-            calls: self.host.calls_in_flight(),
-            waits: roles.map(|(role, actions)| (role.clone(), actions.open_waits())).collect(),
-            hooks: self.host.hooks.as_ref().map(Hooks::report).unwrap_or_default(),
-            mirror: self
-                .host
-                .mirror
-                .as_ref()
-                .map(crate::mirror::Mirror::report)
-                .unwrap_or_default(),
-        }
-    }
-
-    fn tools(&self) -> Vec<&'static str> {
-        tools::names(&self.scope.toolsets(&self.host))
-    }
-
-    fn connected(&self, opening: &http::request::Parts, client: &str) -> Option<Connected> {
-        let (actions, who) = (self.scope.only(&self.host)?, Address::of(opening).who());
-        self.host.heard(&**actions, &who, client);
-        Some(actions.connected(&who))
-    }
 }
 
 impl Agent {
@@ -319,7 +244,7 @@ impl ServerHandler for Agent {
             .enable_tool_list_changed()
             .enable_tasks()
             .build();
-        if self.overview().is_ok() {
+        if self.overview().is_ok() || gateway::is_shown(&self.host, &self.scope) {
             let resources = ServerCapabilities::builder()
                 .enable_resources()
                 .enable_resources_list_changed()
@@ -370,7 +295,7 @@ impl ServerHandler for Agent {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut list = ListToolsResult::with_all_items(tools::list(&self.host, &self.scope));
+        let mut list = ListToolsResult::with_all_items(tools::list(&self.host, &self.scope).await);
         (list.ttl_ms, list.cache_scope) = fresh(&context);
         Ok(list)
     }
@@ -381,6 +306,7 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         let mut list = prompts::list(self.equipped(), &self.host.order);
+        list.prompts.extend(gateway::prompts(&self.host, &self.scope).await);
         (list.ttl_ms, list.cache_scope) = fresh(&context);
         Ok(list)
     }
@@ -388,10 +314,15 @@ impl ServerHandler for Agent {
     async fn get_prompt(
         &self,
         request: GetPromptRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let got = async { prompts::get(self.equipped(), &self.host.order, &request) };
-        caught("prompts/get", got).await?.map(Into::into)
+        let got = async {
+            match gateway::get_prompt(&self.host, &self.scope, &request, &context).await {
+                Some(got) => got,
+                None => prompts::get(self.equipped(), &self.host.order, &request).map(Into::into),
+            }
+        };
+        caught("prompts/get", got).await?
     }
 
     async fn list_resources(
@@ -399,7 +330,13 @@ impl ServerHandler for Agent {
         page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let overview = self.overview()?;
+        let of_servers = gateway::resources(&self.host, &self.scope);
+        let overview = match self.overview() {
+            Err(_) if gateway::is_shown(&self.host, &self.scope) => {
+                return Ok(ListResourcesResult::with_all_items(of_servers.await));
+            }
+            overview => overview?,
+        };
         if is_legacy(&context)
             && let Some(client) = self.client(overview, &context)
         {
@@ -407,7 +344,13 @@ impl ServerHandler for Agent {
         }
         let cursor = page.and_then(|page| page.cursor);
         let players = self.players();
-        let listed = resources::list(overview, &players, cursor.as_deref());
+        let listed = async {
+            let mut list = resources::list(overview, &players, cursor.as_deref()).await?;
+            if list.next_cursor.is_none() {
+                list.resources.extend(of_servers.await);
+            }
+            Ok(list)
+        };
         caught("resources/list", listed).await?
     }
 
@@ -416,8 +359,8 @@ impl ServerHandler for Agent {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        self.overview()?;
         let mut list = resources::templates(self.has_loops(), self.has_runs());
+        list.resource_templates.extend(gateway::templates(&self.host, &self.scope).await);
         (list.ttl_ms, list.cache_scope) = fresh(&context);
         Ok(list)
     }
@@ -425,20 +368,23 @@ impl ServerHandler for Agent {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let overview = self.overview()?;
         let read = async {
-            let uri = &*request.uri;
-            match self.subject(uri)? {
+            if let Some(read) = gateway::read(&self.host, &self.scope, &request, &context).await {
+                return read;
+            }
+            let (overview, uri) = (self.overview()?, &*request.uri);
+            let read = match self.subject(uri)? {
                 Subject::Loop(loop_id) => {
                     let role = self.scope.only(&self.host).map(|actions| actions.role());
                     resources::read(overview, role, &loop_id, uri).await
                 }
                 Subject::Run(run) => run_resource::read(&self.host, &self.scope, run, uri).await,
-            }
+            };
+            read.map(Into::into)
         };
-        caught("resources/read", read).await?.map(Into::into)
+        caught("resources/read", read).await?
     }
 
     async fn subscribe(
@@ -532,6 +478,7 @@ impl ServerHandler for Agent {
             gone: self.gone(&context),
             probe: probe(&context),
             inputs: request.input_responses.unwrap_or_default(),
+            request_state: request.request_state,
             context: &context,
             admitted,
         };
@@ -539,7 +486,7 @@ impl ServerHandler for Agent {
         tokio::select! {
             biased;
             done = traced(&context, work) => match done? {
-                Some(response) => Ok(response),
+                Some(answered) => answered,
                 None => Err(ErrorData::invalid_params(
                     format!("there is no tool {} here that you may call", echo(&request.name)),
                     None,

@@ -73,7 +73,11 @@ pub async fn post_as(
 
 /// Reads what a node says at `path`.
 pub async fn get(node: &NodeAt, path: &str) -> Result<Value, Error> {
-    let within = Duration::from_millis(ANSWER_MS_MAX);
+    get_within(node, path, Duration::from_millis(ANSWER_MS_MAX)).await
+}
+
+/// The same of a node that may take so long to answer.
+pub async fn get_within(node: &NodeAt, path: &str, within: Duration) -> Result<Value, Error> {
     send(Method::GET, node, path, node.credentials(), Bytes::new(), within).await
 }
 

@@ -28,6 +28,7 @@ use super::{
     transport::server::Settings,
 };
 use crate::{
+    gateway::Gateway,
     hooks::Hooks,
     limiter::{Limiter, Shares},
     mail_directories::Directories,
@@ -120,6 +121,8 @@ pub(super) struct Host {
     pub hooks: Option<Hooks>,
     /// `None`: there are no runs of sub-agents here.
     pub runs: Option<Arc<RunsHost>>,
+    /// The tools of other MCP servers; `None`: there are none.
+    pub gateway: Option<Arc<Gateway>>,
     /// The tokens that agents were given with what they hold.
     pub claims: FencingTokens,
     /// Locks on their way to the agent of each role.
@@ -164,6 +167,7 @@ impl Host {
             clock,
             hooks,
             runs,
+            gateway,
             pages: _,
             wake_file,
             workspace,
@@ -195,6 +199,7 @@ impl Host {
             repositories: Repositories::default(),
             hooks,
             runs,
+            gateway,
             mirror,
             waker,
             resume_within,

@@ -28,7 +28,10 @@ pub mod dial;
 
 mod address;
 mod agent;
+mod agents;
 mod caught;
+mod gateway;
+mod gateway_admin;
 mod hold;
 mod host;
 mod in_flight_acks;
@@ -54,6 +57,7 @@ mod wake;
 
 use crate::toolset::ToolsetChoice;
 
+pub use gateway_admin::{GatewayServer, HeldTool, RefusedTool};
 pub use prompts::{prompt, turn_order, turn_takers};
 pub use tasks::TaskKey;
 pub use tools::tools_bytes;

@@ -27,7 +27,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    agent::Agents,
+    agents::Agents,
     host::{Host, Scope},
     intent::{self, Intents},
     transport::{

@@ -24,6 +24,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getppid, setsid, waitpid};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    handed,
     policy::{Kind, Policy},
     sandbox, tree,
 };
@@ -36,8 +37,16 @@ pub struct Order {
     /// would make a long one longer.
     #[serde(skip)]
     pub words: Vec<String>,
-    /// What its standard input is; `None`: an empty one.
-    pub stdin: Option<PathBuf>,
+    pub input: Input,
+}
+
+/// What a command reads on its standard input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Input {
+    Empty,
+    File(PathBuf),
+    /// What whoever started it writes: it is handed over on the sockets between the processes.
+    Given,
 }
 
 /// How it ended.
@@ -97,6 +106,10 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
         .stdin(Stdio::from(OwnedFd::from(theirs)));
     let started = command.spawn()?;
     drop(command);
+    let ordered: Order = serde_json::from_str(order)?;
+    if ordered.input == Input::Given {
+        handed::pass(own.as_fd(), handed::take(caller.as_fd())?)?;
+    }
     let child = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
     let child = child.ok_or_else(|| io::Error::other("a process without a number"))?;
     let state = Arc::new(Mutex::new(CommandState::default()));
@@ -162,9 +175,10 @@ pub fn inside(order: &str, words: &[String]) -> i32 {
 
 fn enter(order: &str) -> Result<Stdio, Box<dyn std::error::Error>> {
     let order: Order = serde_json::from_str(order)?;
-    let stdin = match &order.stdin {
-        Some(path) => File::open(path)?.into(),
-        None => Stdio::null(),
+    let stdin = match &order.input {
+        Input::File(path) => File::open(path)?.into(),
+        Input::Empty => Stdio::null(),
+        Input::Given => handed::take(io::stdin().as_fd())?.into(),
     };
     close_around(&order.policy)?;
     Ok(stdin)

@@ -9,7 +9,10 @@
 use std::{
     ffi::OsString,
     io,
-    os::{fd::OwnedFd, unix::net::UnixStream as Pair},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::net::UnixStream as Pair,
+    },
     path::Path,
     process::Stdio,
     time::Duration,
@@ -24,6 +27,7 @@ use tokio::{
 };
 
 use super::{
+    handed,
     keeper::{Ended, KEEPER, Order, TERMINATE},
     tree,
 };
@@ -67,7 +71,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Starts a command. Its standard input is what the order names, or empty.
+    /// Starts a command. Its standard input is what the order names.
     ///
     /// # Errors
     /// When no keeper can be started. That a command is not there, the keeper tells.
@@ -76,6 +80,30 @@ impl Kept {
         order: &Order,
         at: &Surroundings<'_>,
         outputs: Outputs,
+    ) -> io::Result<(Self, Pipes)> {
+        Self::start_with(program, order, at, outputs, None)
+    }
+
+    /// Starts a command that is given what it reads.
+    ///
+    /// # Errors
+    /// When no keeper can be started.
+    pub fn start_given(
+        program: &Path,
+        order: &Order,
+        at: &Surroundings<'_>,
+        outputs: Outputs,
+        input: OwnedFd,
+    ) -> io::Result<(Self, Pipes)> {
+        Self::start_with(program, order, at, outputs, Some(input))
+    }
+
+    fn start_with(
+        program: &Path,
+        order: &Order,
+        at: &Surroundings<'_>,
+        outputs: Outputs,
+        input: Option<OwnedFd>,
     ) -> io::Result<(Self, Pipes)> {
         // What is left when a keeper is killed by somebody else comes to this process.
         tree::adopt()?;
@@ -103,6 +131,9 @@ impl Kept {
         // A terminal's interrupt is this process's to pass on.
         command.process_group(0);
         let keeper = command.spawn()?;
+        if let Some(input) = input {
+            handed::pass(own.as_fd(), input)?;
+        }
         let own = UnixStream::from_std(own)?;
         Ok((Self { keeper, own, line: Vec::new() }, Pipes { stdout, stderr }))
     }

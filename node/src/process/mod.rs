@@ -9,6 +9,8 @@
 //! Not here: which commands run, and what becomes of what they print.
 
 #[cfg(unix)]
+mod handed;
+#[cfg(unix)]
 pub mod keeper;
 #[cfg(unix)]
 pub mod kept;

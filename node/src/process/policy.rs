@@ -92,6 +92,18 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Everything that whoever started the command may.
+    pub const fn outside() -> Self {
+        Self {
+            kind: Kind::None,
+            read: Vec::new(),
+            write: Vec::new(),
+            is_network_open: true,
+            has_unix_sockets: true,
+            memory_bytes: None,
+        }
+    }
+
     /// How evidence calls it.
     pub fn name(&self) -> String {
         let open = match (self.is_network_open, self.has_unix_sockets) {

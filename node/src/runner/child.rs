@@ -30,7 +30,7 @@ use super::{
     stream::{Dialect, Progress, Reader},
 };
 use crate::process::{
-    keeper::{Ended, Order},
+    keeper::{Ended, Input, Order},
     kept::{Kept, Outputs, Pipes, Surroundings},
     policy::Policy,
 };
@@ -130,13 +130,13 @@ fn start(job: &Job<'_>) -> io::Result<(Kept, Streams)> {
     for file in &line.files {
         files::private(&file.path)?.write_all(file.text.as_bytes())?;
     }
-    let stdin = line.stdin.as_ref().map(|text| {
+    let input = line.stdin.as_ref().map(|text| {
         let path = job.own.join(STDIN);
         files::private(&path)?.write_all(text.as_bytes())?;
-        Ok::<_, io::Error>(path)
+        Ok::<_, io::Error>(Input::File(path))
     });
-    let stdin = stdin.transpose()?;
-    let order = Order { policy: job.policy.clone(), words: line.argv.clone(), stdin };
+    let input = input.transpose()?.unwrap_or(Input::Empty);
+    let order = Order { policy: job.policy.clone(), words: line.argv.clone(), input };
     let told = line.env.iter().map(|(name, value)| (name.clone(), OsString::from(value)));
     let environment: Vec<_> = job.environment.iter().cloned().chain(told).collect();
     let at = Surroundings { directory: job.directory, environment: &environment };

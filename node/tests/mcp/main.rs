@@ -6,6 +6,8 @@ mod bridge;
 #[path = "../conformance/main.rs"]
 mod conformance;
 mod flood;
+#[cfg(unix)]
+mod gateway;
 mod golden;
 mod guard;
 mod guarded;

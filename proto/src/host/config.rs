@@ -67,6 +67,7 @@ pub struct File {
     runner: Option<IgnoredAny>,
     runs: Option<IgnoredAny>,
     launch: Option<IgnoredAny>,
+    gateway: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.

@@ -36,7 +36,7 @@ const FOLDER: &str = "trusted";
 
 /// The names of what the programs keep in a data directory. One that has none of them holds no data
 /// yet, whatever else is in it.
-const OF_DATA: [&str; 33] = [
+const OF_DATA: [&str; 34] = [
     "accept",
     "agent-tokens.json",
     "agent-tokens.lock",
@@ -46,6 +46,7 @@ const OF_DATA: [&str; 33] = [
     "cli-keys.lock",
     "drafts",
     "elsewhere",
+    "gateway",
     "holds.json",
     "hooks",
     "install-log.json",

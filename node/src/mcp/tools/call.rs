@@ -45,6 +45,8 @@ pub(in crate::mcp) struct Call<'a> {
     pub probe: Option<WriteAck>,
     /// What its user said to what an earlier call of this kind was answered with.
     pub inputs: InputResponses,
+    /// What came with what that call was answered with.
+    pub request_state: Option<String>,
     pub context: &'a RequestContext<RoleServer>,
     /// Once its role is known, its place among the role's calls.
     pub admitted: OnceLock<Places>,

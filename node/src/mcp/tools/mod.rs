@@ -11,6 +11,7 @@ mod arguments;
 mod call;
 mod caller;
 mod field_types;
+mod gateway;
 mod ignored;
 mod mail;
 mod result;
@@ -25,7 +26,10 @@ pub(super) mod waiting;
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use rmcp::model::{CallToolResponse, Tool as ToolListing};
+use rmcp::{
+    ErrorData,
+    model::{CallToolResponse, Tool as ToolListing},
+};
 use tasuki_proto::{id::RoleId, reason::Reason};
 
 use self::{arguments::UnknownFields, tool::ToolDef};
@@ -39,6 +43,7 @@ use crate::{
 pub(super) use self::swarm::tools_named_in;
 pub(super) use self::{
     call::{Call, label, label_as},
+    gateway::tell_changes,
     mail::wait_result as mail_result,
     result::{refused, time},
     runs::{end_run, ended_or_asked, read_steps, run_resource_facts, run_result},
@@ -135,8 +140,8 @@ fn playable(toolsets: &[ToolsetChoice]) -> Vec<&'static str> {
 }
 
 /// Every toolset.
-static TOOLSETS: [&dyn Toolset; 4] =
-    [&turn_loop::TurnLoop, &mail::Mail, &swarm::Swarm, &runs::Runs];
+static TOOLSETS: [&dyn Toolset; 5] =
+    [&turn_loop::TurnLoop, &mail::Mail, &swarm::Swarm, &runs::Runs, &gateway::Gateway];
 
 fn tools() -> impl Iterator<Item = &'static ToolDef> {
     TOOLSETS.iter().flat_map(|it| it.tools())
@@ -169,9 +174,12 @@ fn is_shown(tool: &str, choices: &[ToolsetChoice]) -> bool {
 
 /// The tools of an address, by name. Where the address names the role, the parameter that
 /// repeats it is optional.
-pub(super) fn list(host: &Host, scope: &Scope) -> Vec<ToolListing> {
+pub(super) async fn list(host: &Host, scope: &Scope) -> Vec<ToolListing> {
     let shown = shown(tools(), &scope.toolsets(host));
-    shown.into_iter().map(|it| it.listing(matches!(scope, Scope::All))).collect()
+    let own = shown.into_iter().map(|it| it.listing(matches!(scope, Scope::All)));
+    let mut all: Vec<ToolListing> = own.chain(gateway::listed(host, scope).await).collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    all
 }
 
 /// The tools that a role with these toolsets is shown, as the JSON that a model reads; empty where
@@ -206,10 +214,15 @@ fn no_set(role: &RoleId, set: &str) -> Refusal {
 }
 
 /// `None`: there is no tool of this name.
-pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse> {
+pub(super) async fn call(
+    name: &str,
+    mut call: Call<'_>,
+) -> Option<Result<CallToolResponse, ErrorData>> {
     let found =
         |set: &&'static dyn Toolset| Some((*set, set.tools().iter().find(|it| it.name == name)?));
-    let (toolset, tool) = TOOLSETS.iter().find_map(found)?;
+    let Some((toolset, tool)) = TOOLSETS.iter().find_map(found) else {
+        return gateway::call_named(name, &mut call).await;
+    };
     let has_set = || call.scope.toolsets(call.host).iter().any(|choice| tool.is_in(choice.set));
     // Where an address speaks for several roles, the tool says which of them may call it; what is for
     // sub-agents none may.
@@ -220,7 +233,7 @@ pub(super) async fn call(name: &str, call: Call<'_>) -> Option<CallToolResponse>
     let unknown = UnknownFields::default();
     let mut response = toolset.call(tool, &call, &unknown).await;
     ignored::report(tool, unknown.into_inner(), &mut response);
-    Some(response)
+    Some(Ok(response))
 }
 
 #[cfg(test)]

@@ -47,7 +47,8 @@ use super::{
 };
 use crate::mcp::{
     address::readable,
-    agent::Agents,
+    agents::Agents,
+    gateway_admin,
     host::{Host, Scope},
     letter,
     outbox_admin::settle,
@@ -55,11 +56,12 @@ use crate::mcp::{
     steps::LocalSteps,
     take_over::{candidates, take_over},
     tasks::TaskKey,
-    wake,
+    tools, wake,
 };
 use crate::{
     agent_tokens::AgentTokens,
     clock::Clock,
+    gateway::Gateway,
     hooks::Hooks,
     mail_directories::Directories,
     mirror::Mirror,
@@ -128,6 +130,8 @@ pub struct Settings {
     pub hooks: Option<Hooks>,
     /// What runs of sub-agents need; `None`: this node has none.
     pub runs: Option<Arc<RunsHost>>,
+    /// The tools of other MCP servers; `None`: there are none.
+    pub gateway: Option<Arc<Gateway>>,
     /// What people see who open the address of an open server; `None`: nothing.
     pub pages: Option<Router>,
     /// Where it is written down which clients are woken from outside; `None`: nowhere.
@@ -159,6 +163,7 @@ impl Default for Settings {
             clock: Clock::default(),
             hooks: None,
             runs: None,
+            gateway: None,
             pages: None,
             wake_file: None,
             workspace: WORKSPACE_DEFAULT.to_owned(),
@@ -295,12 +300,15 @@ pub async fn serve(
         .route("/mail/{role}", post(letter::send))
         .route("/wake", get(wake::report).post(wake::reload))
         .route("/wake/{role}", post(wake::hook))
+        .merge(gateway_admin::routes())
         .with_state(Arc::clone(&host));
     let door = Door { listener, guard, pages, clock };
     let waking = tokio::spawn(host.waker.clone().run());
+    let telling = tokio::spawn(tools::tell_changes(Arc::clone(&host)));
     let steps = LocalSteps::new(&host);
     let served = run(door, of_all, of_role, sessions_dir, beside, steps, shutdown).await;
     waking.abort();
+    telling.abort();
     let written = host.learning.written();
     if tokio::time::timeout(Duration::from_millis(END_MS_MAX), written).await.is_err() {
         tracing::warn!("stopping before it is written what was learnt of clients");

@@ -57,16 +57,8 @@ pub(super) fn environment(
 /// What a step may touch, beside what every program needs. An agent CLI needs the network for its
 /// model.
 pub(super) fn policy(is_sandboxed: bool, read: &[&Path], write: &[&Path]) -> Policy {
-    let outside = Policy {
-        kind: Kind::None,
-        read: Vec::new(),
-        write: Vec::new(),
-        is_network_open: true,
-        has_unix_sockets: true,
-        memory_bytes: None,
-    };
     if !is_sandboxed {
-        return outside;
+        return Policy::outside();
     }
     let paths = |fixed: &[&str], more: &[&Path]| -> Vec<PathBuf> {
         fixed.iter().map(Path::new).chain(more.iter().copied()).map(Path::to_owned).collect()
@@ -76,7 +68,7 @@ pub(super) fn policy(is_sandboxed: bool, read: &[&Path], write: &[&Path]) -> Pol
         read: paths(&SYSTEM, read),
         write: paths(&SINKS, write),
         has_unix_sockets: false,
-        ..outside
+        ..Policy::outside()
     }
 }
 

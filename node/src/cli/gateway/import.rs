@@ -1,0 +1,314 @@
+//! `tasuki gateway import`: the MCP servers of a client's own file, for everybody behind this node.
+//!
+//! What would be started is shown first: a file of others' names programs.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use jsonc_parser::parse_to_serde_value;
+use owo_colors::OwoColorize as _;
+use serde_json::{Map, Value, json};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, value};
+
+use super::super::{
+    Failure, Output,
+    client_files::file_io::{self, NewMode},
+    text::line,
+};
+use crate::{
+    accept::allowed::joined,
+    config::{Config, FILE},
+    gateway::names::{SERVER_BYTES_MAX, ServerName},
+};
+
+/// The names under which clients keep their servers.
+const TABLES: [&str; 3] = ["mcpServers", "servers", "context_servers"];
+
+/// Take over the MCP servers of a client's configuration file
+///
+/// Shows what would be added to tasuki.toml, and which programs it would start; --yes writes it. Reads
+/// .mcp.json and other files with `mcpServers`, `servers` or `context_servers`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Write what is shown
+    #[arg(long)]
+    yes: bool,
+}
+
+/// A server as it is taken over.
+#[derive(Debug, PartialEq)]
+struct Found {
+    name: ServerName,
+    command: Vec<String>,
+    /// As `env` has it: names, and names with a value.
+    env: Vec<String>,
+    url: Option<String>,
+    token_env: Option<String>,
+}
+
+pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    let text = file_io::read(&args.file).map_err(Failure::local)?.text;
+    let text =
+        text.ok_or_else(|| Failure::usage(format!("There is no file {}.", args.file.display())))?;
+    let (found, notes) = servers(&text).map_err(|why| {
+        Failure::usage(format!("{} has no MCP servers: {why}.", args.file.display()))
+    })?;
+    let own = config.file.as_ref().map_or_else(|| PathBuf::from(FILE), |it| it.path.clone());
+    let snapshot = file_io::read(&own).map_err(Failure::local)?;
+    let (written, taken) = add(snapshot.text.as_deref().unwrap_or_default(), &found)
+        .map_err(|why| Failure::usage(format!("{} cannot be edited: {why}.", own.display())))?;
+    let new: Vec<&Found> = found.iter().filter(|it| !taken.contains(&it.name)).collect();
+    if args.yes && !new.is_empty() {
+        file_io::replace(&snapshot, &written, NewMode::Usual).map_err(|why| why.failure(&own))?;
+    }
+    let shown = |it: &&Found| json!({ "name": it.name.as_str(), "command": it.command, "url": it.url, "env": names(&it.env) });
+    output.answer(
+        || {
+            json!({
+                "file": own,
+                "written": args.yes && !new.is_empty(),
+                "servers": new.iter().map(shown).collect::<Vec<_>>(),
+                "already": taken.iter().map(ServerName::as_str).collect::<Vec<_>>(),
+                "notes": notes,
+            })
+        },
+        || lines(args, &own, &new, &taken, &notes),
+    )
+}
+
+fn lines(
+    args: &Args,
+    own: &Path,
+    new: &[&Found],
+    taken: &[ServerName],
+    notes: &[String],
+) -> String {
+    let mut lines = String::new();
+    for it in new {
+        let what = match &it.url {
+            Some(url) => format!("connects to {}", line(url)),
+            None => format!("starts {}", line(&joined(&it.command))),
+        };
+        writeln!(lines, "{}  {what}", it.name.bold()).ok();
+        if !it.env.is_empty() {
+            writeln!(lines, "  with {}", line(&names(&it.env).join(", "))).ok();
+        }
+    }
+    for name in taken {
+        writeln!(lines, "{name}  is there already").ok();
+    }
+    for note in notes {
+        writeln!(lines, "{}", line(note)).ok();
+    }
+    let own = own.display();
+    match (new.is_empty(), args.yes) {
+        (true, _) => writeln!(lines, "Nothing to add to {own}."),
+        (false, true) => {
+            writeln!(lines, "\nAdded to {own}. Start the node again, with `tasuki up`.")
+        }
+        (false, false) => {
+            let file = args.file.display();
+            writeln!(lines, "\nTo add this to {own}: tasuki gateway import {file} --yes")
+        }
+    }
+    .ok();
+    lines
+}
+
+/// Without values: they may be secrets.
+fn names(env: &[String]) -> Vec<&str> {
+    env.iter().map(|it| it.split('=').next().unwrap_or_default()).collect()
+}
+
+/// The servers of a client's file, and what of them is not taken over.
+fn servers(text: &str) -> Result<(Vec<Found>, Vec<String>), String> {
+    let file: Option<Value> =
+        parse_to_serde_value(text, &Default::default()).map_err(|why| why.to_string())?;
+    let file = file.unwrap_or_default();
+    let table = TABLES.iter().find_map(|name| file.get(*name)?.as_object());
+    let table = table.ok_or_else(|| format!("it has none of {}", TABLES.join(", ")))?;
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
+    for (name, server) in table {
+        match found(name, server, &mut notes) {
+            Ok(Some(server)) => all.push(server),
+            Ok(None) => {}
+            Err(why) => notes.push(format!("{name} is left out: {why}")),
+        }
+    }
+    Ok((all, notes))
+}
+
+fn found(name: &str, server: &Value, notes: &mut Vec<String>) -> Result<Option<Found>, String> {
+    let text = |field: &str| server.get(field).and_then(Value::as_str);
+    let command: Vec<String> = match server.get("command") {
+        Some(Value::Array(words)) => {
+            words.iter().filter_map(|it| it.as_str()).map(str::to_owned).collect()
+        }
+        // Zed's older form.
+        Some(Value::Object(of)) => words(of),
+        Some(Value::String(_)) => server.as_object().map(words).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let url = text("url").or_else(|| text("httpUrl")).or_else(|| text("serverUrl"));
+    let is_own = command.first().is_some_and(|it| Path::new(it).ends_with("tasuki"))
+        || url.is_some_and(|it| it.contains("/mcp/") && name.starts_with("tasuki"));
+    if is_own {
+        notes.push(format!("{name} is left out: it is this node"));
+        return Ok(None);
+    }
+    if text("type") == Some("sse") {
+        return Err("HTTP+SSE is not spoken to servers; use its Streamable HTTP address".to_owned());
+    }
+    if command.is_empty() == url.is_none() {
+        return Err("it has neither a command nor an address, or both".to_owned());
+    }
+    let variables = server.get("env").and_then(Value::as_object);
+    let env = variables.into_iter().flatten().map(|(name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        match variable_of(&value) {
+            Some(from) if from == name => name.clone(),
+            Some(from) => {
+                notes.push(format!("its variable {name} is given the name {from}: set it to that"));
+                from.to_owned()
+            }
+            None => format!("{name}={value}"),
+        }
+    });
+    let env: Vec<String> = env.collect();
+    let headers = server.get("headers").and_then(Value::as_object);
+    let mut token_env = None;
+    for (header, value) in headers.into_iter().flatten() {
+        let value = value.as_str().unwrap_or_default();
+        let token = value.strip_prefix("Bearer ").and_then(variable_of);
+        match token.filter(|_| header.eq_ignore_ascii_case("authorization")) {
+            Some(variable) => token_env = Some(variable.to_owned()),
+            None => notes.push(format!(
+                "the header {header} of {name} is left out: put a token into a variable, and name it \
+                 as token_env"
+            )),
+        }
+    }
+    let url = url.map(str::to_owned);
+    Ok(Some(Found { name: server_name(name)?, command, env, url, token_env }))
+}
+
+fn words(of: &Map<String, Value>) -> Vec<String> {
+    let program = of.get("command").or_else(|| of.get("path")).and_then(Value::as_str);
+    let args = of.get("args").and_then(Value::as_array);
+    let args = args.into_iter().flatten().filter_map(|it| it.as_str());
+    program.into_iter().chain(args).map(str::to_owned).collect()
+}
+
+/// The variable that `${NAME}` stands for.
+fn variable_of(value: &str) -> Option<&str> {
+    let name = value.strip_prefix("${")?.strip_suffix('}')?;
+    let name = name.strip_prefix("env:").unwrap_or(name);
+    name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_').then_some(name)
+}
+
+/// The nearest name that a server can have.
+fn server_name(name: &str) -> Result<ServerName, String> {
+    let plain: String =
+        name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let plain = plain.trim_matches('-');
+    let plain = plain[..plain.len().min(SERVER_BYTES_MAX)].trim_end_matches('-');
+    name.parse().or_else(|_| plain.parse()).map_err(|why| format!("a name {why}"))
+}
+
+/// The file with these servers, and which it has already.
+fn add(text: &str, found: &[Found]) -> Result<(String, Vec<ServerName>), String> {
+    let mut file: DocumentMut =
+        text.parse().map_err(|why: toml_edit::TomlError| why.to_string())?;
+    let gateway = file.entry("gateway").or_insert_with(|| {
+        let mut table = Table::new();
+        table.set_implicit(true);
+        Item::Table(table)
+    });
+    let gateway = gateway.as_table_mut().ok_or("`gateway` is no table")?;
+    let servers = gateway.entry("server").or_insert_with(|| ArrayOfTables::new().into());
+    let servers = servers.as_array_of_tables_mut().ok_or("`gateway.server` are no tables")?;
+    let mut taken = Vec::new();
+    for it in found {
+        let is_there = |table: &Table| {
+            let name = table.get("name").and_then(Item::as_str);
+            name.is_some_and(|name| name.eq_ignore_ascii_case(it.name.as_str()))
+        };
+        if servers.iter().any(is_there) {
+            taken.push(it.name.clone());
+            continue;
+        }
+        let mut table = Table::new();
+        table["name"] = value(it.name.as_str());
+        if !it.command.is_empty() {
+            table["command"] = value(it.command.iter().collect::<Array>());
+        }
+        if let Some(url) = &it.url {
+            table["url"] = value(url);
+        }
+        if let Some(token_env) = &it.token_env {
+            table["token_env"] = value(token_env);
+        }
+        if !it.env.is_empty() {
+            table["env"] = value(it.env.iter().collect::<Array>());
+        }
+        servers.push(table);
+    }
+    Ok((file.to_string(), taken))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_clients_are_taken_over() {
+        let text = r#"{
+            // The project's own.
+            "mcpServers": {
+                "files": { "command": "npx", "args": ["-y", "server-filesystem", "."] },
+                "git hub!": {
+                    "type": "http", "url": "https://example.com/mcp",
+                    "headers": { "Authorization": "Bearer ${GH_TOKEN}", "X-Other": "1" },
+                },
+                "db": { "command": "db-mcp", "env": { "DB_URL": "${DB_URL}", "MODE": "ro" } },
+                "old": { "type": "sse", "url": "http://127.0.0.1:1/sse" },
+                "tasuki": { "command": "/usr/bin/tasuki", "args": ["mcp"] },
+            },
+        }"#;
+        let (found, notes) = servers(text).unwrap();
+        let names: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["db", "files", "git-hub"]);
+        assert_eq!(found[1].command.join(" "), "npx -y server-filesystem .");
+        assert_eq!(found[2].token_env.as_deref(), Some("GH_TOKEN"));
+        assert_eq!(found[0].env, ["DB_URL", "MODE=ro"]);
+        for said in ["X-Other", "old is left out", "tasuki is left out"] {
+            assert!(notes.iter().any(|it| it.contains(said)), "{said}: {notes:?}");
+        }
+        servers("{}").unwrap_err();
+        servers("{").unwrap_err();
+    }
+
+    #[test]
+    fn what_the_file_says_otherwise_stays() {
+        let text = "# Mine.\nworkspace = \"w\"\n\n[[gateway.server]]\nname = \"Files\"\ncommand = [\"x\"]\n";
+        let (found, _) = servers(
+            r#"{ "mcpServers": { "files": { "command": "a" }, "db": { "command": "b", "args": ["c"] } } }"#,
+        )
+        .unwrap();
+        let (written, taken) = add(text, &found).unwrap();
+        assert!(written.starts_with(text), "{written}");
+        assert!(
+            written.ends_with("[[gateway.server]]\nname = \"db\"\ncommand = [\"b\", \"c\"]\n"),
+            "{written}"
+        );
+        assert_eq!(taken, ["files".parse().unwrap()]);
+        assert_eq!(add(&written, &found).unwrap().0, written, "twice is once");
+        let (new, _) = add("", &found[1..]).unwrap();
+        assert_eq!(new, "[[gateway.server]]\nname = \"files\"\ncommand = [\"a\"]\n");
+        add("gateway = 1\n", &found).unwrap_err();
+    }
+}

@@ -1,0 +1,279 @@
+//! `tasuki gateway`: the MCP servers whose tools this node offers to its agents.
+//!
+//! The running node is asked: it has the servers.
+
+mod import;
+
+use std::{fmt::Write as _, time::Duration};
+
+use owo_colors::OwoColorize as _;
+use serde_json::{Value, json};
+
+use super::{
+    Exit, Failure, Output, hosting,
+    loops::text_args::TextArgs,
+    node_address,
+    text::{block, column, line},
+};
+use crate::{
+    agent_tokens::Bearing,
+    config::Config,
+    gateway::settings::CALL_LIMIT_MAX,
+    mcp::{
+        GatewayServer, HeldTool,
+        ask::{self, Error},
+        dial::NodeAt,
+    },
+};
+
+/// What the node may take for a status: servers that start are waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+
+/// Manage the MCP servers whose tools this node offers
+///
+/// Servers are configured as [[gateway.server]] in tasuki.toml. Their tools appear to agents as
+/// server__tool: roles with the toolset `gateway` find and call them, roles with `gateway:full` see
+/// all of them listed.
+#[derive(Debug, clap::Subcommand)]
+pub enum Command {
+    /// Show each server, its state and its tools
+    Status,
+    /// List the tools of all servers, or of one
+    Tools {
+        /// A server's name
+        #[arg(value_name = "SERVER")]
+        server: Option<String>,
+    },
+    /// Call a tool
+    Call {
+        /// Its name, as `tasuki gateway tools` shows it
+        #[arg(value_name = "SERVER__TOOL")]
+        tool: String,
+        /// Its arguments, as a JSON object; `@file` reads a file, `-` standard input
+        #[arg(value_name = "JSON", default_value = "{}")]
+        arguments: String,
+    },
+    /// Show what changed in a server's tools; with --yes, accept it
+    ///
+    /// A tool whose name, description or schema changes after it was first seen is held back: agents
+    /// neither see it nor can call it until you accept the change.
+    Approve {
+        #[arg(value_name = "SERVER")]
+        server: String,
+        /// Tools by the server's own names [default: all that changed]
+        #[arg(value_name = "TOOL")]
+        tools: Vec<String>,
+        /// Accept what is shown
+        #[arg(long)]
+        yes: bool,
+    },
+    Import(import::Args),
+}
+
+pub(super) async fn run(
+    command: Command,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let node = || node(config);
+    match command {
+        Command::Status => status(&node()?, output).await,
+        Command::Tools { server } => tools(&node()?, server.as_deref(), output).await,
+        Command::Call { tool, arguments } => call(&node()?, tool, &arguments, output).await,
+        Command::Approve { server, tools, yes } => {
+            approve(&node()?, &server, &tools, yes, output).await
+        }
+        Command::Import(args) => import::run(&args, config, output),
+    }
+}
+
+fn node(config: &Config) -> Result<NodeAt, Failure> {
+    let running = config.running_node().ok_or_else(|| {
+        Failure::local("No node runs here. Start one with `tasuki up`; it starts the servers.")
+    })?;
+    Ok(node_address::local(running, &config.data.value, &Bearing::Node))
+}
+
+fn failed(why: Error) -> Failure {
+    if let Error::Refused { reason: Some(reason), message } = why {
+        return Failure::reason(reason, message);
+    }
+    Failure::local(hosting::sentence(&why))
+}
+
+async fn servers(node: &NodeAt) -> Result<Vec<GatewayServer>, Failure> {
+    let mut told = ask::get_within(node, "/gateway", ANSWER_WITHIN).await.map_err(failed)?;
+    serde_json::from_value(told["servers"].take())
+        .map_err(|why| Failure::local(format!("The node's answer cannot be read: {why}.")))
+}
+
+async fn status(node: &NodeAt, output: &mut Output) -> Result<(), Failure> {
+    let servers = servers(node).await?;
+    output.answer(|| json!({ "servers": servers }), || status_lines(&servers))
+}
+
+fn status_lines(servers: &[GatewayServer]) -> String {
+    if servers.is_empty() {
+        return "No MCP servers are configured. Add [[gateway.server]] to tasuki.toml, or take over \
+                a client's with `tasuki gateway import`.\n"
+            .to_owned();
+    }
+    let mut lines = String::new();
+    for it in servers {
+        let state = match it.state.as_str() {
+            "ready" if it.is_left_alone => "failing".yellow().to_string(),
+            "ready" => "ready".green().to_string(),
+            "offline" => "offline".red().to_string(),
+            other => other.to_owned(),
+        };
+        let tools = tasuki_proto::counted::counted(it.tools, "tool");
+        writeln!(lines, "{} {state}  {tools}  {}", column(&it.name, 24), line(&it.way)).ok();
+        if !it.why.is_empty() {
+            let restarts = it.restarts;
+            writeln!(
+                lines,
+                "  for {} s, started {restarts} times: {}",
+                it.offline_sec,
+                line(&it.why)
+            )
+            .ok();
+        }
+        for held in &it.held {
+            let (tool, name) = (line(&held.tool), &it.name);
+            writeln!(
+                lines,
+                "  {tool} changed and is held back: see `tasuki gateway approve {name}`"
+            )
+            .ok();
+        }
+        for refused in &it.refused {
+            writeln!(lines, "  {} is not offered: {}", line(&refused.tool), line(&refused.why))
+                .ok();
+        }
+    }
+    lines
+}
+
+async fn tools(node: &NodeAt, server: Option<&str>, output: &mut Output) -> Result<(), Failure> {
+    let mut told = ask::get_within(node, "/gateway/tools", ANSWER_WITHIN).await.map_err(failed)?;
+    let mut tools: Vec<Value> = serde_json::from_value(told["tools"].take()).unwrap_or_default();
+    if let Some(server) = server {
+        let begin = format!("{server}{}", crate::gateway::names::SEPARATOR);
+        tools.retain(|it| it["name"].as_str().is_some_and(|name| name.starts_with(&begin)));
+    }
+    let text = |tools: &[Value]| {
+        let mut lines = String::new();
+        for tool in tools {
+            let name = tool["name"].as_str().unwrap_or_default();
+            let description = tool["description"].as_str().unwrap_or_default();
+            let first = description.lines().next().unwrap_or_default();
+            writeln!(lines, "{}  {}", name.bold(), line(first)).ok();
+        }
+        if lines.is_empty() { "No tools.\n".to_owned() } else { lines }
+    };
+    output.answer(|| json!({ "tools": tools }), || text(&tools))
+}
+
+async fn call(
+    node: &NodeAt,
+    tool: String,
+    arguments: &str,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let arguments = TextArgs::default().read("ARGUMENTS", arguments)?;
+    let arguments: Value = serde_json::from_str(&arguments)
+        .map_err(|why| Failure::usage(format!("The arguments are no JSON: {why}.")))?;
+    if !arguments.is_object() {
+        return Err(Failure::usage(
+            "The arguments are no JSON object, such as '{\"path\": \".\"}'.",
+        ));
+    }
+    let body = json!({ "tool": tool, "arguments": arguments }).to_string();
+    let told = ask::post_within(node, "/gateway/call", body.into(), CALL_LIMIT_MAX).await;
+    let told = told.map_err(failed)?;
+    if let Some(error) = told.get("error") {
+        let message = error["message"].as_str().unwrap_or_default();
+        output.beside("mcp", error.clone());
+        return Err(Failure::local(format!("The call failed: {message} ({})", error["code"])));
+    }
+    let result = &told["result"];
+    output.answer(|| result.clone(), || result_lines(result))?;
+    match result["isError"].as_bool() {
+        Some(true) => Err(Failure::told(Exit::Refused)),
+        Some(false) | None => Ok(()),
+    }
+}
+
+/// Texts as they are; of what is no text, what it is.
+fn result_lines(result: &Value) -> String {
+    let mut lines = String::new();
+    for part in result["content"].as_array().into_iter().flatten() {
+        match part["text"].as_str() {
+            Some(text) => writeln!(lines, "{}", block(text)).ok(),
+            None => {
+                writeln!(lines, "({}; --json shows it)", line(part["type"].as_str().unwrap_or("?")))
+                    .ok()
+            }
+        };
+    }
+    lines
+}
+
+async fn approve(
+    node: &NodeAt,
+    name: &str,
+    tools: &[String],
+    is_accepted: bool,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let servers = servers(node).await?;
+    let server = servers.iter().find(|it| it.name == name);
+    let server =
+        server.ok_or_else(|| Failure::usage(format!("There is no server {name:?} here.")))?;
+    let held: Vec<&HeldTool> =
+        server.held.iter().filter(|it| tools.is_empty() || tools.contains(&it.tool)).collect();
+    if let Some(unknown) = tools.iter().find(|tool| !server.held.iter().any(|it| it.tool == **tool))
+    {
+        return Err(Failure::usage(format!("No change of {unknown:?} waits to be accepted.")));
+    }
+    if held.is_empty() {
+        return output.answer(
+            || json!({ "server": name, "changed": [] }),
+            || "Nothing has changed.\n".to_owned(),
+        );
+    }
+    if is_accepted {
+        let names: Vec<&str> = held.iter().map(|it| it.tool.as_str()).collect();
+        let body = json!({ "tools": names }).to_string();
+        let told = ask::post_body(node, &format!("/gateway/approve/{name}"), body.into()).await;
+        let told = told.map_err(failed)?;
+        return output.answer(|| told.clone(), || format!("Accepted: {}.\n", names.join(", ")));
+    }
+    output.answer(
+        || json!({ "server": name, "changed": held }),
+        || {
+            let mut lines = String::new();
+            for it in &held {
+                writeln!(lines, "{}", it.tool.bold()).ok();
+                lines += &difference(&it.taken, &it.now);
+            }
+            writeln!(lines, "\nTo accept: tasuki gateway approve {name} --yes").ok();
+            lines
+        },
+    )
+}
+
+/// The lines of two values that are not in both.
+fn difference(before: &Value, now: &Value) -> String {
+    let text = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
+    let (before, now) = (text(before), text(now));
+    let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
+    let mut lines = String::new();
+    for gone in before.iter().filter(|it| !now.contains(it)) {
+        writeln!(lines, "{}", format!("- {}", line(gone)).red()).ok();
+    }
+    for new in now.iter().filter(|it| !before.contains(it)) {
+        writeln!(lines, "{}", format!("+ {}", line(new)).green()).ok();
+    }
+    lines
+}

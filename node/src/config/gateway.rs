@@ -1,0 +1,255 @@
+//! `[[gateway.server]]`: the MCP servers whose tools this node offers.
+//!
+//! It names programs and what they are given, so it is the operator's to say, as `[accept]` is.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use http::Uri;
+use tasuki_proto::{echo::echo, net::dial::is_loopback};
+use toml::{Spanned, de::DeValue};
+
+use super::{
+    Problem, Source, VARIABLE_PREFIX,
+    accept::{at_home, is_variable, items, parse_table, path, variable},
+    file::{Wrong, text},
+    hooks::number,
+};
+use crate::gateway::{
+    names::ServerName,
+    settings::{
+        Access, CALL_LIMIT, CALL_LIMIT_MAX, GatewaySettings, Rule, SERVERS_MAX, ServerSettings, Way,
+    },
+};
+
+/// The table.
+pub(super) const GATEWAY: &str = "gateway";
+
+/// One of its servers, for messages.
+const SERVER: &str = "gateway.server";
+
+/// What each may say.
+const FIELDS: [&str; 10] = [
+    "name",
+    "command",
+    "env",
+    "directory",
+    "url",
+    "token_env",
+    "timeout_sec",
+    "timeouts",
+    "allow",
+    "deny",
+];
+
+/// Words of a command.
+const WORDS_MAX: usize = 256;
+
+/// Parses it. `file` is where a relative directory begins, `home` is what `~` stands for, `at` says
+/// where an offset is.
+pub(super) fn parse(
+    item: &Spanned<DeValue<'_>>,
+    file: &Path,
+    home: Option<&Path>,
+    at: &dyn Fn(usize) -> Source,
+    problems: &mut Vec<Problem>,
+) -> GatewaySettings {
+    let mut servers: Vec<ServerSettings> = Vec::new();
+    let mut inner = Vec::new();
+    let set = |_: &str, item: &Spanned<DeValue<'_>>| {
+        let Some(all) = item.get_ref().as_array().filter(|all| all.len() <= SERVERS_MAX) else {
+            let why = format!("takes tables, at most {SERVERS_MAX}: write [[{SERVER}]] above each");
+            return Err((None, why));
+        };
+        for item in all {
+            let Some(server) = server(item, file, home, at, &mut inner) else { continue };
+            // Its name is that of a file, and some disks do not tell cases apart.
+            let is_same =
+                |it: &ServerSettings| it.name.as_str().eq_ignore_ascii_case(server.name.as_str());
+            if servers.iter().any(is_same) {
+                let message = format!("`{SERVER}`: there are two called {}", server.name);
+                inner.push(Problem { at: at(item.span().start), message });
+            } else {
+                servers.push(server);
+            }
+        }
+        Ok(())
+    };
+    parse_table(GATEWAY, &["server"], item, at, problems, set);
+    problems.append(&mut inner);
+    GatewaySettings { servers }
+}
+
+/// `None`: something is wrong with it, which was said.
+fn server(
+    item: &Spanned<DeValue<'_>>,
+    file: &Path,
+    home: Option<&Path>,
+    at: &dyn Fn(usize) -> Source,
+    problems: &mut Vec<Problem>,
+) -> Option<ServerSettings> {
+    let before = problems.len();
+    let (mut name, mut words, mut target) = (None, None, None);
+    let (mut env, mut token_env, mut directory) = (None, None, None);
+    let (mut limit, mut limits, mut access) = (CALL_LIMIT, BTreeMap::new(), Access::default());
+    let set = |field: &str, item: &Spanned<DeValue<'_>>| {
+        match field {
+            "name" => {
+                let wrong =
+                    |why| format!("is {}; a name {why}", echo(text(item).unwrap_or_default()));
+                name = Some(text(item)?.parse::<ServerName>().map_err(|why| (None, wrong(why)))?);
+            }
+            "command" => words = Some(command(item, home)?),
+            "env" => {
+                let all = items(item)?;
+                let all: Vec<_> =
+                    all.iter().map(|it| variable(it, home)).collect::<Result<_, _>>()?;
+                // Some of them are tokens, and none of them is a server's business.
+                if let Some((own, _)) = all.iter().find(|it| it.0.starts_with(VARIABLE_PREFIX)) {
+                    return Err((None, format!("names {own}, which is Tasuki's own")));
+                }
+                env = Some(all);
+            }
+            "directory" => directory = Some(place(text(item)?, file, home)?),
+            "url" => target = Some(url(text(item)?)?),
+            "token_env" => {
+                let named = text(item)?;
+                if !is_variable(named) || named.starts_with(VARIABLE_PREFIX) {
+                    let why = "takes the name of a variable of the node that has the token";
+                    return Err((None, why.to_owned()));
+                }
+                token_env = Some(named.to_owned());
+            }
+            "timeout_sec" => limit = secs(item)?,
+            "timeouts" => {
+                let table = item
+                    .get_ref()
+                    .as_table()
+                    .ok_or_else(|| (None, "takes a table of tools and seconds".to_owned()))?;
+                for (tool, item) in table {
+                    let tool: &str = tool.get_ref();
+                    limits.insert(tool.to_owned(), secs(item)?);
+                }
+            }
+            "allow" => access.allow = Some(rules(item)?),
+            "deny" => access.deny = rules(item)?,
+            _ => unreachable!("FIELDS has no other"),
+        }
+        Ok(())
+    };
+    parse_table(SERVER, &FIELDS, item, at, problems, set);
+    let mut say = |message: String| problems.push(Problem { at: at(item.span().start), message });
+    let of = name.as_ref().map_or_else(|| format!("`{SERVER}`"), |it| format!("`{SERVER}` {it}"));
+    let way = match (words, target) {
+        (Some(words), None) => {
+            if token_env.is_some() {
+                say(format!("{of} has `token_env`, which belongs to `url`"));
+            }
+            let directory = directory.or_else(|| place(".", file, home).ok());
+            let env = env.unwrap_or_default();
+            Some(Way::Command { words, env, directory: directory.unwrap_or_default() })
+        }
+        (None, Some(url)) => {
+            if env.is_some() || directory.is_some() {
+                say(format!("{of} has `env` or `directory`, which belong to `command`"));
+            }
+            Some(Way::Url { url, token_env })
+        }
+        (Some(_), Some(_)) => {
+            say(format!("{of} has both `command` and `url`; each is a server"));
+            None
+        }
+        (None, None) => None,
+    };
+    match (name, way) {
+        (Some(name), Some(way)) => Some(ServerSettings { name, way, limit, limits, access }),
+        (name, _) => {
+            // What is wrong with one that is there was said.
+            if problems.len() == before {
+                let lacks = if name.is_none() { "`name`" } else { "`command` or `url`" };
+                let message = format!("{of} lacks {lacks}");
+                problems.push(Problem { at: at(item.span().start), message });
+            }
+            None
+        }
+    }
+}
+
+fn command(item: &Spanned<DeValue<'_>>, home: Option<&Path>) -> Result<Vec<String>, Wrong> {
+    let words = items(item)?;
+    if words.is_empty() || WORDS_MAX < words.len() || words[0].is_empty() {
+        let why = format!("takes a program and its arguments, at most {WORDS_MAX} words");
+        return Err((None, why));
+    }
+    if words.iter().any(|word| word.contains('\0')) {
+        return Err((None, "has a word with a zero byte".to_owned()));
+    }
+    let words: Vec<String> = words.iter().map(|word| at_home(word, home)).collect();
+    let is_name = !words[0].contains(['/', '\\']);
+    if !is_name {
+        path(&words[0], home)?;
+    }
+    Ok(words)
+}
+
+fn secs(item: &Spanned<DeValue<'_>>) -> Result<Duration, Wrong> {
+    Ok(Duration::from_secs(number(item, 1, CALL_LIMIT_MAX.as_secs())?))
+}
+
+/// A relative one begins at the file's own directory.
+fn place(text: &str, file: &Path, home: Option<&Path>) -> Result<PathBuf, Wrong> {
+    let directory = file.parent().unwrap_or_else(|| Path::new("")).join(at_home(text, home));
+    std::path::absolute(directory).map_err(|_| (None, "names no directory".to_owned()))
+}
+
+/// Over the network only what is encrypted: calls and tokens go there.
+fn url(text: &str) -> Result<String, Wrong> {
+    let no = |why: &str| Err((None, why.to_owned()));
+    let Ok(url) = text.parse::<Uri>() else { return no("is no address") };
+    let Some(authority) = url.authority() else {
+        return no("takes a whole address, with https://");
+    };
+    if authority.as_str().contains('@') {
+        return no("has a name or a password in it; use `token_env`");
+    }
+    match url.scheme_str() {
+        Some("https") => Ok(text.to_owned()),
+        Some("http") if is_loopback(authority.host()) => Ok(text.to_owned()),
+        _ => no("takes https://, or http:// on this machine"),
+    }
+}
+
+/// A list of tools for every role, or a table of roles with tools for each.
+fn rules(item: &Spanned<DeValue<'_>>) -> Result<Vec<Rule>, Wrong> {
+    let of = |roles: &str, item: &Spanned<DeValue<'_>>| -> Result<Vec<Rule>, Wrong> {
+        let rule = |tools: &String| {
+            pattern(tools)?;
+            Ok(Rule { roles: roles.to_owned(), tools: tools.clone() })
+        };
+        items(item)?.iter().map(rule).collect()
+    };
+    match item.get_ref().as_table() {
+        None => of("*", item),
+        Some(table) => {
+            let mut all = Vec::new();
+            for (roles, item) in table {
+                let roles: &str = roles.get_ref();
+                pattern(roles)?;
+                all.extend(of(roles, item)?);
+            }
+            Ok(all)
+        }
+    }
+}
+
+fn pattern(text: &str) -> Result<(), Wrong> {
+    let begin = text.strip_suffix('*').unwrap_or(text);
+    if text.is_empty() || begin.contains('*') {
+        let why = format!("has {}; it takes a name, or the begin of one and `*`", echo(text));
+        return Err((None, why));
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! One request to a server, from its sending to its answer: progress, questions, time and cancels.
+
+#![expect(deprecated, reason = "servers and clients of earlier versions ask and log so")]
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use rmcp::{
+    Peer, RoleClient,
+    model::{
+        CancelledNotificationParam, ClientCapabilities, ClientRequest, ErrorCode, ErrorData,
+        LoggingMessageNotificationParam, ProgressNotificationParam, RequestId, RequestMetaObject,
+        ServerResult,
+    },
+    service::{PeerRequestOptions, ServiceError},
+};
+use tokio::{
+    sync::oneshot::{self, error::RecvError},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    client::{Ask, Asked, Calls, News, Registered, Told},
+    listing::LIST_MAX,
+};
+
+/// For whoever called to take progress. One that does not read does not get it.
+const PROGRESS_TAKEN_WITHIN: Duration = Duration::from_secs(1);
+
+/// The error that says that a server took too long: JSON-RPC leaves the code to implementations.
+pub const TIMED_OUT: ErrorCode = ErrorCode(-32001);
+
+/// Whoever called, as a server reaches it.
+#[async_trait]
+pub trait Caller: Send + Sync {
+    async fn progress(&self, progress: ProgressNotificationParam);
+    async fn log(&self, message: LoggingMessageNotificationParam);
+    async fn ask(&self, what: Asked) -> Result<Told, ErrorData>;
+}
+
+/// A connection that stands.
+#[derive(Clone)]
+pub(super) struct Live {
+    pub(super) peer: Peer<RoleClient>,
+    pub(super) calls: Arc<Calls>,
+}
+
+impl Live {
+    /// What this very caller's client can do, for servers that are told with each request.
+    fn options(&self, capabilities: &ClientCapabilities) -> PeerRequestOptions {
+        let is_told = self.peer.peer_info().is_some_and(|it| !it.protocol_version.has_initialize());
+        let mut options = PeerRequestOptions::no_options();
+        if is_told {
+            let mut meta = RequestMetaObject::default();
+            meta.set_client_capabilities(capabilities.clone());
+            options.meta = Some(meta);
+        }
+        options
+    }
+}
+
+/// How a call went that has no result.
+pub(super) enum Failed {
+    Refused(ErrorData),
+    TimedOut,
+    Gone(String),
+}
+
+/// Sends it and waits for its answer.
+pub(super) async fn ask(
+    live: &Live,
+    request: ClientRequest,
+    capabilities: &ClientCapabilities,
+    limit: Duration,
+    caller: &dyn Caller,
+) -> Result<ServerResult, Failed> {
+    let sent = live.peer.send_request_with_option(request, live.options(capabilities)).await;
+    let mut sent = sent.map_err(|why| Failed::Gone(why.to_string()))?;
+    let registered = live.calls.register(sent.progress_token.clone(), sent.id.clone());
+    let answered = answer(&mut sent.rx, registered, limit, caller);
+    let mut cancelling = Cancelling { peer: live.peer.clone(), id: Some(sent.id.clone()) };
+    let answered = answered.await;
+    if !matches!(answered, Err(Failed::TimedOut)) {
+        cancelling.id = None;
+    }
+    answered
+}
+
+type Answer = oneshot::Receiver<Result<ServerResult, ServiceError>>;
+
+async fn answer(
+    answer: &mut Answer,
+    mut registered: Registered,
+    limit: Duration,
+    caller: &dyn Caller,
+) -> Result<ServerResult, Failed> {
+    let mut deadline = Instant::now() + limit;
+    let mut highest = f64::NEG_INFINITY;
+    let mut takes_news = true;
+    let mut asking: Option<Asking<'_>> = None;
+    loop {
+        tokio::select! {
+            biased;
+            // What came before the answer is told before it.
+            Some(news) = registered.news.recv() => match news {
+                News::Progress(progress) => {
+                    deadline = Instant::now() + limit;
+                    // They may come out of order; a client is told of no step back.
+                    if highest < progress.progress {
+                        highest = progress.progress;
+                        tell(&mut takes_news, caller.progress(progress)).await;
+                    }
+                }
+                News::Log(message) => tell(&mut takes_news, caller.log(message)).await,
+                News::Ask(Ask { what, answer }) if asking.is_none() => {
+                    asking = Some(Box::pin(async move {
+                        answer.send(caller.ask(what).await).ok();
+                    }));
+                }
+                News::Ask(Ask { answer, .. }) => {
+                    let why = "another question is open";
+                    answer.send(Err(ErrorData::invalid_request(why, None))).ok();
+                }
+            },
+            answered = &mut *answer => return result(answered),
+            () = asked(&mut asking) => {
+                asking = None;
+                deadline = Instant::now() + limit;
+            }
+            // A person takes the time that they take.
+            () = sleep_until(deadline), if asking.is_none() => return Err(Failed::TimedOut),
+        }
+    }
+}
+
+/// Tells whoever called, unless that one did not take what was told before.
+async fn tell(takes_news: &mut bool, telling: impl Future<Output = ()>) {
+    *takes_news = *takes_news && timeout(PROGRESS_TAKEN_WITHIN, telling).await.is_ok();
+}
+
+type Asking<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+async fn asked(asking: &mut Option<Asking<'_>>) {
+    match asking {
+        Some(asking) => asking.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn result(
+    answered: Result<Result<ServerResult, ServiceError>, RecvError>,
+) -> Result<ServerResult, Failed> {
+    match answered {
+        Ok(Ok(result)) => Ok(result),
+        Ok(Err(ServiceError::McpError(error))) => Err(Failed::Refused(error)),
+        Ok(Err(why)) => Err(Failed::Gone(why.to_string())),
+        Err(_) => Err(Failed::Gone("its connection closed".to_owned())),
+    }
+}
+
+/// Tells a server that nobody waits for its answer any more, unless it answered.
+struct Cancelling {
+    peer: Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Cancelling {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let peer = self.peer.clone();
+        tokio::spawn(async move {
+            let cancelled = CancelledNotificationParam::new(Some(id), None);
+            timeout(LIST_MAX, peer.notify_cancelled(cancelled)).await.ok();
+        });
+    }
+}

@@ -1,0 +1,116 @@
+//! What a server offers: read page by page, and judged before it is shown.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use rmcp::{
+    model::{PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool},
+    service::ServiceError,
+};
+use tokio::time::timeout;
+
+use super::{
+    clean,
+    pins::{Pins, Verdict},
+};
+
+/// For each list of a server.
+pub const LIST_MAX: Duration = Duration::from_secs(3);
+
+/// Tools of one server; as many prompts, resources and templates.
+pub(super) const ITEMS_PER_SERVER_MAX: usize = 1_000;
+
+/// Pages of one list.
+const PAGES_MAX: usize = 50;
+
+/// What a server offers, as it may be shown.
+#[derive(Debug, Clone, Default)]
+pub struct Offer {
+    pub tools: Vec<Tool>,
+    pub prompts: Vec<Prompt>,
+    pub resources: Vec<Resource>,
+    pub templates: Vec<ResourceTemplate>,
+    /// Tools that changed since they were taken: how they were, and how they are.
+    pub held: BTreeMap<String, Held>,
+    /// Tools that are not shown, and why.
+    pub refused: BTreeMap<String, String>,
+}
+
+/// A tool that waits for a person.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// As its server says it now.
+    pub said: Tool,
+    /// As it would be shown.
+    pub shown: Tool,
+    /// As it was taken.
+    pub taken: Tool,
+}
+
+/// What of a server's tools may be shown. Blocks on the disk.
+pub(super) fn judge(tools: Vec<Tool>, pins: &mut Pins) -> Offer {
+    let mut offer = Offer::default();
+    let mut names = BTreeSet::new();
+    for said in tools {
+        let name = said.name.to_string();
+        let refuse = |offer: &mut Offer, why: String| {
+            drop(offer.refused.insert(clean::text(&name, 256), why))
+        };
+        if !names.insert(name.clone()) {
+            refuse(&mut offer, "it has two of this name".to_owned());
+            offer.tools.retain(|it| it.name != said.name);
+            continue;
+        }
+        let shown = match clean::clean(&said) {
+            Ok(shown) => shown,
+            Err(why) => {
+                refuse(&mut offer, why);
+                continue;
+            }
+        };
+        match pins.judge(&said, &shown) {
+            Verdict::Taken => offer.tools.push(shown),
+            Verdict::Changed(taken) => {
+                offer.held.insert(name, Held { said, shown, taken: *taken });
+            }
+            Verdict::TooMany => refuse(&mut offer, "more tools than can be remembered".to_owned()),
+        }
+    }
+    if let Err(why) = pins.write() {
+        tracing::warn!(%why, "which tools were taken is forgotten when this node stops");
+    }
+    offer
+}
+
+/// All pages of a list; nothing where there is none.
+pub(super) async fn pages<T, F>(
+    what: &str,
+    has: bool,
+    mut page: impl FnMut(Option<PaginatedRequestParams>) -> F,
+) -> Result<Vec<T>, String>
+where
+    F: Future<Output = Result<(Vec<T>, Option<String>), ServiceError>>,
+{
+    if !has {
+        return Ok(Vec::new());
+    }
+    let all = async {
+        let (mut all, mut cursor) = (Vec::new(), None);
+        for _ in 0..PAGES_MAX {
+            let params = cursor.map(|it| PaginatedRequestParams::default().with_cursor(Some(it)));
+            let (mut items, next) =
+                page(params).await.map_err(|why| format!("its {what} cannot be listed: {why}"))?;
+            items.truncate(ITEMS_PER_SERVER_MAX - all.len());
+            all.append(&mut items);
+            cursor = next.filter(|it| !it.is_empty());
+            if cursor.is_none() || ITEMS_PER_SERVER_MAX <= all.len() {
+                break;
+            }
+        }
+        Ok(all)
+    };
+    let late = |_| Err(format!("it did not list its {what} within {} s", LIST_MAX.as_secs()));
+    timeout(LIST_MAX, all).await.unwrap_or_else(late)
+}

@@ -1,0 +1,127 @@
+//! How a server's tool is called where many servers meet: `server__tool`. Pure.
+//!
+//! Two underscores are the one separator that every client and model provider takes: a dot and a
+//! slash are refused by providers, which allow `[A-Za-z0-9_-]{1,64}`, and one underscore is part of
+//! most tools' names, so nobody could tell where the server ends. Clients put a prefix of their own
+//! before it, which is why [`NAME_BYTES_MAX`] is less than 64.
+
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+
+/// Between a server's name and a tool's.
+pub const SEPARATOR: &str = "__";
+
+/// A name as agents see it, in bytes.
+pub const NAME_BYTES_MAX: usize = 48;
+
+/// A server's name, in bytes.
+pub const SERVER_BYTES_MAX: usize = 24;
+
+/// Digits of a hash, of those names that do not stand as they are.
+const HASH_DIGITS: usize = 8;
+
+/// What one calls a server by: letters, digits, `-` and single `_`, not at its ends.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerName(String);
+
+impl ServerName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for ServerName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() || SERVER_BYTES_MAX < text.len() {
+            return Err("has to have 1 to 24 letters");
+        }
+        if !text.chars().all(is_letter) || text.contains(SEPARATOR) {
+            return Err("may have letters, digits, `-` and single `_` only");
+        }
+        if text.starts_with(['_', '-']) || text.ends_with(['_', '-']) {
+            return Err("may not begin or end with `_` or `-`");
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// The name of a server's tool or prompt, as agents see it. Where letters had to go or it is too
+/// long, it ends with a hash of the whole, so that two tools never share one.
+pub fn exposed(server: &ServerName, tool: &str) -> String {
+    let plain: String = tool.chars().map(|c| if is_letter(c) { c } else { '_' }).collect();
+    let name = format!("{server}{SEPARATOR}{plain}");
+    if name.len() <= NAME_BYTES_MAX && plain == tool && !tool.is_empty() {
+        return name;
+    }
+    let hash = Sha256::digest(tool.as_bytes());
+    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let begin = &name[..name.len().min(NAME_BYTES_MAX - HASH_DIGITS - 1)];
+    format!("{begin}_{}", &hash[..HASH_DIGITS])
+}
+
+/// The server that a name seen by agents begins with, and the rest.
+pub fn split(name: &str) -> Option<(ServerName, &str)> {
+    let (server, rest) = name.split_once(SEPARATOR)?;
+    Some((server.parse().ok()?, rest))
+}
+
+const fn is_letter(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn server(name: &str) -> ServerName {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn names_of_servers_leave_no_doubt_where_they_end() {
+        for name in ["files", "my-files", "my_files", "A1", "twenty-four-letters-okay"] {
+            assert_eq!(server(name).as_str(), name);
+        }
+        for name in
+            ["", "_a", "a_", "-a", "a-", "a__b", "a.b", "a b", "ä", "twenty-five-letters-are-t"]
+        {
+            name.parse::<ServerName>().unwrap_err();
+        }
+        // An underscore that a tool begins with is the tool's.
+        let seen = exposed(&server("a"), "_b");
+        assert_eq!((seen.as_str(), split(&seen)), ("a___b", Some((server("a"), "_b"))));
+        assert_eq!(split("handover_work"), None);
+    }
+
+    #[test]
+    fn every_name_is_one_that_clients_take_and_no_two_are_one() {
+        let long = "x".repeat(300);
+        let longer = "x".repeat(301);
+        let tools = ["read", "read.file", "read/file", "read_file", "läs", "", " ", &long, &longer];
+        let server = server("twenty-four-letters-okay");
+        let names: BTreeSet<String> = tools.iter().map(|it| exposed(&server, it)).collect();
+        assert_eq!(names.len(), tools.len(), "{names:?}");
+        for name in &names {
+            assert!(name.len() <= NAME_BYTES_MAX && name.chars().all(is_letter), "{name}");
+            assert_eq!(split(name).unwrap().0, server);
+        }
+        assert_eq!(exposed(&server, "read"), "twenty-four-letters-okay__read");
+    }
+
+    #[test]
+    fn a_long_name_stays_the_same_for_ever() {
+        let name = exposed(&server("files"), "a_tool_whose_name_is_longer_than_any_client_takes");
+        assert_eq!(name, "files__a_tool_whose_name_is_longer_than_df603b8e");
+    }
+}

@@ -1,0 +1,466 @@
+//! One server: started, listed, called, and started again when it ended.
+//!
+//! - **GW2** What one server does or leaves undone delays, breaks or changes nothing of another: each
+//!   has a task, connection and limits of its own, and nobody holds a lock over a wait.
+//! - **GW3** No program outlives the node that started it: each runs under a keeper.
+//!
+//! What a server listed last stays while it is away: for [`GRACE`] its tools are shown as offline,
+//! then they are gone until it is back.
+
+use std::{convert::Infallible, fmt, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use rmcp::{
+    model::{
+        CallToolRequest, CallToolRequestParams, CallToolResponse, ClientCapabilities,
+        ClientRequest, ErrorData, ProtocolVersion, ServerResult, SubscriptionFilter,
+    },
+    service::{
+        ClientCacheConfig, ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService,
+    },
+};
+use serde_json::json;
+use tokio::{
+    sync::{Notify, Semaphore, watch},
+    task::spawn_blocking,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    breaker::{Breaker, FAILURES_MAX},
+    call::{Caller, Failed, Live, TIMED_OUT, ask},
+    clean,
+    client::{Calls, Handler},
+    listing::{Held, Offer, judge, pages},
+    ordered::Ordered,
+    pins::Pins,
+    program::Program,
+    remote,
+    settings::{ServerSettings, Way},
+};
+use crate::clock::Clock;
+
+/// For a server to be ready, from its start on: its first start may download it.
+const START_MAX: Duration = Duration::from_secs(120);
+
+/// What a server tells of changes within this time is one change.
+const DEBOUNCE: Duration = Duration::from_secs(1);
+
+/// A server that tells of no changes is asked again after so long: it may have become another one,
+/// or not answer any more.
+const REFRESH: Duration = Duration::from_secs(60);
+
+/// The tools of a server that is away are shown for so long.
+pub const GRACE: Duration = Duration::from_secs(60);
+
+/// Between two starts of a server that ends: the first pause, and the longest.
+const BACKOFF: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// A server that ran for so long is started again at once.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// Calls of one server that are under way.
+pub(super) const CALLS_PER_SERVER_MAX: usize = 256;
+
+/// A server's name and version, as it says, in bytes.
+const VERSION_BYTES_MAX: usize = 120;
+
+/// Why a server ends that nothing is wrong with.
+const STOPS: &str = "the node stops";
+
+/// How a server stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    Starting,
+    Ready,
+    Offline { why: String, since: Instant },
+}
+
+/// What others look at.
+#[derive(Debug, Clone)]
+pub struct View {
+    pub phase: Phase,
+    pub offer: Arc<Offer>,
+    /// It has answered, or failed, at least once.
+    pub is_settled: bool,
+    /// How often it was started again.
+    pub restarts: u64,
+    /// Its name and version, as it says.
+    pub version: String,
+    pub protocol: String,
+}
+
+impl View {
+    /// Whether its tools are shown, and as what.
+    pub fn shown(&self) -> Shown {
+        match &self.phase {
+            Phase::Starting | Phase::Ready => Shown::Online,
+            Phase::Offline { since, .. } if since.elapsed() < GRACE => Shown::Offline,
+            Phase::Offline { .. } => Shown::Gone,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    Online,
+    Offline,
+    Gone,
+}
+
+/// One of the servers behind a node.
+pub struct Server {
+    pub settings: ServerSettings,
+    view: watch::Sender<View>,
+    live: Mutex<Option<Live>>,
+    breaker: Mutex<Breaker>,
+    pins: Arc<Mutex<Pins>>,
+    room: Arc<Semaphore>,
+    relist: Arc<Notify>,
+    /// This program, under which others run.
+    keeper: PathBuf,
+    clock: Clock,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    pub(super) fn new(settings: ServerSettings, pins: Pins, keeper: PathBuf, clock: Clock) -> Self {
+        let view = View {
+            phase: Phase::Starting,
+            offer: Arc::default(),
+            is_settled: false,
+            restarts: 0,
+            version: String::new(),
+            protocol: String::new(),
+        };
+        Self {
+            settings,
+            view: watch::Sender::new(view),
+            live: Mutex::default(),
+            breaker: Mutex::default(),
+            pins: Arc::new(Mutex::new(pins)),
+            room: Arc::new(Semaphore::new(CALLS_PER_SERVER_MAX)),
+            relist: Arc::default(),
+            keeper,
+            clock,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        self.settings.name.as_str()
+    }
+
+    pub fn watch(&self) -> watch::Receiver<View> {
+        self.view.subscribe()
+    }
+
+    pub fn view(&self) -> View {
+        self.view.borrow().clone()
+    }
+
+    /// Calls that are under way.
+    pub fn in_flight(&self) -> usize {
+        CALLS_PER_SERVER_MAX - self.room.available_permits()
+    }
+
+    pub fn is_left_alone(&self) -> bool {
+        self.breaker.lock().is_open()
+    }
+
+    /// Keeps it running until `stopping`.
+    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+        let mut pause = BACKOFF;
+        loop {
+            let began = Instant::now();
+            let why = Box::pin(self.live_once(&stopping)).await;
+            *self.live.lock() = None;
+            if stopping.is_cancelled() {
+                return;
+            }
+            tracing::info!(server = self.name(), why, "a server is away");
+            self.view.send_modify(|view| {
+                // It is away since it was there, however often it is started meanwhile.
+                let since = match &view.phase {
+                    Phase::Offline { since, .. } => *since,
+                    Phase::Starting | Phase::Ready => Instant::now(),
+                };
+                view.phase = Phase::Offline { why, since };
+                view.is_settled = true;
+                view.restarts += 1;
+            });
+            pause = if STEADY <= began.elapsed() { BACKOFF } else { pause };
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = stopping.cancelled() => return,
+            }
+            pause = (2 * pause).min(BACKOFF_MAX);
+        }
+    }
+
+    /// Starts it and stays with it. Says why it is over.
+    async fn live_once(&self, stopping: &CancellationToken) -> String {
+        let calls: Arc<Calls> = Arc::default();
+        let changed: Arc<Notify> = Arc::default();
+        let handler = Handler { calls: Arc::clone(&calls), changed: Arc::clone(&changed) };
+        let mut program = None;
+        let started = tokio::select! {
+            started = self.start(handler, &mut program) => started,
+            () = sleep(START_MAX) => Err(format!("it was not ready within {} s", START_MAX.as_secs())),
+            () = stopping.cancelled() => Err(STOPS.to_owned()),
+        };
+        let running = match started {
+            Ok(running) => running,
+            Err(why) => return ended(program, why).await,
+        };
+        let peer = running.peer().clone();
+        peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
+        let live = Live { peer: peer.clone(), calls };
+        let why = tokio::select! {
+            why = self.follow(&live, &changed) => why,
+            quit = running.waiting() => quit.map_or_else(|e| e.to_string(), |_| "it ended".to_owned()),
+            () = stopping.cancelled() => STOPS.to_owned(),
+        };
+        ended(program, why).await
+    }
+
+    async fn start(
+        &self,
+        handler: Handler,
+        program: &mut Option<Program>,
+    ) -> Result<RunningService<RoleClient, Handler>, String> {
+        let lifecycle = ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::LATEST],
+            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        };
+        let calls = Arc::clone(&handler.calls);
+        let running = match &self.settings.way {
+            Way::Command { words, env, directory } => {
+                let (started, transport) = Program::start(&self.keeper, words, env, directory)
+                    .map_err(|why| format!("it cannot be started: {why}"))?;
+                *program = Some(started);
+                handler.serve_with_lifecycle(Ordered { inner: transport, calls }, lifecycle).await
+            }
+            Way::Url { url, token_env } => {
+                let transport = remote::transport(url, token_env.as_deref())?;
+                handler.serve_with_lifecycle(Ordered { inner: transport, calls }, lifecycle).await
+            }
+        };
+        running.map_err(|why| why.to_string())
+    }
+
+    /// Lists what it has, whenever that may have changed. Ends when it does not answer any more.
+    async fn follow(&self, live: &Live, changed: &Notify) -> String {
+        let mut failures = 0;
+        let mut listening = pin!(listen(live, changed));
+        loop {
+            match Box::pin(self.list(live)).await {
+                Ok(()) => failures = 0,
+                Err(why) => {
+                    failures += 1;
+                    // The last good answer stays until it is started anew.
+                    if FAILURES_MAX <= failures {
+                        return why;
+                    }
+                }
+            }
+            let pause = if failures == 0 { REFRESH } else { DEBOUNCE };
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = changed.notified() => sleep(DEBOUNCE).await,
+                () = self.relist.notified() => {}
+                never = &mut listening => match never {},
+            }
+        }
+    }
+
+    async fn list(&self, live: &Live) -> Result<(), String> {
+        let info = live.peer.peer_info();
+        let info = info.ok_or("it said nothing of itself")?;
+        let has = &info.capabilities;
+        let peer = &live.peer;
+        let (tools, prompts, resources, templates) = tokio::join!(
+            pages("tools", has.tools.is_some(), |page| async move {
+                let it = peer.list_tools(page).await?;
+                Ok((it.tools, it.next_cursor))
+            }),
+            pages("prompts", has.prompts.is_some(), |page| async move {
+                let it = peer.list_prompts(page).await?;
+                Ok((it.prompts, it.next_cursor))
+            }),
+            pages("resources", has.resources.is_some(), |page| async move {
+                let it = peer.list_resources(page).await?;
+                Ok((it.resources, it.next_cursor))
+            }),
+            pages("templates of resources", has.resources.is_some(), |page| async move {
+                let it = peer.list_resource_templates(page).await?;
+                Ok((it.resource_templates, it.next_cursor))
+            }),
+        );
+        let before = self.view().offer;
+        let tools = tools?;
+        let pins = Arc::clone(&self.pins);
+        let judged = spawn_blocking(move || judge(tools, &mut pins.lock())).await;
+        let mut offer = judged.map_err(|why| why.to_string())?;
+        // Only tools are worth a failure: a server may offer the others and not have them.
+        offer.prompts = prompts.map_or_else(|_| before.prompts.clone(), clean::prompts);
+        offer.resources = resources.map_or_else(|_| before.resources.clone(), clean::resources);
+        offer.templates = templates.map_or_else(|_| before.templates.clone(), clean::templates);
+        let version = info.server_info.as_ref().map(|it| format!("{} {}", it.name, it.version));
+        let version = clean::text(&version.unwrap_or_default(), VERSION_BYTES_MAX);
+        let protocol = info.protocol_version.to_string();
+        *self.live.lock() = Some(live.clone());
+        self.view.send_modify(|view| {
+            view.phase = Phase::Ready;
+            view.offer = Arc::new(offer);
+            view.is_settled = true;
+            (view.version, view.protocol) = (version, protocol);
+        });
+        Ok(())
+    }
+
+    /// Takes tools as they are now. Answers which were taken.
+    pub async fn approve(&self, tools: Option<&[String]>) -> Result<Vec<String>, String> {
+        let held = self.view().offer.held.clone();
+        let is_meant = |name: &String| tools.is_none_or(|it| it.contains(name));
+        let held: Vec<(String, Held)> = held.into_iter().filter(|it| is_meant(&it.0)).collect();
+        let names = held.iter().map(|(name, _)| name.clone()).collect();
+        let pins = Arc::clone(&self.pins);
+        let written = spawn_blocking(move || {
+            let mut pins = pins.lock();
+            held.iter().for_each(|(_, it)| pins.take(&it.said, &it.shown));
+            pins.write()
+        });
+        match written.await {
+            Ok(Ok(())) => {
+                self.relist.notify_one();
+                Ok(names)
+            }
+            Ok(Err(why)) => Err(format!("it cannot be written down: {why}")),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+
+    /// Calls a tool by its server's own name for it.
+    pub async fn call(
+        &self,
+        request: CallToolRequestParams,
+        capabilities: &ClientCapabilities,
+        caller: &dyn Caller,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let limit = self.settings.limit_of(&request.name);
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(request));
+        match self.ask(request, limit, capabilities, caller).await {
+            Ok(ServerResult::CallToolResult(result)) => Ok(CallToolResponse::Complete(result)),
+            Ok(ServerResult::InputRequiredResult(it)) => Ok(CallToolResponse::InputRequired(it)),
+            Ok(ServerResult::CreateTaskResult(result)) => Ok(CallToolResponse::Task(result)),
+            Ok(_) => Err(self.error("answered with what is no result of a tool")),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a request of another kind.
+    pub async fn request(
+        &self,
+        request: ClientRequest,
+        capabilities: &ClientCapabilities,
+        caller: &dyn Caller,
+    ) -> Result<ServerResult, ErrorData> {
+        self.ask(request, self.settings.limit, capabilities, caller).await
+    }
+
+    /// What went wrong, said of the server.
+    pub fn error(&self, why: &str) -> ErrorData {
+        let name = self.name();
+        let text = format!("the server {name} {why}");
+        ErrorData::internal_error(text, Some(json!({ "server": name })))
+    }
+
+    async fn ask(
+        &self,
+        request: ClientRequest,
+        limit: Duration,
+        capabilities: &ClientCapabilities,
+        caller: &dyn Caller,
+    ) -> Result<ServerResult, ErrorData> {
+        let _room = self.room.try_acquire().map_err(|_| {
+            self.error(&format!(
+                "has {CALLS_PER_SERVER_MAX} calls under way; call again when one of them is answered"
+            ))
+        })?;
+        self.breaker.lock().admit(self.clock.now()).map_err(|left| {
+            let left = left.as_secs() + 1;
+            self.error(&format!("failed several times in a row; it is tried again in {left} s"))
+        })?;
+        let live = self.live.lock().clone();
+        let Some(live) = live else {
+            return Err(match self.view().phase {
+                Phase::Offline { why, .. } => self.error(&format!("is away: {why}")),
+                Phase::Starting | Phase::Ready => self.error("is not ready yet"),
+            });
+        };
+        let asked = ask(&live, request, capabilities, limit, caller).await;
+        let mut breaker = self.breaker.lock();
+        match asked {
+            Ok(result) => {
+                breaker.succeeded();
+                Ok(result)
+            }
+            // It answered: that is no failure of the server.
+            Err(Failed::Refused(error)) => {
+                breaker.succeeded();
+                Err(error)
+            }
+            Err(Failed::TimedOut) => {
+                breaker.failed(self.clock.now());
+                let (name, secs) = (self.name(), limit.as_secs_f64());
+                let text = format!("the server {name} did not answer within {secs} s");
+                let data = json!({ "server": name, "limit_sec": secs });
+                Err(ErrorData::new(TIMED_OUT, text, Some(data)))
+            }
+            Err(Failed::Gone(why)) => {
+                breaker.failed(self.clock.now());
+                // Whether it is there at all is found out now, not in a minute.
+                self.relist.notify_one();
+                let text = "ended before it answered, so it may have been done or not";
+                Err(self.error(&format!("{text}: {why}")))
+            }
+        }
+    }
+}
+
+/// Hears of changed lists, on connections where that has to be asked for.
+async fn listen(live: &Live, changed: &Notify) -> Infallible {
+    let is_late = live.peer.peer_info().is_some_and(|it| !it.protocol_version.has_initialize());
+    if !is_late {
+        return std::future::pending().await;
+    }
+    loop {
+        let mut filter = SubscriptionFilter::default();
+        filter.tools_list_changed = Some(true);
+        filter.prompts_list_changed = Some(true);
+        filter.resources_list_changed = Some(true);
+        if let Ok(mut subscription) = live.peer.listen(filter).await {
+            while let Ok(Some(_)) = subscription.next().await {
+                changed.notify_one();
+            }
+        }
+        sleep(REFRESH).await;
+        // It may have changed while nobody listened.
+        changed.notify_one();
+    }
+}
+
+/// Ends what is left of a program, and says why it is over in words that its user can go by.
+async fn ended(program: Option<Program>, why: String) -> String {
+    match program {
+        Some(program) => program.end(why).await,
+        None => why,
+    }
+}

@@ -1,0 +1,232 @@
+//! `/gateway`: what a person asks of the MCP servers whose tools this node offers.
+//!
+//! For `tasuki gateway`; agents have tools of their own for what they may, and their tokens are not
+//! good for this.
+
+#![expect(deprecated, reason = "servers and clients of earlier versions ask and log so")]
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::{Path, Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse as _, Response},
+    routing::{get, post},
+};
+use http::StatusCode;
+use rmcp::{
+    ErrorData,
+    model::{
+        CallToolRequestParams, CallToolResponse, ClientCapabilities, JsonObject,
+        LoggingMessageNotificationParam, ProgressNotificationParam,
+    },
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tasuki_proto::{echo::echo, nearest::did_you_mean};
+
+use super::{
+    host::Host,
+    transport::{bearer::only_its_user, server::refuse},
+};
+use crate::gateway::{Asked, Caller, Gateway, Phase, Server, Told};
+
+pub(super) fn routes() -> Router<Arc<Host>> {
+    Router::new()
+        .route("/gateway", get(status))
+        .route("/gateway/tools", get(tools))
+        .route("/gateway/call", post(call))
+        .route("/gateway/approve/{server}", post(approve))
+        .layer(middleware::from_fn(only_people))
+}
+
+async fn only_people(request: Request, next: Next) -> Response {
+    match only_its_user(request.extensions().get()) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => *refusal,
+    }
+}
+
+/// A server as `tasuki gateway status` shows it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct GatewayServer {
+    pub name: String,
+    /// Its command or address.
+    pub way: String,
+    /// `starting`, `ready` or `offline`.
+    pub state: String,
+    /// Why it is offline.
+    pub why: String,
+    /// Seconds for which it has been.
+    pub offline_sec: u64,
+    /// Calls are refused for a while: it failed several times in a row.
+    pub is_left_alone: bool,
+    pub restarts: u64,
+    /// Its name and version, as it says.
+    pub version: String,
+    pub protocol: String,
+    pub tools: usize,
+    pub prompts: usize,
+    pub resources: usize,
+    /// Calls under way.
+    pub in_flight: usize,
+    /// Tools that changed and wait for a person.
+    pub held: Vec<HeldTool>,
+    /// Tools that are not shown.
+    pub refused: Vec<RefusedTool>,
+}
+
+/// A tool before and after it changed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HeldTool {
+    pub tool: String,
+    pub taken: Value,
+    pub now: Value,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RefusedTool {
+    pub tool: String,
+    pub why: String,
+}
+
+fn report(server: &Server) -> GatewayServer {
+    let view = server.view();
+    let (state, why, offline_sec) = match view.phase {
+        Phase::Starting => ("starting", String::new(), 0),
+        Phase::Ready => ("ready", String::new(), 0),
+        Phase::Offline { why, since } => ("offline", why, since.elapsed().as_secs()),
+    };
+    let offer = &view.offer;
+    let held = offer.held.iter().map(|(tool, it)| HeldTool {
+        tool: tool.clone(),
+        taken: json!(it.taken),
+        now: json!(it.shown),
+    });
+    let refused = offer
+        .refused
+        .iter()
+        .map(|(tool, why)| RefusedTool { tool: tool.clone(), why: why.clone() });
+    GatewayServer {
+        name: server.name().to_owned(),
+        way: server.settings.way.text(),
+        state: state.to_owned(),
+        why,
+        offline_sec,
+        is_left_alone: server.is_left_alone(),
+        restarts: view.restarts,
+        version: view.version,
+        protocol: view.protocol,
+        tools: offer.tools.len(),
+        prompts: offer.prompts.len(),
+        resources: offer.resources.len() + offer.templates.len(),
+        in_flight: server.in_flight(),
+        held: held.collect(),
+        refused: refused.collect(),
+    }
+}
+
+fn gateway(host: &Host) -> Result<&Arc<Gateway>, Box<Response>> {
+    host.gateway.as_ref().ok_or_else(|| {
+        let message = "no MCP servers are configured for this node; add [[gateway.server]] to \
+                       tasuki.toml and start it again";
+        Box::new(refuse(StatusCode::NOT_FOUND, "not_found", message))
+    })
+}
+
+async fn status(State(host): State<Arc<Host>>) -> Response {
+    let servers: Vec<GatewayServer> = match &host.gateway {
+        Some(gateway) => {
+            gateway.settled().await;
+            gateway.servers().iter().map(|it| report(it)).collect()
+        }
+        None => Vec::new(),
+    };
+    Json(json!({ "servers": servers })).into_response()
+}
+
+async fn tools(State(host): State<Arc<Host>>) -> Response {
+    let gateway = match gateway(&host) {
+        Ok(gateway) => gateway,
+        Err(refusal) => return *refusal,
+    };
+    let catalogue = gateway.settled().await;
+    let tools: Vec<_> = catalogue.tools.iter().map(|it| &it.listing).collect();
+    Json(json!({ "tools": tools })).into_response()
+}
+
+/// A call that a person makes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct PersonCall {
+    pub(super) tool: String,
+    pub(super) arguments: JsonObject,
+}
+
+async fn call(State(host): State<Arc<Host>>, Json(asked): Json<PersonCall>) -> Response {
+    let gateway = match gateway(&host) {
+        Ok(gateway) => gateway,
+        Err(refusal) => return *refusal,
+    };
+    let catalogue = gateway.settled().await;
+    let found = catalogue.tool(&asked.tool).and_then(|it| Some((it, it.server.as_ref()?)));
+    let Some((tool, server)) = found else {
+        let near = did_you_mean(&asked.tool, catalogue.tools.iter().map(|it| &*it.exposed));
+        let message = format!("there is no tool {}{near}", echo(&asked.tool));
+        return refuse(StatusCode::NOT_FOUND, "not_found", message);
+    };
+    let request = CallToolRequestParams::new(tool.own.clone()).with_arguments(asked.arguments);
+    let told = match server.call(request, &ClientCapabilities::default(), &Nobody).await {
+        Ok(CallToolResponse::Complete(result)) => json!({ "result": result }),
+        Ok(CallToolResponse::Task(_) | CallToolResponse::InputRequired(_)) => {
+            let why =
+                "the tool asks for more before it answers, which only an agent's client can give";
+            json!({ "error": ErrorData::invalid_request(why, None) })
+        }
+        Ok(_) => {
+            json!({ "error": ErrorData::internal_error("an answer of an unknown kind", None) })
+        }
+        Err(error) => json!({ "error": error }),
+    };
+    Json(told).into_response()
+}
+
+/// Which tools are taken as they are now; `None`: all that changed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Approved {
+    pub(super) tools: Option<Vec<String>>,
+}
+
+async fn approve(
+    State(host): State<Arc<Host>>,
+    Path(name): Path<String>,
+    Json(asked): Json<Approved>,
+) -> Response {
+    let gateway = match gateway(&host) {
+        Ok(gateway) => gateway,
+        Err(refusal) => return *refusal,
+    };
+    let Some(server) = gateway.server(&name) else {
+        let near = did_you_mean(&name, gateway.servers().iter().map(|it| it.name()));
+        let message = format!("there is no server {}{near}", echo(&name));
+        return refuse(StatusCode::NOT_FOUND, "not_found", message);
+    };
+    match server.approve(asked.tools.as_deref()).await {
+        Ok(taken) => Json(json!({ "server": name, "taken": taken })).into_response(),
+        Err(why) => refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why),
+    }
+}
+
+/// A person on a command line, who is asked nothing meanwhile.
+struct Nobody;
+
+#[async_trait::async_trait]
+impl Caller for Nobody {
+    async fn progress(&self, _progress: ProgressNotificationParam) {}
+
+    async fn log(&self, _message: LoggingMessageNotificationParam) {}
+
+    async fn ask(&self, _what: Asked) -> Result<Told, ErrorData> {
+        Err(ErrorData::invalid_request("nobody is there to be asked", None))
+    }
+}

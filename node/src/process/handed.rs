@@ -1,0 +1,69 @@
+//! A descriptor that is handed to another process over the socket between them.
+//!
+//! What is opened for a command then never is inherited by anything else that is started meanwhile.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// The byte that a descriptor comes with: none comes alone.
+const BESIDE: u8 = b'd';
+
+/// Hands `what` over.
+pub(super) fn pass(socket: BorrowedFd<'_>, what: OwnedFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    let what = [what.as_fd()];
+    if !beside.push(SendAncillaryMessage::ScmRights(&what)) {
+        return Err(io::Error::other("a descriptor does not fit"));
+    }
+    sendmsg(socket, &[IoSlice::new(&[BESIDE])], &mut beside, SendFlags::empty())?;
+    Ok(())
+}
+
+/// Takes what was handed over; waits for it.
+pub(super) fn take(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
+    let handed = beside.drain().find_map(|it| {
+        let RecvAncillaryMessage::ScmRights(mut all) = it else { return None };
+        all.next()
+    });
+    handed.ok_or_else(|| io::Error::other("nothing was handed over"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        os::unix::net::UnixStream,
+    };
+
+    use super::*;
+
+    #[test]
+    fn what_is_handed_over_is_what_was_passed() {
+        let (one, two) = UnixStream::pair().unwrap();
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        pass(one.as_fd(), reader.try_clone().unwrap().into()).unwrap();
+        let taken = take(two.as_fd()).unwrap();
+        writer.write_all(b"hello").unwrap();
+        let mut read = [0; 5];
+        std::fs::File::from(taken).read_exact(&mut read).unwrap();
+        assert_eq!(&read, b"hello");
+        drop(one);
+        take(two.as_fd()).unwrap_err();
+        drop(writer);
+        assert_eq!(reader.read(&mut read).unwrap(), 0, "nobody else has its other end");
+    }
+}
