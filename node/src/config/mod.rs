@@ -16,6 +16,7 @@ mod key;
 mod launch;
 mod runner;
 mod runs;
+mod usual;
 mod value;
 
 use std::{
@@ -36,6 +37,7 @@ use tasuki_proto::{
     id::{RoleId, WorkspaceId},
 };
 
+use self::usual::Usual;
 pub use file::OfBroker;
 pub use key::Key;
 pub(crate) use launch::wait as launch_wait;
@@ -52,7 +54,6 @@ use crate::{
     launch::settings::LaunchSettings,
     runner::runners::RunnerTable,
     step_key::STEP_TOKEN_VARIABLE,
-    toolset::{GATEWAY, ToolVisibility, ToolsetChoice, usual_toolsets},
 };
 
 pub use tasuki_proto::host::config::FILE;
@@ -487,25 +488,6 @@ impl Config {
             gateway: None,
             gateway_distrust: None,
         }
-    }
-}
-
-/// What roles are given that say no toolsets themselves.
-struct Usual<'a> {
-    /// By their names.
-    toolsets: &'a BTreeMap<String, Vec<ToolsetChoice>>,
-    /// There are MCP servers whose tools are offered.
-    has_servers: bool,
-}
-
-impl Usual<'_> {
-    fn of(&self, role: &RoleId) -> Vec<ToolsetChoice> {
-        if let Some(chosen) = self.toolsets.get(role.as_str()) {
-            return chosen.clone();
-        }
-        let more = ToolsetChoice { set: GATEWAY, shown: ToolVisibility::Core };
-        let more = self.has_servers.then_some(more);
-        usual_toolsets(role).into_iter().chain(more).collect()
     }
 }
 

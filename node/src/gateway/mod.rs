@@ -1,8 +1,8 @@
 //! The tools of other MCP servers, offered by this node as if they were its own.
 //!
-//! Each server has a [task of its own](server) that starts it, lists it and starts it again. What
-//! all of them offer is put together in a [catalogue](catalogue) whenever one of them changed, so a
-//! list costs an agent nothing but its own size. A call goes straight to its server.
+//! Each server has a task of its own that starts it, lists it and starts it again ([`Server`]). What
+//! all of them offer is put together in a [`Catalogue`] whenever one of them changed, so a list costs
+//! an agent nothing but its own size. A call goes straight to its server.
 //!
 //! Not here: how agents reach this (`mcp/tools/gateway`), and what the configuration file looks
 //! like (`config/gateway`).

@@ -15,6 +15,8 @@ mod echoes;
 mod fake_agent;
 mod flips;
 mod full;
+#[cfg(unix)]
+mod gateway;
 mod guard;
 mod guarded;
 mod hooks;
