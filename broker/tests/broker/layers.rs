@@ -80,6 +80,7 @@ const NODE: &[&str] = &[
     "attached",
     "process",
     "accept",
+    "gateway",
     "runner",
     "launch",
     "filebox",

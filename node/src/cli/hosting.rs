@@ -350,14 +350,9 @@ impl Hosting {
 fn gateway(config: &Config) -> Result<Option<Arc<Gateway>>, Failure> {
     let settings = config.gateway.as_ref().map(|it| it.value.clone());
     let Some(settings) = settings.filter(|it| !it.servers.is_empty()) else { return Ok(None) };
-    let gateway = own_program()
-        .and_then(|keeper| Gateway::open(settings, &config.data.value, &keeper, &Clock::default()));
-    let gateway = gateway.map_err(|why| {
-        Failure::local(format!(
-            "What was taken of MCP servers cannot be read: {why}. Move that file away to take \
-             their tools anew."
-        ))
-    })?;
+    let keeper = own_program()
+        .map_err(|why| Failure::local(format!("MCP servers cannot be started: {why}.")))?;
+    let gateway = Gateway::open(settings, &config.data.value, &keeper, &Clock::default());
     Ok(Some(Arc::new(gateway)))
 }
 

@@ -112,9 +112,14 @@ async fn answer(
                     }
                 }
                 News::Log(message) => tell(&mut takes_news, caller.log(message)).await,
-                News::Ask(Ask { what, answer }) if asking.is_none() => {
+                News::Ask(Ask { what, mut answer }) if asking.is_none() => {
                     asking = Some(Box::pin(async move {
-                        answer.send(caller.ask(what).await).ok();
+                        let told = tokio::select! {
+                            told = caller.ask(what) => told,
+                            // The server takes its question back.
+                            () = answer.closed() => return,
+                        };
+                        answer.send(told).ok();
                     }));
                 }
                 News::Ask(Ask { answer, .. }) => {

@@ -24,6 +24,9 @@ use tokio::sync::{Notify, mpsc, oneshot};
 /// more.
 const PROGRESS_MAX: usize = 64;
 
+/// The words of one, in bytes.
+const PROGRESS_BYTES_MAX: usize = 2048;
+
 /// Progress that came before its call was known under its token.
 const EARLY_MAX: usize = 64;
 
@@ -104,7 +107,11 @@ impl Calls {
     }
 
     /// Progress of one of them. What it does not take is left out: the next one says more.
-    pub(super) fn progress(&self, progress: ProgressNotificationParam) {
+    pub(super) fn progress(&self, mut progress: ProgressNotificationParam) {
+        progress.meta = None;
+        if let Some(message) = &mut progress.message {
+            message.truncate(message.floor_char_boundary(PROGRESS_BYTES_MAX));
+        }
         let mut open = self.0.lock();
         if let Some(call) = open.calls.iter().find(|it| it.token == progress.progress_token) {
             call.news.try_send(News::Progress(progress)).ok();

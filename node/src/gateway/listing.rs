@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{
     clean,
-    pins::{Pins, Verdict},
+    pins::{Pins, Verdict, hash},
 };
 
 /// For each list of a server.
@@ -26,7 +26,7 @@ pub(super) const ITEMS_PER_SERVER_MAX: usize = 1_000;
 const PAGES_MAX: usize = 50;
 
 /// What a server offers, as it may be shown.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Offer {
     pub tools: Vec<Tool>,
     pub prompts: Vec<Prompt>,
@@ -39,7 +39,7 @@ pub struct Offer {
 }
 
 /// A tool that waits for a person.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Held {
     /// As its server says it now.
     pub said: Tool,
@@ -47,6 +47,13 @@ pub struct Held {
     pub shown: Tool,
     /// As it was taken.
     pub taken: Tool,
+}
+
+impl Held {
+    /// What names this very change: whoever looked at it can say so.
+    pub fn check(&self) -> String {
+        hash(&self.said)
+    }
 }
 
 /// What of a server's tools may be shown. Blocks on the disk.

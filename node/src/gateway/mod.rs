@@ -24,13 +24,13 @@ mod server;
 pub mod settings;
 mod stdio;
 
-use std::{fmt, io, path::Path, sync::Arc, time::Duration};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::select_all};
 use tokio::{
     sync::watch,
     task::{JoinSet, spawn_blocking},
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout_at},
 };
 use tokio_stream::wrappers::WatchStream;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +52,7 @@ const GATHERED_WITHIN: Duration = Duration::from_millis(100);
 pub struct Gateway {
     servers: Vec<Arc<Server>>,
     catalogue: watch::Sender<Arc<Catalogue>>,
+    began: Instant,
 }
 
 impl fmt::Debug for Gateway {
@@ -64,18 +65,15 @@ impl fmt::Debug for Gateway {
 impl Gateway {
     /// Reads what was taken of each server. Servers that are programs run under `keeper`, which is
     /// this program. Blocks on the disk.
-    pub fn open(
-        settings: GatewaySettings,
-        data: &Path,
-        keeper: &Path,
-        clock: &Clock,
-    ) -> io::Result<Self> {
+    pub fn open(settings: GatewaySettings, data: &Path, keeper: &Path, clock: &Clock) -> Self {
         let server = |settings: settings::ServerSettings| {
-            let pins = Pins::open(data, &settings.name)?;
-            Ok(Arc::new(Server::new(settings, pins, keeper.to_owned(), clock.clone())))
+            // One file that cannot be read bars its own server alone.
+            let pins = Pins::open(data, &settings.name).map_err(|why| why.to_string());
+            Arc::new(Server::new(settings, pins, keeper.to_owned(), clock.clone()))
         };
-        let servers = settings.servers.into_iter().map(server).collect::<io::Result<_>>()?;
-        Ok(Self { servers, catalogue: watch::Sender::default() })
+        let servers = settings.servers.into_iter().map(server).collect();
+        let began = Instant::now();
+        Self { servers, catalogue: watch::Sender::default(), began }
     }
 
     /// Keeps all servers running until `stopping`, and ends them then.
@@ -136,12 +134,13 @@ impl Gateway {
         self.catalogue.subscribe()
     }
 
-    /// What there is once each server has answered or failed, but at most after [`LIST_MAX`]: who
+    /// What there is once each server has answered or failed, but nobody waits for that longer than
+    /// [`LIST_MAX`] after the start: who
     /// asks right after the start wants no empty list.
     pub async fn settled(&self) -> Arc<Catalogue> {
         let mut catalogue = self.watch();
         let whole = catalogue.wait_for(|it| it.settled == self.servers.len());
-        timeout(LIST_MAX, whole).await.ok();
+        timeout_at(self.began + LIST_MAX, whole).await.ok();
         self.catalogue()
     }
 }

@@ -28,13 +28,16 @@ const DIRECTORY: &str = "gateway";
 /// Tools of one server that are remembered, also when they are gone.
 const PINS_MAX: usize = 4_096;
 
+/// All of them as JSON, in bytes: their file is read whole.
+const PINS_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// What a person took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Pin {
     /// Of the tool as the server said it.
     hash: String,
-    /// As it was shown.
-    tool: Tool,
+    /// As it was shown: its JSON.
+    tool: String,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -53,11 +56,13 @@ pub(super) enum Verdict {
 }
 
 /// The tools of one server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pins {
     /// `None`: forgotten with the process.
     file: Option<PathBuf>,
     tools: BTreeMap<String, Pin>,
+    /// Of all tools.
+    bytes: usize,
     is_unwritten: bool,
 }
 
@@ -75,12 +80,8 @@ impl Pins {
             None => None,
         };
         let tools = written.unwrap_or_default().tools;
-        Ok(Self { file: Some(file), tools, is_unwritten: false })
-    }
-
-    #[cfg(test)]
-    pub(super) fn forgetful() -> Self {
-        Self { file: None, tools: BTreeMap::new(), is_unwritten: false }
+        let bytes = tools.values().map(|pin| pin.tool.len()).sum();
+        Ok(Self { file: Some(file), tools, bytes, is_unwritten: false })
     }
 
     /// `said` is the tool as its server said it, `shown` as it may be shown.
@@ -88,8 +89,14 @@ impl Pins {
         let hash = hash(said);
         match self.tools.get(&*said.name) {
             Some(pin) if pin.hash == hash => Verdict::Taken,
-            Some(pin) => Verdict::Changed(Box::new(pin.tool.clone())),
-            None if PINS_MAX <= self.tools.len() => Verdict::TooMany,
+            Some(pin) => {
+                // What cannot be read any more is shown as nothing, and held all the same.
+                let taken = serde_json::from_str(&pin.tool).unwrap_or_default();
+                Verdict::Changed(Box::new(taken))
+            }
+            None if PINS_MAX <= self.tools.len() || PINS_BYTES_MAX <= self.bytes => {
+                Verdict::TooMany
+            }
             None => {
                 self.take(said, shown);
                 Verdict::Taken
@@ -99,8 +106,10 @@ impl Pins {
 
     /// From here on it is what this one is.
     pub(super) fn take(&mut self, said: &Tool, shown: &Tool) {
-        let pin = Pin { hash: hash(said), tool: shown.clone() };
-        self.tools.insert(said.name.to_string(), pin);
+        let tool = serde_json::to_string(shown).unwrap_or_default();
+        self.bytes += tool.len();
+        let before = self.tools.insert(said.name.to_string(), Pin { hash: hash(said), tool });
+        self.bytes -= before.map_or(0, |it| it.tool.len());
         self.is_unwritten = true;
     }
 
@@ -116,7 +125,7 @@ impl Pins {
 }
 
 /// Of everything that a model or a client goes by, whatever the order of its fields.
-fn hash(tool: &Tool) -> String {
+pub(super) fn hash(tool: &Tool) -> String {
     let mut said = tool.clone();
     (said.icons, said.meta) = (None, None);
     let said = serde_json::to_value(&said).map(|it| ordered(&it).to_string()).unwrap_or_default();
@@ -208,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_server_cannot_fill_the_disk_with_names() {
-        let mut pins = Pins::forgetful();
+        let mut pins = Pins::default();
         for number in 0..PINS_MAX {
             let tool = Tool::new(format!("t{number}"), "", serde_json::Map::new());
             assert_eq!(pins.judge(&tool, &tool), Verdict::Taken);

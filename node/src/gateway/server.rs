@@ -7,7 +7,10 @@
 //! What a server listed last stays while it is away: for [`GRACE`] its tools are shown as offline,
 //! then they are gone until it is back.
 
-use std::{convert::Infallible, fmt, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, convert::Infallible, fmt, path::PathBuf, pin::pin, sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use rmcp::{
@@ -117,6 +120,8 @@ pub struct Server {
     live: Mutex<Option<Live>>,
     breaker: Mutex<Breaker>,
     pins: Arc<Mutex<Pins>>,
+    /// Why it is not started at all.
+    barred: Option<String>,
     room: Arc<Semaphore>,
     relist: Arc<Notify>,
     /// This program, under which others run.
@@ -131,7 +136,16 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    pub(super) fn new(settings: ServerSettings, pins: Pins, keeper: PathBuf, clock: Clock) -> Self {
+    pub(super) fn new(
+        settings: ServerSettings,
+        pins: Result<Pins, String>,
+        keeper: PathBuf,
+        clock: Clock,
+    ) -> Self {
+        let (pins, barred) = match pins {
+            Ok(pins) => (pins, None),
+            Err(why) => (Pins::default(), Some(why)),
+        };
         let view = View {
             phase: Phase::Starting,
             offer: Arc::default(),
@@ -146,6 +160,7 @@ impl Server {
             live: Mutex::default(),
             breaker: Mutex::default(),
             pins: Arc::new(Mutex::new(pins)),
+            barred,
             room: Arc::new(Semaphore::new(CALLS_PER_SERVER_MAX)),
             relist: Arc::default(),
             keeper,
@@ -176,25 +191,20 @@ impl Server {
 
     /// Keeps it running until `stopping`.
     pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
+        if let Some(why) = &self.barred {
+            self.is_away(why.clone());
+            return stopping.cancelled().await;
+        }
         let mut pause = BACKOFF;
         loop {
             let began = Instant::now();
             let why = Box::pin(self.live_once(&stopping)).await;
-            *self.live.lock() = None;
             if stopping.is_cancelled() {
                 return;
             }
             tracing::info!(server = self.name(), why, "a server is away");
-            self.view.send_modify(|view| {
-                // It is away since it was there, however often it is started meanwhile.
-                let since = match &view.phase {
-                    Phase::Offline { since, .. } => *since,
-                    Phase::Starting | Phase::Ready => Instant::now(),
-                };
-                view.phase = Phase::Offline { why, since };
-                view.is_settled = true;
-                view.restarts += 1;
-            });
+            self.is_away(why);
+            self.view.send_modify(|view| view.restarts += 1);
             pause = if STEADY <= began.elapsed() { BACKOFF } else { pause };
             tokio::select! {
                 () = sleep(pause) => {}
@@ -202,6 +212,25 @@ impl Server {
             }
             pause = (2 * pause).min(BACKOFF_MAX);
         }
+    }
+
+    /// From here on nobody is sent there.
+    fn is_away(&self, why: String) {
+        *self.live.lock() = None;
+        // A question of how it is to be reached, not of what its agents may know.
+        let why = match &self.settings.way {
+            Way::Url { url, .. } => why.replace(url.as_str(), self.name()),
+            Way::Command { .. } => why,
+        };
+        self.view.send_modify(|view| {
+            // It is away since it was there, however often it is started meanwhile.
+            let since = match &view.phase {
+                Phase::Offline { since, .. } => *since,
+                Phase::Starting | Phase::Ready => Instant::now(),
+            };
+            view.phase = Phase::Offline { why, since };
+            view.is_settled = true;
+        });
     }
 
     /// Starts it and stays with it. Says why it is over.
@@ -227,6 +256,7 @@ impl Server {
             quit = running.waiting() => quit.map_or_else(|e| e.to_string(), |_| "it ended".to_owned()),
             () = stopping.cancelled() => STOPS.to_owned(),
         };
+        self.is_away(why.clone());
         ended(program, why).await
     }
 
@@ -260,17 +290,22 @@ impl Server {
         let mut failures = 0;
         let mut listening = pin!(listen(live, changed));
         loop {
-            match Box::pin(self.list(live)).await {
-                Ok(()) => failures = 0,
+            let pause = match Box::pin(self.list(live)).await {
+                Ok(()) => {
+                    failures = 0;
+                    REFRESH
+                }
+                // One that does one thing at a time answers when it is done.
+                Err(_) if 0 < self.in_flight() => REFRESH,
                 Err(why) => {
                     failures += 1;
                     // The last good answer stays until it is started anew.
                     if FAILURES_MAX <= failures {
                         return why;
                     }
+                    DEBOUNCE
                 }
-            }
-            let pause = if failures == 0 { REFRESH } else { DEBOUNCE };
+            };
             tokio::select! {
                 () = sleep(pause) => {}
                 () = changed.notified() => sleep(DEBOUNCE).await,
@@ -316,20 +351,33 @@ impl Server {
         let version = clean::text(&version.unwrap_or_default(), VERSION_BYTES_MAX);
         let protocol = info.protocol_version.to_string();
         *self.live.lock() = Some(live.clone());
-        self.view.send_modify(|view| {
+        self.view.send_if_modified(|view| {
+            let was_ready = view.phase == Phase::Ready;
+            if !was_ready {
+                // It was started anew: what was before says nothing.
+                self.breaker.lock().succeeded();
+            }
+            if was_ready && *view.offer == offer && view.version == version {
+                return false;
+            }
             view.phase = Phase::Ready;
             view.offer = Arc::new(offer);
             view.is_settled = true;
             (view.version, view.protocol) = (version, protocol);
+            true
         });
         Ok(())
     }
 
-    /// Takes tools as they are now. Answers which were taken.
-    pub async fn approve(&self, tools: Option<&[String]>) -> Result<Vec<String>, String> {
-        let held = self.view().offer.held.clone();
-        let is_meant = |name: &String| tools.is_none_or(|it| it.contains(name));
-        let held: Vec<(String, Held)> = held.into_iter().filter(|it| is_meant(&it.0)).collect();
+    /// Takes tools as they are now, each by the [check](Held::check) of what somebody looked at.
+    /// Answers which were taken.
+    pub async fn approve(&self, tools: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
+        let mut held = self.view().offer.held.clone();
+        held.retain(|name, it| tools.get(name).is_some_and(|check| *check == it.check()));
+        if held.len() < tools.len() {
+            return Err("something changed again since; look at it once more".to_owned());
+        }
+        let held: Vec<(String, Held)> = held.into_iter().collect();
         let names = held.iter().map(|(name, _)| name.clone()).collect();
         let pins = Arc::clone(&self.pins);
         let written = spawn_blocking(move || {
@@ -394,10 +442,6 @@ impl Server {
                 "has {CALLS_PER_SERVER_MAX} calls under way; call again when one of them is answered"
             ))
         })?;
-        self.breaker.lock().admit(self.clock.now()).map_err(|left| {
-            let left = left.as_secs() + 1;
-            self.error(&format!("failed several times in a row; it is tried again in {left} s"))
-        })?;
         let live = self.live.lock().clone();
         let Some(live) = live else {
             return Err(match self.view().phase {
@@ -405,6 +449,10 @@ impl Server {
                 Phase::Starting | Phase::Ready => self.error("is not ready yet"),
             });
         };
+        self.breaker.lock().admit(self.clock.now()).map_err(|left| {
+            let left = left.as_secs() + 1;
+            self.error(&format!("failed several times in a row; it is tried again in {left} s"))
+        })?;
         let asked = ask(&live, request, capabilities, limit, caller).await;
         let mut breaker = self.breaker.lock();
         match asked {
@@ -419,6 +467,7 @@ impl Server {
             }
             Err(Failed::TimedOut) => {
                 breaker.failed(self.clock.now());
+                self.relist.notify_one();
                 let (name, secs) = (self.name(), limit.as_secs_f64());
                 let text = format!("the server {name} did not answer within {secs} s");
                 let data = json!({ "server": name, "limit_sec": secs });
@@ -429,6 +478,10 @@ impl Server {
                 // Whether it is there at all is found out now, not in a minute.
                 self.relist.notify_one();
                 let text = "ended before it answered, so it may have been done or not";
+                let why = match &self.settings.way {
+                    Way::Url { url, .. } => why.replace(url.as_str(), self.name()),
+                    Way::Command { .. } => why,
+                };
                 Err(self.error(&format!("{text}: {why}")))
             }
         }

@@ -79,7 +79,7 @@ impl Way {
     pub fn text(&self) -> String {
         match self {
             Self::Command { words, .. } => crate::accept::allowed::joined(words),
-            Self::Url { url, .. } => url.clone(),
+            Self::Url { url, .. } => url.split('?').next().unwrap_or_default().to_owned(),
         }
     }
 

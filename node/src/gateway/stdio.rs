@@ -116,6 +116,10 @@ impl Line {
 /// may hold anything, so both are looked at for what SDKs write there.
 fn id_in(begin: &[u8], end: &[u8]) -> Option<RequestId> {
     let begin = String::from_utf8_lossy(begin);
+    // It asks or tells something, and answers nothing.
+    if begin.contains(r#""method""#) {
+        return None;
+    }
     let head = begin.split(r#""result""#).next()?.split(r#""error""#).next()?;
     let end = String::from_utf8_lossy(end);
     let tail = end.rsplit(['}', ']']).nth(1);

@@ -295,6 +295,13 @@ impl ServerHandler for Agent {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        if is_legacy(&context)
+            && gateway::lists_all(&self.host, &self.scope)
+            && let Some(overview) = self.host.overview.as_deref()
+            && let Some(client) = self.client(overview, &context)
+        {
+            self.notices.tools_listed(&client);
+        }
         let mut list = ListToolsResult::with_all_items(tools::list(&self.host, &self.scope).await);
         (list.ttl_ms, list.cache_scope) = fresh(&context);
         Ok(list)

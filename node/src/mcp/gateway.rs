@@ -18,7 +18,7 @@ use rmcp::{
         GetPromptRequest, GetPromptRequestParams, GetPromptResponse,
         LoggingMessageNotificationParam, ProgressNotificationParam, Prompt, ReadResourceRequest,
         ReadResourceRequestParams, ReadResourceResponse, RequestMetaObject, Resource,
-        ResourceTemplate, ServerRequest, ServerResult, TASKS_EXTENSION_ID,
+        ResourceTemplate, ServerRequest, ServerResult,
     },
     service::RequestContext,
 };
@@ -26,11 +26,11 @@ use tasuki_proto::id::RoleId;
 
 use super::{
     host::{Host, Scope},
-    request_context::{is_legacy, takes_tasks},
+    request_context::is_legacy,
 };
 use crate::{
-    gateway::{Asked, Caller, Catalogue, Server, Told, split_uri},
-    toolset::GATEWAY,
+    gateway::{Asked, Caller, Catalogue, Server, Told, names::split, split_uri},
+    toolset::{GATEWAY, ToolVisibility, ToolsetChoice},
 };
 
 /// The roles of an address that have the toolset.
@@ -54,6 +54,12 @@ async fn offered<'a>(
     let gateway = host.gateway.as_ref().filter(|_| !roles.is_empty())?;
     let sees = move |it: &Server| roles.iter().all(|role| it.settings.access.sees(role));
     Some((gateway.settled().await, sees))
+}
+
+/// Whether an address lists all tools of servers.
+pub(super) fn lists_all(host: &Host, scope: &Scope) -> bool {
+    let is_full = |it: &ToolsetChoice| it.set == GATEWAY && it.shown == ToolVisibility::Full;
+    host.gateway.is_some() && scope.toolsets(host).iter().any(is_full)
 }
 
 pub(super) async fn prompts(host: &Host, scope: &Scope) -> Vec<Prompt> {
@@ -81,6 +87,8 @@ pub(super) async fn get_prompt(
     request: &GetPromptRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Option<Result<GetPromptResponse, ErrorData>> {
+    // The node's own are not waited for.
+    split(&request.name)?;
     let (catalogue, sees) = offered(host, scope).await?;
     let prompt = catalogue.prompts.get(&request.name).filter(|it| sees(&it.server))?;
     let mut request = request.clone();
@@ -129,18 +137,13 @@ async fn ask(
     server.request(request, &capabilities(context), &AgentCaller { context }).await
 }
 
-/// What the caller's client can do, of what a server may make use of.
+/// What the caller's client can do, of what a server may make use of. Tasks are not among it: what
+/// becomes of one is asked of whoever made it.
 pub(super) fn capabilities(context: &RequestContext<RoleServer>) -> ClientCapabilities {
     let own = context.client_capabilities().unwrap_or_default();
     let mut passed = ClientCapabilities::default();
     passed.elicitation = own.elicitation;
     passed.sampling = own.sampling;
-    if takes_tasks(context) {
-        passed.extensions = own.extensions;
-        if let Some(extensions) = &mut passed.extensions {
-            extensions.retain(|name, _| name == TASKS_EXTENSION_ID);
-        }
-    }
     passed
 }
 

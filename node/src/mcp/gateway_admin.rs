@@ -5,7 +5,7 @@
 
 #![expect(deprecated, reason = "servers and clients of earlier versions ask and log so")]
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -81,6 +81,8 @@ pub struct GatewayServer {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HeldTool {
     pub tool: String,
+    /// What names this change, for whoever accepts it.
+    pub check: String,
     pub taken: Value,
     pub now: Value,
 }
@@ -101,6 +103,7 @@ fn report(server: &Server) -> GatewayServer {
     let offer = &view.offer;
     let held = offer.held.iter().map(|(tool, it)| HeldTool {
         tool: tool.clone(),
+        check: it.check(),
         taken: json!(it.taken),
         now: json!(it.shown),
     });
@@ -191,10 +194,10 @@ async fn call(State(host): State<Arc<Host>>, Json(asked): Json<PersonCall>) -> R
     Json(told).into_response()
 }
 
-/// Which tools are taken as they are now; `None`: all that changed.
+/// Which tools are taken as they are now, each with the check of what was looked at.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Approved {
-    pub(super) tools: Option<Vec<String>>,
+    pub(super) tools: BTreeMap<String, String>,
 }
 
 async fn approve(
@@ -211,7 +214,7 @@ async fn approve(
         let message = format!("there is no server {}{near}", echo(&name));
         return refuse(StatusCode::NOT_FOUND, "not_found", message);
     };
-    match server.approve(asked.tools.as_deref()).await {
+    match server.approve(&asked.tools).await {
         Ok(taken) => Json(json!({ "server": name, "taken": taken })).into_response(),
         Err(why) => refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why),
     }

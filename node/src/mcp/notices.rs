@@ -279,6 +279,13 @@ impl Notices {
         self.begin(&it);
     }
 
+    /// The client is being given a list of tools that may become another.
+    pub(super) fn tools_listed(&self, it: &Client<'_>) {
+        let newest = it.news.newest();
+        self.wishes.wanted().tools.get_or_insert(newest);
+        self.begin(it);
+    }
+
     /// Begins to tell, once.
     fn begin(&self, it: &Client<'_>) {
         self.wishes.watch_runs(it.host, it.scope, it.news);

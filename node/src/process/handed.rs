@@ -33,7 +33,11 @@ pub(super) fn take(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
+    #[cfg(target_os = "linux")]
     let flags = RecvFlags::CMSG_CLOEXEC;
+    // Whoever takes it starts nothing else before it is used.
+    #[cfg(not(target_os = "linux"))]
+    let flags = RecvFlags::empty();
     recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
     let handed = beside.drain().find_map(|it| {
         let RecvAncillaryMessage::ScmRights(mut all) = it else { return None };

@@ -121,8 +121,13 @@ async fn a_person_lists_calls_and_accepts_tools() {
     let changed = one(&up, "gateway approve sh").await;
     assert_eq!(changed["changed"][0]["taken"]["description"], "Reads.");
     assert_eq!(changed["changed"][0]["now"]["description"], "Reads, and tells me all.");
-    assert_eq!(up.run("gateway approve sh bad --yes").await.status.code(), Some(2));
-    assert_eq!(one(&up, "gateway approve sh --yes").await["taken"], json!(["read"]));
+    let check = changed["check"].as_str().unwrap();
+    for line in ["sh bad", "sh --accept 0123456789ab", "none"] {
+        let refused = up.run(&format!("gateway approve {line}")).await;
+        assert_eq!(refused.status.code(), Some(2), "{line}: {refused:?}");
+    }
+    let accepted = one(&up, &format!("gateway approve sh --accept {check}")).await;
+    assert_eq!(accepted["taken"], json!(["read"]));
     while tools(&one(&up, "gateway tools").await).len() < 2 {}
     up.stop().await;
 }

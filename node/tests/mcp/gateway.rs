@@ -202,7 +202,7 @@ impl Node {
     async fn start_in(data: TempDir, toolset: &str, servers: Vec<ServerSettings>) -> Self {
         let settings = GatewaySettings { servers };
         let keeper = Path::new(env!("CARGO_BIN_EXE_tasuki"));
-        let gateway = Gateway::open(settings, data.path(), keeper, &Clock::default()).unwrap();
+        let gateway = Gateway::open(settings, data.path(), keeper, &Clock::default());
         let gateway = Arc::new(gateway);
         let stop = CancellationToken::new();
         let (running, stopping) = (Arc::clone(&gateway), stop.clone());
@@ -419,8 +419,13 @@ async fn a_tool_that_changes_is_held_until_a_person_takes_it() {
     assert_eq!(files.calls.load(Ordering::SeqCst), 0);
     let server = node.gateway.server("files").unwrap();
     let mut changes = node.gateway.watch();
-    assert_eq!(server.approve(Some(&["write".to_owned()])).await.unwrap(), [""; 0]);
-    assert_eq!(server.approve(None).await.unwrap(), ["read"]);
+    let check = server.view().offer.held["read"].check();
+    for (tool, check) in [("write", &check), ("read", &"0".repeat(64))] {
+        let asked = BTreeMap::from([(tool.to_owned(), check.clone())]);
+        server.approve(&asked).await.unwrap_err();
+    }
+    let asked = BTreeMap::from([("read".to_owned(), check)]);
+    assert_eq!(server.approve(&asked).await.unwrap(), ["read"]);
     soon(changes.wait_for(|it| it.tool("files__read").is_some())).await.unwrap();
     client.call_tool(call("files__read", json!({}))).await.unwrap();
     drop(stop);

@@ -61,7 +61,9 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(
     let snapshot = file_io::read(&own).map_err(Failure::local)?;
     let (written, taken) = add(snapshot.text.as_deref().unwrap_or_default(), &found)
         .map_err(|why| Failure::usage(format!("{} cannot be edited: {why}.", own.display())))?;
-    let new: Vec<&Found> = found.iter().filter(|it| !taken.contains(&it.name)).collect();
+    let is_new = |place: &usize| !taken.contains(place);
+    let new: Vec<&Found> = (0..found.len()).filter(is_new).map(|it| &found[it]).collect();
+    let taken: Vec<&ServerName> = taken.iter().map(|it| &found[*it].name).collect();
     if args.yes && !new.is_empty() {
         file_io::replace(&snapshot, &written, NewMode::Usual).map_err(|why| why.failure(&own))?;
     }
@@ -72,7 +74,7 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(
                 "file": own,
                 "written": args.yes && !new.is_empty(),
                 "servers": new.iter().map(shown).collect::<Vec<_>>(),
-                "already": taken.iter().map(ServerName::as_str).collect::<Vec<_>>(),
+                "already": taken.iter().map(|it| it.as_str()).collect::<Vec<_>>(),
                 "notes": notes,
             })
         },
@@ -84,7 +86,7 @@ fn lines(
     args: &Args,
     own: &Path,
     new: &[&Found],
-    taken: &[ServerName],
+    taken: &[&ServerName],
     notes: &[String],
 ) -> String {
     let mut lines = String::new();
@@ -219,8 +221,8 @@ fn server_name(name: &str) -> Result<ServerName, String> {
     name.parse().or_else(|_| plain.parse()).map_err(|why| format!("a name {why}"))
 }
 
-/// The file with these servers, and which it has already.
-fn add(text: &str, found: &[Found]) -> Result<(String, Vec<ServerName>), String> {
+/// The file with these servers, and the places of those whose names it has already.
+fn add(text: &str, found: &[Found]) -> Result<(String, Vec<usize>), String> {
     let mut file: DocumentMut =
         text.parse().map_err(|why: toml_edit::TomlError| why.to_string())?;
     let gateway = file.entry("gateway").or_insert_with(|| {
@@ -232,13 +234,13 @@ fn add(text: &str, found: &[Found]) -> Result<(String, Vec<ServerName>), String>
     let servers = gateway.entry("server").or_insert_with(|| ArrayOfTables::new().into());
     let servers = servers.as_array_of_tables_mut().ok_or("`gateway.server` are no tables")?;
     let mut taken = Vec::new();
-    for it in found {
+    for (place, it) in found.iter().enumerate() {
         let is_there = |table: &Table| {
             let name = table.get("name").and_then(Item::as_str);
             name.is_some_and(|name| name.eq_ignore_ascii_case(it.name.as_str()))
         };
         if servers.iter().any(is_there) {
-            taken.push(it.name.clone());
+            taken.push(place);
             continue;
         }
         let mut table = Table::new();
@@ -305,7 +307,7 @@ mod tests {
             written.ends_with("[[gateway.server]]\nname = \"db\"\ncommand = [\"b\", \"c\"]\n"),
             "{written}"
         );
-        assert_eq!(taken, ["files".parse().unwrap()]);
+        assert_eq!(taken, [1]);
         assert_eq!(add(&written, &found).unwrap().0, written, "twice is once");
         let (new, _) = add("", &found[1..]).unwrap();
         assert_eq!(new, "[[gateway.server]]\nname = \"files\"\ncommand = [\"a\"]\n");

@@ -4,10 +4,11 @@
 
 mod import;
 
-use std::{fmt::Write as _, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use owo_colors::OwoColorize as _;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     Exit, Failure, Output, hosting,
@@ -25,6 +26,9 @@ use crate::{
         dial::NodeAt,
     },
 };
+
+/// Digits of a check.
+const CHECK_DIGITS: usize = 12;
 
 /// What the node may take for a status: servers that start are waited for.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
@@ -53,7 +57,7 @@ pub enum Command {
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
     },
-    /// Show what changed in a server's tools; with --yes, accept it
+    /// Show what changed in a server's tools; with --accept, accept it
     ///
     /// A tool whose name, description or schema changes after it was first seen is held back: agents
     /// neither see it nor can call it until you accept the change.
@@ -63,9 +67,9 @@ pub enum Command {
         /// Tools by the server's own names [default: all that changed]
         #[arg(value_name = "TOOL")]
         tools: Vec<String>,
-        /// Accept what is shown
-        #[arg(long)]
-        yes: bool,
+        /// Accept the change that was shown with this check
+        #[arg(long, value_name = "CHECK")]
+        accept: Option<String>,
     },
     Import(import::Args),
 }
@@ -80,8 +84,8 @@ pub(super) async fn run(
         Command::Status => status(&node()?, output).await,
         Command::Tools { server } => tools(&node()?, server.as_deref(), output).await,
         Command::Call { tool, arguments } => call(&node()?, tool, &arguments, output).await,
-        Command::Approve { server, tools, yes } => {
-            approve(&node()?, &server, &tools, yes, output).await
+        Command::Approve { server, tools, accept } => {
+            approve(&node()?, &server, &tools, accept.as_deref(), output).await
         }
         Command::Import(args) => import::run(&args, config, output),
     }
@@ -223,7 +227,7 @@ async fn approve(
     node: &NodeAt,
     name: &str,
     tools: &[String],
-    is_accepted: bool,
+    accept: Option<&str>,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let servers = servers(node).await?;
@@ -242,38 +246,73 @@ async fn approve(
             || "Nothing has changed.\n".to_owned(),
         );
     }
-    if is_accepted {
-        let names: Vec<&str> = held.iter().map(|it| it.tool.as_str()).collect();
-        let body = json!({ "tools": names }).to_string();
+    let check = check(&held);
+    if let Some(accept) = accept {
+        if accept != check {
+            let text = "That is not what changed by now. Look again, without --accept.";
+            return Err(Failure::usage(text));
+        }
+        let checks: BTreeMap<&str, &str> =
+            held.iter().map(|it| (it.tool.as_str(), it.check.as_str())).collect();
+        let body = json!({ "tools": checks }).to_string();
         let told = ask::post_body(node, &format!("/gateway/approve/{name}"), body.into()).await;
         let told = told.map_err(failed)?;
+        let names: Vec<&str> = checks.into_keys().collect();
         return output.answer(|| told.clone(), || format!("Accepted: {}.\n", names.join(", ")));
     }
     output.answer(
-        || json!({ "server": name, "changed": held }),
+        || json!({ "server": name, "changed": held, "check": check }),
         || {
             let mut lines = String::new();
             for it in &held {
                 writeln!(lines, "{}", it.tool.bold()).ok();
                 lines += &difference(&it.taken, &it.now);
             }
-            writeln!(lines, "\nTo accept: tasuki gateway approve {name} --yes").ok();
+            let tools: String = tools.iter().map(|it| format!(" {it}")).collect();
+            writeln!(lines, "\nTo accept: tasuki gateway approve {name}{tools} --accept {check}")
+                .ok();
             lines
         },
     )
 }
 
-/// The lines of two values that are not in both.
+/// Names all that is shown: the begin of a hash of it.
+fn check(held: &[&HeldTool]) -> String {
+    let mut hash = Sha256::new();
+    held.iter().for_each(|it| hash.update(it.check.as_bytes()));
+    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    hash[..CHECK_DIGITS].to_owned()
+}
+
+/// The lines in which two values differ, in their order.
 fn difference(before: &Value, now: &Value) -> String {
     let text = |value: &Value| serde_json::to_string_pretty(value).unwrap_or_default();
     let (before, now) = (text(before), text(now));
     let (before, now): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
-    let mut lines = String::new();
-    for gone in before.iter().filter(|it| !now.contains(it)) {
-        writeln!(lines, "{}", format!("- {}", line(gone)).red()).ok();
+    // How many lines of the rest of both are alike, from the end on.
+    let mut alike = vec![vec![0_u32; now.len() + 1]; before.len() + 1];
+    for (i, old) in before.iter().enumerate().rev() {
+        for (k, new) in now.iter().enumerate().rev() {
+            alike[i][k] = match old == new {
+                true => alike[i + 1][k + 1] + 1,
+                false => alike[i + 1][k].max(alike[i][k + 1]),
+            };
+        }
     }
-    for new in now.iter().filter(|it| !before.contains(it)) {
-        writeln!(lines, "{}", format!("+ {}", line(new)).green()).ok();
+    let (mut i, mut k, mut lines) = (0, 0, String::new());
+    while i < before.len() || k < now.len() {
+        if i < before.len() && k < now.len() && before[i] == now[k] {
+            (i, k) = (i + 1, k + 1);
+        } else if k == now.len() || (i < before.len() && alike[i][k + 1] <= alike[i + 1][k]) {
+            writeln!(lines, "{}", format!("- {}", line(before[i])).red()).ok();
+            i += 1;
+        } else {
+            writeln!(lines, "{}", format!("+ {}", line(now[k])).green()).ok();
+            k += 1;
+        }
+    }
+    if lines.is_empty() {
+        lines += "  changed where it is not shown: hidden characters, or behind what was cut\n";
     }
     lines
 }

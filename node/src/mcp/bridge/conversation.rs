@@ -14,6 +14,7 @@ use tasuki_proto::reason::Reason;
 use tokio::time::Instant;
 
 use crate::{
+    gateway::names,
     mcp::{
         hold::{Ask, Transport, hold},
         intent::{Intents, mark_age},
@@ -302,11 +303,18 @@ impl Request {
     /// The line, with its age if it is a call.
     fn said_again(&self, now: Instant) -> Vec<u8> {
         let age = now.saturating_duration_since(self.asked);
+        let is_passed_on = |message: &Value| {
+            let name = message.pointer("/params/name").and_then(Value::as_str);
+            let name = name.filter(|_| matches!(self.kind, Kind::Change));
+            name.is_some_and(|name| name == "gateway_call" || names::split(name).is_some())
+        };
         let mut message = match serde_json::from_slice::<Value>(&self.line) {
+            // The node's own calls are done once; those of other servers it must know as old.
+            Ok(message) if is_passed_on(&message) => message,
             Ok(message) if AGE_MS_MIN <= age.as_millis().try_into().unwrap_or(u64::MAX) => message,
             Ok(_) | Err(_) => return self.line.clone(),
         };
-        if mark_age(&mut message, age) {
+        if mark_age(&mut message, age.max(Duration::from_millis(1))) {
             message.to_string().into_bytes()
         } else {
             self.line.clone()

@@ -34,12 +34,12 @@ use super::{
 use crate::{
     gateway::{Asked, Caller as _, Catalogue, OfferedTool, Told},
     mcp::{
-        gateway::{AgentCaller, callers, capabilities, passed},
+        gateway::{AgentCaller, callers, capabilities, lists_all, passed},
         host::{Host, Scope},
         request_context::is_legacy,
     },
     role::{Actions, Refusal},
-    toolset::{GATEWAY, ToolVisibility, ToolsetChoice},
+    toolset::{GATEWAY, ToolVisibility},
 };
 
 /// Tools that are found, unless more are asked for.
@@ -246,9 +246,7 @@ async fn unknown(host: &Host, roles: &[&RoleId], name: &str) -> ErrorData {
 
 /// What an address lists of servers' tools, in the order of their names.
 pub(in crate::mcp) async fn listed(host: &Host, scope: &Scope) -> Vec<ToolListing> {
-    let is_full = |it: &ToolsetChoice| it.set == GATEWAY && it.shown == ToolVisibility::Full;
-    let Some(gateway) = host.gateway.as_ref().filter(|_| scope.toolsets(host).iter().any(is_full))
-    else {
+    let Some(gateway) = host.gateway.as_ref().filter(|_| lists_all(host, scope)) else {
         return Vec::new();
     };
     let roles = callers(host, scope);
@@ -260,10 +258,6 @@ pub(in crate::mcp) async fn listed(host: &Host, scope: &Scope) -> Vec<ToolListin
 /// Tells clients when what they are listed of servers has changed.
 pub(in crate::mcp) async fn tell_changes(host: Arc<Host>) {
     let (Some(gateway), Some(overview)) = (&host.gateway, &host.overview) else { return };
-    let is_full = |it: &ToolsetChoice| it.set == GATEWAY && it.shown == ToolVisibility::Full;
-    if !host.toolsets.values().flatten().any(is_full) {
-        return;
-    }
     let mut changes = gateway.watch();
     while changes.changed().await.is_ok() {
         overview.news().tools_changed();
@@ -284,9 +278,14 @@ pub(super) async fn call_named(
     if let Err(refusal) = call.admit(first) {
         return Some(Ok(super::refused(&refusal).into()));
     }
-    if let Some(actions) = scope.only(host) {
-        host.looked(&**actions, &call.who, call.client.as_ref());
-    }
+    // Only the agent that plays a role acts as it.
+    let _playing = match scope.only(host) {
+        None => None,
+        Some(actions) => match host.enter(&**actions, &call.who, call.client.as_ref()) {
+            Ok(playing) => Some(playing),
+            Err(refusal) => return Some(Ok(super::refused(&refusal).into())),
+        },
+    };
     let arguments = std::mem::take(&mut call.arguments);
     Some(send(call, &catalogue.tools[place], arguments).await)
 }
@@ -300,6 +299,13 @@ async fn send(
     let Some(server) = &tool.server else {
         return Err(ErrorData::internal_error("the tool has no server", None));
     };
+    let hints = tool.listing.annotations.as_ref();
+    let is_harmless =
+        hints.is_some_and(|it| it.read_only_hint == Some(true) || it.idempotent_hint == Some(true));
+    if !call.age().is_zero() && !is_harmless {
+        // It was sent to a node that ended meanwhile, and nobody knows how far it came.
+        return Err(server.error("may have done this or not: the node was started again meanwhile"));
+    }
     let context = call.context;
     let caller = AgentCaller { context };
     let mut request = CallToolRequestParams::new(tool.own.clone()).with_arguments(arguments);
