@@ -134,7 +134,7 @@ impl Runner {
         let order =
             Order { policy: self.policy.clone(), words: words.to_vec(), input: Input::Empty };
         let at = Surroundings { directory: &self.directory, environment: &self.environment };
-        let (kept, pipes) = Kept::start(&own_program()?, &order, &at, Outputs::Together)?;
+        let (kept, pipes) = Kept::start(&own_program()?, &order, &at, Outputs::Together, None)?;
         Ok((kept, pipes.stdout))
     }
 }

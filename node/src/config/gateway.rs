@@ -2,26 +2,23 @@
 //!
 //! It names programs and what they are given, so it is the operator's to say, as `[accept]` is.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
-use http::Uri;
-use tasuki_proto::{echo::echo, net::dial::is_loopback};
+use tasuki_proto::echo::echo;
 use toml::{Spanned, de::DeValue};
 
 use super::{
     Problem, Source, VARIABLE_PREFIX,
     accept::{at_home, is_variable, items, parse_table, path, variable},
     file::{Wrong, text},
-    hooks::number,
+    hooks::{UrlHints, number, url},
+    launch::{directory_from, words},
 };
 use crate::gateway::{
     names::ServerName,
     settings::{
-        Access, CALL_LIMIT, CALL_LIMIT_MAX, GatewaySettings, Rule, SERVERS_MAX, ServerSettings, Way,
+        Access, CALL_TIMEOUT, CALL_TIMEOUT_MAX, GatewaySettings, Rule, SERVERS_MAX, ServerSettings,
+        ServerTransport,
     },
 };
 
@@ -45,8 +42,7 @@ const FIELDS: [&str; 10] = [
     "deny",
 ];
 
-/// Words of a command.
-const WORDS_MAX: usize = 256;
+const HINTS: UrlHints = UrlHints { secret: "use `token_env`", plain: "use https://" };
 
 /// Parses it. `file` is where a relative directory begins, `home` is what `~` stands for, `at` says
 /// where an offset is.
@@ -94,7 +90,8 @@ fn server(
     let before = problems.len();
     let (mut name, mut words, mut target) = (None, None, None);
     let (mut env, mut token_env, mut directory) = (None, None, None);
-    let (mut limit, mut limits, mut access) = (CALL_LIMIT, BTreeMap::new(), Access::default());
+    let (mut timeout, mut timeouts, mut access) =
+        (CALL_TIMEOUT, BTreeMap::new(), Access::default());
     let set = |field: &str, item: &Spanned<DeValue<'_>>| {
         match field {
             "name" => {
@@ -113,8 +110,8 @@ fn server(
                 }
                 env = Some(all);
             }
-            "directory" => directory = Some(place(text(item)?, file, home)?),
-            "url" => target = Some(url(text(item)?)?),
+            "directory" => directory = Some(directory_from(text(item)?, file, home)?),
+            "url" => target = Some(url(text(item)?, false, &HINTS)?.to_string()),
             "token_env" => {
                 let named = text(item)?;
                 if !is_variable(named) || named.starts_with(VARIABLE_PREFIX) {
@@ -123,7 +120,7 @@ fn server(
                 }
                 token_env = Some(named.to_owned());
             }
-            "timeout_sec" => limit = secs(item)?,
+            "timeout_sec" => timeout = secs(item)?,
             "timeouts" => {
                 let table = item
                     .get_ref()
@@ -131,7 +128,7 @@ fn server(
                     .ok_or_else(|| (None, "takes a table of tools and seconds".to_owned()))?;
                 for (tool, item) in table {
                     let tool: &str = tool.get_ref();
-                    limits.insert(tool.to_owned(), secs(item)?);
+                    timeouts.insert(tool.to_owned(), secs(item)?);
                 }
             }
             "allow" => access.allow = Some(rules(item)?),
@@ -143,20 +140,20 @@ fn server(
     parse_table(SERVER, &FIELDS, item, at, problems, set);
     let mut say = |message: String| problems.push(Problem { at: at(item.span().start), message });
     let of = name.as_ref().map_or_else(|| format!("`{SERVER}`"), |it| format!("`{SERVER}` {it}"));
-    let way = match (words, target) {
+    let transport = match (words, target) {
         (Some(words), None) => {
             if token_env.is_some() {
                 say(format!("{of} has `token_env`, which belongs to `url`"));
             }
-            let directory = directory.or_else(|| place(".", file, home).ok());
+            let directory = directory.or_else(|| directory_from(".", file, home).ok());
             let env = env.unwrap_or_default();
-            Some(Way::Command { words, env, directory: directory.unwrap_or_default() })
+            Some(ServerTransport::Stdio { words, env, directory: directory.unwrap_or_default() })
         }
         (None, Some(url)) => {
             if env.is_some() || directory.is_some() {
                 say(format!("{of} has `env` or `directory`, which belong to `command`"));
             }
-            Some(Way::Url { url, token_env })
+            Some(ServerTransport::Http { url, token_env })
         }
         (Some(_), Some(_)) => {
             say(format!("{of} has both `command` and `url`; each is a server"));
@@ -164,8 +161,10 @@ fn server(
         }
         (None, None) => None,
     };
-    match (name, way) {
-        (Some(name), Some(way)) => Some(ServerSettings { name, way, limit, limits, access }),
+    match (name, transport) {
+        (Some(name), Some(transport)) => {
+            Some(ServerSettings { name, transport, timeout, timeouts, access })
+        }
         (name, _) => {
             // What is wrong with one that is there was said.
             if problems.len() == before {
@@ -179,47 +178,18 @@ fn server(
 }
 
 fn command(item: &Spanned<DeValue<'_>>, home: Option<&Path>) -> Result<Vec<String>, Wrong> {
-    let words = items(item)?;
-    if words.is_empty() || WORDS_MAX < words.len() || words[0].is_empty() {
-        let why = format!("takes a program and its arguments, at most {WORDS_MAX} words");
-        return Err((None, why));
+    let words = words(item)?;
+    let Some(program) = words.first().filter(|it| !it.is_empty()) else {
+        return Err((None, "takes a program and its arguments".to_owned()));
+    };
+    if program.contains(['/', '\\']) {
+        path(program, home)?;
     }
-    if words.iter().any(|word| word.contains('\0')) {
-        return Err((None, "has a word with a zero byte".to_owned()));
-    }
-    let words: Vec<String> = words.iter().map(|word| at_home(word, home)).collect();
-    let is_name = !words[0].contains(['/', '\\']);
-    if !is_name {
-        path(&words[0], home)?;
-    }
-    Ok(words)
+    Ok(words.iter().map(|word| at_home(word, home)).collect())
 }
 
 fn secs(item: &Spanned<DeValue<'_>>) -> Result<Duration, Wrong> {
-    Ok(Duration::from_secs(number(item, 1, CALL_LIMIT_MAX.as_secs())?))
-}
-
-/// A relative one begins at the file's own directory.
-fn place(text: &str, file: &Path, home: Option<&Path>) -> Result<PathBuf, Wrong> {
-    let directory = file.parent().unwrap_or_else(|| Path::new("")).join(at_home(text, home));
-    std::path::absolute(directory).map_err(|_| (None, "names no directory".to_owned()))
-}
-
-/// Over the network only what is encrypted: calls and tokens go there.
-fn url(text: &str) -> Result<String, Wrong> {
-    let no = |why: &str| Err((None, why.to_owned()));
-    let Ok(url) = text.parse::<Uri>() else { return no("is no address") };
-    let Some(authority) = url.authority() else {
-        return no("takes a whole address, with https://");
-    };
-    if authority.as_str().contains('@') {
-        return no("has a name or a password in it; use `token_env`");
-    }
-    match url.scheme_str() {
-        Some("https") => Ok(text.to_owned()),
-        Some("http") if is_loopback(authority.host()) => Ok(text.to_owned()),
-        _ => no("takes https://, or http:// on this machine"),
-    }
+    Ok(Duration::from_secs(number(item, 1, CALL_TIMEOUT_MAX.as_secs())?))
 }
 
 /// A list of tools for every role, or a table of roles with tools for each.

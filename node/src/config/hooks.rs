@@ -240,8 +240,8 @@ impl<'a> Reader<'a, '_> {
                 });
                 let secret_file = self.file("secret_file", directory);
                 let ca_file = self.file("ca_file", directory);
-                let url =
-                    self.optional("url", |item| url(text(item)?, allow_http == Some(true)))?;
+                let url = self
+                    .optional("url", |item| url(text(item)?, allow_http == Some(true), &HINTS))?;
                 Some(Action::Webhook(Webhook { url, secret_file, ca_file }))
             }
             (true, true) => {
@@ -295,22 +295,37 @@ fn command(item: &Spanned<DeValue<'_>>, directory: &Path) -> Result<Command, Wro
     Ok(Command { program, arguments: words, directory: directory.to_owned() })
 }
 
+/// What to do about a URL that is refused.
+pub(super) struct UrlHints {
+    /// It has a user name or password in it.
+    pub(super) secret: &'static str,
+    /// It is not encrypted.
+    pub(super) plain: &'static str,
+}
+
+const HINTS: UrlHints = UrlHints {
+    secret: "sign with `secret_file`",
+    plain: "use https://, or say `allow_http = true`",
+};
+
 /// The text may hold a secret and is not quoted.
-fn url(text: &str, allow_http: bool) -> Result<Uri, Wrong> {
+pub(super) fn url(text: &str, allow_http: bool, hints: &UrlHints) -> Result<Uri, Wrong> {
     let no = |why: &str| Err((None, why.to_owned()));
+    let UrlHints { secret, plain } = hints;
     let url = text.parse::<Uri>().ok().filter(|_| !text.contains('#'));
     let Some(url) = url else { return no("is no URL such as https://example.com/hook") };
     let (Some(scheme), Some(authority)) = (url.scheme_str(), url.authority()) else {
         return no("is no URL such as https://example.com/hook");
     };
     if authority.as_str().contains('@') {
-        return no("has a user or password in it; sign with `secret_file`");
+        return no(&format!("has a user or password in it; {secret}"));
     }
     match scheme {
         "https" => Ok(url),
         "http" if allow_http || is_loopback(authority.host()) => Ok(url),
-        "http" => no("begins with http://, so everybody on the way could read the mail; use \
-                      https://, or say `allow_http = true`"),
+        "http" => no(&format!(
+            "begins with http://, so everybody on the way could read what is sent; {plain}"
+        )),
         _ => no("begins neither with https:// nor with http://"),
     }
 }

@@ -103,7 +103,7 @@ fn agent(
                 role = Some(name.parse().map_err(wrong)?);
             }
             "client" => program = Some(client_named(text(item)?).map_err(at_value)?),
-            "project" => agent.project = Some(project(text(item)?, file, home)?),
+            "project" => agent.project = Some(directory_from(text(item)?, file, home)?),
             "command" => {
                 agent.command = words(item)?;
                 if agent.command.is_empty() {
@@ -164,7 +164,7 @@ pub(crate) fn wait(text: &str) -> Result<Duration, Wrong> {
     Err((None, format!("is {is}; it takes at most {most}")))
 }
 
-fn words(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
+pub(super) fn words(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
     let words = items(item)?;
     match words.iter().any(|word| word.contains('\0')) {
         true => Err((None, "has a word with a zero byte".to_owned())),
@@ -173,7 +173,11 @@ fn words(item: &Spanned<DeValue<'_>>) -> Result<Vec<String>, Wrong> {
 }
 
 /// A relative one begins at the file's own directory.
-fn project(text: &str, file: &Path, home: Option<&Path>) -> Result<PathBuf, Wrong> {
+pub(super) fn directory_from(
+    text: &str,
+    file: &Path,
+    home: Option<&Path>,
+) -> Result<PathBuf, Wrong> {
     let directory = file.parent().unwrap_or_else(|| Path::new("")).join(at_home(text, home));
     std::path::absolute(directory).map_err(|_| (None, "names no directory".to_owned()))
 }

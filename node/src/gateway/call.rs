@@ -71,13 +71,13 @@ pub(super) async fn ask(
     live: &Live,
     request: ClientRequest,
     capabilities: &ClientCapabilities,
-    limit: Duration,
+    timeout_after: Duration,
     caller: &dyn Caller,
 ) -> Result<ServerResult, Failed> {
     let sent = live.peer.send_request_with_option(request, live.options(capabilities)).await;
     let mut sent = sent.map_err(|why| Failed::Gone(why.to_string()))?;
     let registered = live.calls.register(sent.progress_token.clone(), sent.id.clone());
-    let answered = answer(&mut sent.rx, registered, limit, caller);
+    let answered = answer(&mut sent.rx, registered, timeout_after, caller);
     let mut cancelling = Cancelling { peer: live.peer.clone(), id: Some(sent.id.clone()) };
     let answered = answered.await;
     if !matches!(answered, Err(Failed::TimedOut)) {
@@ -91,10 +91,10 @@ type Answer = oneshot::Receiver<Result<ServerResult, ServiceError>>;
 async fn answer(
     answer: &mut Answer,
     mut registered: Registered,
-    limit: Duration,
+    timeout_after: Duration,
     caller: &dyn Caller,
 ) -> Result<ServerResult, Failed> {
-    let mut deadline = Instant::now() + limit;
+    let mut deadline = Instant::now() + timeout_after;
     let mut highest = f64::NEG_INFINITY;
     let mut takes_news = true;
     let mut asking: Option<Asking<'_>> = None;
@@ -104,8 +104,8 @@ async fn answer(
             // What came before the answer is told before it.
             Some(news) = registered.news.recv() => match news {
                 News::Progress(progress) => {
-                    deadline = Instant::now() + limit;
-                    // They may come out of order; a client is told of no step back.
+                    deadline = Instant::now() + timeout_after;
+                    // The protocol lets progress grow only; not every server keeps to that.
                     if highest < progress.progress {
                         highest = progress.progress;
                         tell(&mut takes_news, caller.progress(progress)).await;
@@ -130,7 +130,7 @@ async fn answer(
             answered = &mut *answer => return result(answered),
             () = asked(&mut asking) => {
                 asking = None;
-                deadline = Instant::now() + limit;
+                deadline = Instant::now() + timeout_after;
             }
             // A person takes the time that they take.
             () = sleep_until(deadline), if asking.is_none() => return Err(Failed::TimedOut),

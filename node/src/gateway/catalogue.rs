@@ -14,15 +14,16 @@ use super::{
 /// is a valid one.
 const OF_SERVER: char = '+';
 
+/// Of what fits a question, so much is looked at for what its asker may call.
+const CANDIDATES_MAX: usize = 1_000;
+
 /// Said of a tool whose server is away.
 const OFFLINE: &str = "[offline] ";
 
 /// A tool as agents see it.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct OfferedTool {
-    pub exposed: String,
-    /// `None` in tests.
-    pub server: Option<Arc<Server>>,
+    pub server: Arc<Server>,
     /// Its server's own name for it.
     pub own: String,
     /// Under the name that agents see.
@@ -30,15 +31,9 @@ pub struct OfferedTool {
 }
 
 impl OfferedTool {
-    #[cfg(test)]
-    pub fn for_tests(name: &str, description: &str, schema: serde_json::Value) -> Self {
-        let schema = schema.as_object().cloned().unwrap_or_default();
-        Self {
-            exposed: name.to_owned(),
-            server: None,
-            own: name.to_owned(),
-            listing: Tool::new(name.to_owned(), description.to_owned(), schema),
-        }
+    /// The name that agents see.
+    pub fn name(&self) -> &str {
+        &self.listing.name
     }
 }
 
@@ -53,7 +48,7 @@ pub struct OfferedPrompt {
 #[derive(Debug, Default)]
 pub struct Catalogue {
     /// In the order of their names.
-    pub tools: Vec<OfferedTool>,
+    pub tools: Vec<Arc<OfferedTool>>,
     pub prompts: BTreeMap<String, OfferedPrompt>,
     pub resources: Vec<(Arc<Server>, Resource)>,
     pub templates: Vec<(Arc<Server>, ResourceTemplate)>,
@@ -64,7 +59,7 @@ pub struct Catalogue {
 
 impl Catalogue {
     pub fn new(servers: &[(Arc<Server>, View)]) -> Self {
-        let mut tools: BTreeMap<String, OfferedTool> = BTreeMap::new();
+        let mut tools: BTreeMap<String, Arc<OfferedTool>> = BTreeMap::new();
         let mut all = Self::default();
         for (server, view) in servers {
             all.settled += usize::from(view.is_settled);
@@ -80,13 +75,9 @@ impl Catalogue {
                     let text = listing.description.unwrap_or_default();
                     listing.description = Some(format!("{OFFLINE}{text}").into());
                 }
-                let tool = OfferedTool {
-                    exposed: exposed.clone(),
-                    server: Some(Arc::clone(server)),
-                    own: tool.name.to_string(),
-                    listing,
-                };
-                tools.insert(exposed, tool);
+                let own = tool.name.to_string();
+                let tool = OfferedTool { server: Arc::clone(server), own, listing };
+                tools.insert(exposed, Arc::new(tool));
             }
             if shown == Shown::Offline {
                 continue;
@@ -111,14 +102,15 @@ impl Catalogue {
             }
         }
         all.tools = tools.into_values().collect();
-        all.index = ToolIndex::new(all.tools.iter())
+        all.index = ToolIndex::new(all.tools.iter().map(|it| &it.listing))
             .inspect_err(|why| tracing::warn!(%why, "tools cannot be searched"))
             .ok();
         all
     }
 
-    pub fn tool(&self, exposed: &str) -> Option<&OfferedTool> {
-        let place = self.tools.binary_search_by(|it| it.exposed.as_str().cmp(exposed)).ok()?;
+    /// By the name that agents see.
+    pub fn tool(&self, name: &str) -> Option<&Arc<OfferedTool>> {
+        let place = self.tools.binary_search_by(|it| it.name().cmp(name)).ok()?;
         self.tools.get(place)
     }
 
@@ -129,9 +121,9 @@ impl Catalogue {
         limit: usize,
         is_allowed: impl Fn(&OfferedTool) -> bool,
     ) -> Vec<&OfferedTool> {
-        let found = self.index.as_ref().map(|it| it.find(question, self.tools.len()));
+        let found = self.index.as_ref().map(|it| it.find(question, CANDIDATES_MAX));
         let places = found.and_then(Result::ok).unwrap_or_default();
-        let tools = places.into_iter().filter_map(|place| self.tools.get(place));
+        let tools = places.into_iter().filter_map(|place| self.tools.get(place).map(|it| &**it));
         tools.filter(|it| is_allowed(it)).take(limit).collect()
     }
 }

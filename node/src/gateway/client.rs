@@ -152,11 +152,12 @@ impl Handler {
     ) -> Result<Told, ErrorData> {
         let call = self.calls.meant(context.extensions.get());
         let call = call.ok_or_else(|| {
-            let why = "several calls are under way, or none: nobody knows who is asked";
+            let why =
+                "there is not exactly one call under way, so it is not known which client to ask";
             ErrorData::invalid_request(why, None)
         })?;
         let (answer, told) = oneshot::channel();
-        let gone = || ErrorData::internal_error("whoever called is gone", None);
+        let gone = || ErrorData::internal_error("the calling client is gone", None);
         call.send(News::Ask(Ask { what, answer })).await.map_err(|_| gone())?;
         tokio::select! {
             told = told => told.map_err(|_| gone())?,

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use rmcp::model::Tool;
 use tantivy::{
     Index, IndexReader, TantivyDocument, Term,
     collector::TopDocs,
@@ -11,8 +12,6 @@ use tantivy::{
     query::{BooleanQuery, BoostQuery, FuzzyTermQuery, Occur, Query, TermQuery},
     schema::{FAST, Field, IndexRecordOption, STORED, Schema, TEXT, Value as _},
 };
-
-use super::catalogue::OfferedTool;
 
 /// Memory for making an index, in bytes: the least that tantivy takes.
 const WRITER_BYTES: usize = 15_000_000;
@@ -51,7 +50,7 @@ struct Fields {
 
 impl ToolIndex {
     /// Over these, which are found by their place. Takes some milliseconds for thousands.
-    pub(super) fn new<'a>(tools: impl Iterator<Item = &'a OfferedTool>) -> tantivy::Result<Self> {
+    pub(super) fn new<'a>(tools: impl Iterator<Item = &'a Tool>) -> tantivy::Result<Self> {
         let mut schema = Schema::builder();
         let fields = Fields {
             place: schema.add_u64_field("place", FAST | STORED),
@@ -64,8 +63,8 @@ impl ToolIndex {
         for (place, tool) in tools.enumerate() {
             writer.add_document(doc!(
                 fields.place => u64::try_from(place).unwrap_or(u64::MAX),
-                fields.name => words(&tool.exposed),
-                fields.description => words(tool.listing.description.as_deref().unwrap_or_default()),
+                fields.name => words(&tool.name),
+                fields.description => words(tool.description.as_deref().unwrap_or_default()),
                 fields.arguments => arguments(tool),
             ))?;
         }
@@ -123,8 +122,8 @@ fn words(text: &str) -> String {
 }
 
 /// Names and descriptions of what it takes.
-fn arguments(tool: &OfferedTool) -> String {
-    let properties = tool.listing.input_schema.get("properties").and_then(|it| it.as_object());
+fn arguments(tool: &Tool) -> String {
+    let properties = tool.input_schema.get("properties").and_then(|it| it.as_object());
     let mut text = String::new();
     for (name, schema) in properties.into_iter().flatten() {
         text.push_str(&words(name));
@@ -143,11 +142,11 @@ mod tests {
 
     use super::*;
 
-    fn tools() -> Vec<OfferedTool> {
+    fn tools() -> Vec<Tool> {
         let tool = |name: &str, description: &str, argument: &str| {
             let schema =
                 json!({ "type": "object", "properties": { argument: { "type": "string" } } });
-            OfferedTool::for_tests(name, description, schema)
+            Tool::new(name.to_owned(), description.to_owned(), schema.as_object().unwrap().clone())
         };
         vec![
             tool("files__read_text_file", "Read a file as text.", "path"),
@@ -163,7 +162,7 @@ mod tests {
         let index = ToolIndex::new(tools.iter()).unwrap();
         let found = |question: &str| -> Vec<&str> {
             let places = index.find(question, 10).unwrap();
-            places.into_iter().map(|place| tools[place].exposed.as_str()).collect()
+            places.into_iter().map(|place| &*tools[place].name).collect()
         };
         assert_eq!(found("read file").first(), Some(&"files__read_text_file"));
         assert_eq!(found("overwrite")[..], ["files__writeFile"]);

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{
     clean,
-    pins::{Pins, Verdict, hash},
+    pins::{Pins, Verdict, digest},
 };
 
 /// For each list of a server.
@@ -32,27 +32,27 @@ pub struct Offer {
     pub prompts: Vec<Prompt>,
     pub resources: Vec<Resource>,
     pub templates: Vec<ResourceTemplate>,
-    /// Tools that changed since they were taken: how they were, and how they are.
+    /// Tools that changed since they were approved.
     pub held: BTreeMap<String, Held>,
     /// Tools that are not shown, and why.
     pub refused: BTreeMap<String, String>,
 }
 
-/// A tool that waits for a person.
+/// A tool whose change waits for a person.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Held {
-    /// As its server says it now.
+    /// As its server lists it now.
     pub said: Tool,
     /// As it would be shown.
     pub shown: Tool,
-    /// As it was taken.
-    pub taken: Tool,
+    /// As it was approved.
+    pub approved: Tool,
 }
 
 impl Held {
-    /// What names this very change: whoever looked at it can say so.
-    pub fn check(&self) -> String {
-        hash(&self.said)
+    /// Names this very change: whoever looked at it can say so.
+    pub fn digest(&self) -> String {
+        digest(&self.said)
     }
 }
 
@@ -66,8 +66,9 @@ pub(super) fn judge(tools: Vec<Tool>, pins: &mut Pins) -> Offer {
             drop(offer.refused.insert(clean::text(&name, 256), why))
         };
         if !names.insert(name.clone()) {
-            refuse(&mut offer, "it has two of this name".to_owned());
+            refuse(&mut offer, "the server lists two tools of this name".to_owned());
             offer.tools.retain(|it| it.name != said.name);
+            offer.held.remove(&name);
             continue;
         }
         let shown = match clean::clean(&said) {
@@ -78,15 +79,18 @@ pub(super) fn judge(tools: Vec<Tool>, pins: &mut Pins) -> Offer {
             }
         };
         match pins.judge(&said, &shown) {
-            Verdict::Taken => offer.tools.push(shown),
-            Verdict::Changed(taken) => {
-                offer.held.insert(name, Held { said, shown, taken: *taken });
+            Verdict::Approved => offer.tools.push(shown),
+            Verdict::Changed(approved) => {
+                offer.held.insert(name, Held { said, shown, approved: *approved });
             }
-            Verdict::TooMany => refuse(&mut offer, "more tools than can be remembered".to_owned()),
+            Verdict::TooMany => refuse(
+                &mut offer,
+                "there is no room to remember it: the server has listed too many tools".to_owned(),
+            ),
         }
     }
     if let Err(why) = pins.write() {
-        tracing::warn!(%why, "which tools were taken is forgotten when this node stops");
+        tracing::warn!(%why, "which tools are approved is forgotten when this node stops");
     }
     offer
 }

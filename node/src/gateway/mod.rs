@@ -134,9 +134,8 @@ impl Gateway {
         self.catalogue.subscribe()
     }
 
-    /// What there is once each server has answered or failed, but nobody waits for that longer than
-    /// [`LIST_MAX`] after the start: who
-    /// asks right after the start wants no empty list.
+    /// What there is once each server has answered or failed: whoever asks right after the start wants
+    /// no empty list. Nobody waits for that longer than [`LIST_MAX`] after the start.
     pub async fn settled(&self) -> Arc<Catalogue> {
         let mut catalogue = self.watch();
         let whole = catalogue.wait_for(|it| it.settled == self.servers.len());

@@ -9,6 +9,8 @@ use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::hex::hex;
+
 /// Between a server's name and a tool's.
 pub const SEPARATOR: &str = "__";
 
@@ -62,8 +64,7 @@ pub fn exposed(server: &ServerName, tool: &str) -> String {
     if name.len() <= NAME_BYTES_MAX && plain == tool && !tool.is_empty() {
         return name;
     }
-    let hash = Sha256::digest(tool.as_bytes());
-    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = hex(&Sha256::digest(tool.as_bytes()));
     let begin = &name[..name.len().min(NAME_BYTES_MAX - HASH_DIGITS - 1)];
     format!("{begin}_{}", &hash[..HASH_DIGITS])
 }

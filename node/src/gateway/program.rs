@@ -1,24 +1,24 @@
 //! A server that is a program: started under a keeper, its last words kept.
 
-use std::{ffi::OsString, io, os::fd::OwnedFd, path::Path, time::Duration};
+use std::{ffi::OsString, io, os::fd::OwnedFd, path::Path, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use std::sync::Arc;
 use tasuki_proto::visible;
 use tokio::{io::AsyncReadExt as _, net::unix::pipe, task::JoinHandle, time::timeout};
 
-use super::{settings::Way, stdio::Stdio};
+use super::{settings::ServerTransport, stdio::Stdio};
 use crate::process::{
-    keeper::{Ended, Input, Order},
+    keeper::{Ended, Input, NOT_FOUND, Order},
     kept::{Kept, Outputs, Surroundings},
     policy::Policy,
+    tail::Tail,
 };
 
-/// What a program wrote last on its standard error, in bytes.
-const LAST_WORDS_BYTES: usize = 2048;
+/// What is kept of the end of its standard error, in bytes.
+const STDERR_BYTES_MAX: usize = 2048;
 
-/// Of that, in a sentence.
-const LAST_WORDS_SAID: usize = 300;
+/// Of that, in a sentence, in bytes.
+const LAST_WORDS_BYTES_MAX: usize = 300;
 
 /// Between the end of its input, a request to end, and the end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// One that runs.
 pub(super) struct Program {
     kept: Kept,
-    last_words: Arc<Mutex<Vec<u8>>>,
+    stderr: Arc<Mutex<Tail>>,
     reading: JoinHandle<()>,
     name: String,
 }
@@ -40,18 +40,16 @@ impl Program {
         directory: &Path,
     ) -> io::Result<(Self, Stdio<pipe::Receiver, pipe::Sender>)> {
         let environment: Vec<(String, OsString)> =
-            Way::environment(env, |name| std::env::var_os(name));
-        let order = Order { policy: Policy::outside(), words: words.to_vec(), input: Input::Given };
+            ServerTransport::environment(env, |name| std::env::var_os(name));
+        let order = Order { policy: Policy::outside(), words: words.to_vec(), input: Input::Pipe };
         let (theirs, ours) = io::pipe()?;
         let writer = pipe::Sender::from_owned_fd(OwnedFd::from(ours))?;
         let at = Surroundings { directory, environment: &environment };
-        let (kept, pipes) = Kept::start_given(keeper, &order, &at, Outputs::Apart, theirs.into())?;
-        let last_words: Arc<Mutex<Vec<u8>>> = Arc::default();
-        let reading =
-            pipes.stderr.map(|stderr| tokio::spawn(read(stderr, Arc::clone(&last_words))));
-        let reading = reading.unwrap_or_else(|| tokio::spawn(async {}));
+        let (kept, pipes) = Kept::start(keeper, &order, &at, Outputs::Apart, Some(theirs.into()))?;
+        let stderr = Arc::new(Mutex::new(Tail::new(STDERR_BYTES_MAX)));
+        let reading = tokio::spawn(read(pipes.stderr, Arc::clone(&stderr)));
         let name = words.first().cloned().unwrap_or_default();
-        Ok((Self { kept, last_words, reading, name }, Stdio::new(pipes.stdout, writer)))
+        Ok((Self { kept, stderr, reading, name }, Stdio::new(pipes.stdout, writer)))
     }
 
     /// Ends it, and says why it is over: by `why`, unless it ended by itself.
@@ -73,13 +71,13 @@ impl Program {
             Some(_) | None => why,
         };
         let said = self.last_words();
-        if said.is_empty() { how } else { format!("{how}; it wrote: {said}") }
+        if said.is_empty() { how } else { format!("{how}; its last output: {said}") }
     }
 
     fn how(&self, ended: &Ended) -> String {
         let name = &self.name;
         match (ended.code, ended.signal) {
-            (Some(crate::process::keeper::NOT_FOUND), _) => format!("there is no program {name}"),
+            (Some(NOT_FOUND), _) => format!("the program {name} was not found"),
             (Some(code), _) => format!("{name} ended with exit code {code}"),
             (None, Some(signal)) => format!("{name} was ended by signal {signal}"),
             (None, None) => format!("{name} ended"),
@@ -87,10 +85,9 @@ impl Program {
     }
 
     fn last_words(&self) -> String {
-        let words = self.last_words.lock();
-        let text = String::from_utf8_lossy(&words);
+        let text = self.stderr.lock().text();
         let (text, _) = visible::shown(text.trim());
-        let begin = text.ceil_char_boundary(text.len().saturating_sub(LAST_WORDS_SAID));
+        let begin = text.ceil_char_boundary(text.len().saturating_sub(LAST_WORDS_BYTES_MAX));
         text[begin..].split_whitespace().collect::<Vec<_>>().join(" ")
     }
 }
@@ -101,12 +98,10 @@ impl Drop for Program {
     }
 }
 
-async fn read(mut stderr: pipe::Receiver, last_words: Arc<Mutex<Vec<u8>>>) {
-    let mut buffer = vec![0; LAST_WORDS_BYTES];
+async fn read(stderr: Option<pipe::Receiver>, into: Arc<Mutex<Tail>>) {
+    let Some(mut stderr) = stderr else { return };
+    let mut buffer = vec![0; STDERR_BYTES_MAX];
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
-        let mut words = last_words.lock();
-        words.extend_from_slice(&buffer[..count]);
-        let surplus = words.len().saturating_sub(LAST_WORDS_BYTES);
-        words.drain(..surplus);
+        into.lock().push(&buffer[..count]);
     }
 }

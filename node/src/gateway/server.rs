@@ -24,7 +24,7 @@ use rmcp::{
 };
 use serde_json::json;
 use tokio::{
-    sync::{Notify, Semaphore, watch},
+    sync::{Notify, watch},
     task::spawn_blocking,
     time::{Instant, sleep},
 };
@@ -40,28 +40,32 @@ use super::{
     pins::Pins,
     program::Program,
     remote,
-    settings::{ServerSettings, Way},
+    settings::{ServerSettings, ServerTransport},
 };
-use crate::clock::Clock;
+use crate::{
+    client::retry::{Backoff, chance},
+    clock::Clock,
+    limiter::Limiter,
+};
 
 /// For a server to be ready, from its start on: its first start may download it.
 const START_MAX: Duration = Duration::from_secs(120);
 
-/// What a server tells of changes within this time is one change.
+/// Changes that a server tells of within this time are one.
 const DEBOUNCE: Duration = Duration::from_secs(1);
 
-/// A server that tells of no changes is asked again after so long: it may have become another one,
-/// or not answer any more.
+/// Every server is listed again after so long: not every one tells of changes, and one may not answer
+/// any more.
 const REFRESH: Duration = Duration::from_secs(60);
 
 /// The tools of a server that is away are shown for so long.
 pub const GRACE: Duration = Duration::from_secs(60);
 
-/// Between two starts of a server that ends: the first pause, and the longest.
-const BACKOFF: Duration = Duration::from_secs(1);
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// Between two starts of a server that ends, in milliseconds: the first pause, and the longest.
+const BACKOFF_MS: u64 = 1_000;
+const BACKOFF_MS_MAX: u64 = 60_000;
 
-/// A server that ran for so long is started again at once.
+/// After so long without an end, pauses begin at the first again.
 const STEADY: Duration = Duration::from_secs(60);
 
 /// Calls of one server that are under way.
@@ -121,9 +125,9 @@ pub struct Server {
     breaker: Mutex<Breaker>,
     pins: Arc<Mutex<Pins>>,
     /// Why it is not started at all.
-    barred: Option<String>,
-    room: Arc<Semaphore>,
-    relist: Arc<Notify>,
+    disabled: Option<String>,
+    calls: Limiter,
+    relist: Notify,
     /// This program, under which others run.
     keeper: PathBuf,
     clock: Clock,
@@ -142,7 +146,7 @@ impl Server {
         keeper: PathBuf,
         clock: Clock,
     ) -> Self {
-        let (pins, barred) = match pins {
+        let (pins, disabled) = match pins {
             Ok(pins) => (pins, None),
             Err(why) => (Pins::default(), Some(why)),
         };
@@ -160,9 +164,9 @@ impl Server {
             live: Mutex::default(),
             breaker: Mutex::default(),
             pins: Arc::new(Mutex::new(pins)),
-            barred,
-            room: Arc::new(Semaphore::new(CALLS_PER_SERVER_MAX)),
-            relist: Arc::default(),
+            disabled,
+            calls: Limiter::new("calls of this MCP server", CALLS_PER_SERVER_MAX),
+            relist: Notify::new(),
             keeper,
             clock,
         }
@@ -182,48 +186,45 @@ impl Server {
 
     /// Calls that are under way.
     pub fn in_flight(&self) -> usize {
-        CALLS_PER_SERVER_MAX - self.room.available_permits()
+        self.calls.in_use()
     }
 
-    pub fn is_left_alone(&self) -> bool {
+    pub fn is_failing(&self) -> bool {
         self.breaker.lock().is_open()
     }
 
     /// Keeps it running until `stopping`.
     pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
-        if let Some(why) = &self.barred {
-            self.is_away(why.clone());
+        if let Some(why) = &self.disabled {
+            self.set_offline(why.clone());
             return stopping.cancelled().await;
         }
-        let mut pause = BACKOFF;
+        let mut backoff = Backoff::between(BACKOFF_MS, BACKOFF_MS_MAX);
         loop {
             let began = Instant::now();
-            let why = Box::pin(self.live_once(&stopping)).await;
+            let why = Box::pin(self.run_once(&stopping)).await;
             if stopping.is_cancelled() {
                 return;
             }
-            tracing::info!(server = self.name(), why, "a server is away");
-            self.is_away(why);
+            tracing::info!(server = self.name(), why, "an MCP server is offline");
+            self.set_offline(why);
             self.view.send_modify(|view| view.restarts += 1);
-            pause = if STEADY <= began.elapsed() { BACKOFF } else { pause };
+            if STEADY <= began.elapsed() {
+                backoff.reset();
+            }
             tokio::select! {
-                () = sleep(pause) => {}
+                () = sleep(backoff.pause(chance())) => {}
                 () = stopping.cancelled() => return,
             }
-            pause = (2 * pause).min(BACKOFF_MAX);
         }
     }
 
-    /// From here on nobody is sent there.
-    fn is_away(&self, why: String) {
+    /// From here on no call is sent to it.
+    fn set_offline(&self, why: String) {
         *self.live.lock() = None;
-        // A question of how it is to be reached, not of what its agents may know.
-        let why = match &self.settings.way {
-            Way::Url { url, .. } => why.replace(url.as_str(), self.name()),
-            Way::Command { .. } => why,
-        };
+        let why = self.without_address(&why);
         self.view.send_modify(|view| {
-            // It is away since it was there, however often it is started meanwhile.
+            // It has been since it was last ready, however often it is started meanwhile.
             let since = match &view.phase {
                 Phase::Offline { since, .. } => *since,
                 Phase::Starting | Phase::Ready => Instant::now(),
@@ -233,15 +234,23 @@ impl Server {
         });
     }
 
+    /// What went wrong, as agents may read it: an address may have a key in it.
+    fn without_address(&self, why: &str) -> String {
+        match &self.settings.transport {
+            ServerTransport::Http { url, .. } => why.replace(url.as_str(), self.name()),
+            ServerTransport::Stdio { .. } => why.to_owned(),
+        }
+    }
+
     /// Starts it and stays with it. Says why it is over.
-    async fn live_once(&self, stopping: &CancellationToken) -> String {
+    async fn run_once(&self, stopping: &CancellationToken) -> String {
         let calls: Arc<Calls> = Arc::default();
         let changed: Arc<Notify> = Arc::default();
         let handler = Handler { calls: Arc::clone(&calls), changed: Arc::clone(&changed) };
         let mut program = None;
         let started = tokio::select! {
             started = self.start(handler, &mut program) => started,
-            () = sleep(START_MAX) => Err(format!("it was not ready within {} s", START_MAX.as_secs())),
+            () = sleep(START_MAX) => Err(format!("it did not start within {} s", START_MAX.as_secs())),
             () = stopping.cancelled() => Err(STOPS.to_owned()),
         };
         let running = match started {
@@ -256,7 +265,8 @@ impl Server {
             quit = running.waiting() => quit.map_or_else(|e| e.to_string(), |_| "it ended".to_owned()),
             () = stopping.cancelled() => STOPS.to_owned(),
         };
-        self.is_away(why.clone());
+        // Ending a program takes its time.
+        self.set_offline(why.clone());
         ended(program, why).await
     }
 
@@ -270,14 +280,14 @@ impl Server {
             legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
         };
         let calls = Arc::clone(&handler.calls);
-        let running = match &self.settings.way {
-            Way::Command { words, env, directory } => {
+        let running = match &self.settings.transport {
+            ServerTransport::Stdio { words, env, directory } => {
                 let (started, transport) = Program::start(&self.keeper, words, env, directory)
                     .map_err(|why| format!("it cannot be started: {why}"))?;
                 *program = Some(started);
                 handler.serve_with_lifecycle(Ordered { inner: transport, calls }, lifecycle).await
             }
-            Way::Url { url, token_env } => {
+            ServerTransport::Http { url, token_env } => {
                 let transport = remote::transport(url, token_env.as_deref())?;
                 handler.serve_with_lifecycle(Ordered { inner: transport, calls }, lifecycle).await
             }
@@ -369,20 +379,20 @@ impl Server {
         Ok(())
     }
 
-    /// Takes tools as they are now, each by the [check](Held::check) of what somebody looked at.
-    /// Answers which were taken.
+    /// Approves changes of tools, each by the [digest](Held::digest) of what somebody looked at.
+    /// Answers which.
     pub async fn approve(&self, tools: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
         let mut held = self.view().offer.held.clone();
-        held.retain(|name, it| tools.get(name).is_some_and(|check| *check == it.check()));
+        held.retain(|name, it| tools.get(name).is_some_and(|digest| *digest == it.digest()));
         if held.len() < tools.len() {
-            return Err("something changed again since; look at it once more".to_owned());
+            return Err("the tools have changed again; look at the difference first".to_owned());
         }
         let held: Vec<(String, Held)> = held.into_iter().collect();
         let names = held.iter().map(|(name, _)| name.clone()).collect();
         let pins = Arc::clone(&self.pins);
         let written = spawn_blocking(move || {
             let mut pins = pins.lock();
-            held.iter().for_each(|(_, it)| pins.take(&it.said, &it.shown));
+            held.iter().for_each(|(_, it)| pins.approve(&it.said, &it.shown));
             pins.write()
         });
         match written.await {
@@ -390,7 +400,7 @@ impl Server {
                 self.relist.notify_one();
                 Ok(names)
             }
-            Ok(Err(why)) => Err(format!("it cannot be written down: {why}")),
+            Ok(Err(why)) => Err(format!("the approval cannot be saved: {why}")),
             Err(why) => Err(why.to_string()),
         }
     }
@@ -402,9 +412,9 @@ impl Server {
         capabilities: &ClientCapabilities,
         caller: &dyn Caller,
     ) -> Result<CallToolResponse, ErrorData> {
-        let limit = self.settings.limit_of(&request.name);
+        let timeout = self.settings.timeout_of(&request.name);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(request));
-        match self.ask(request, limit, capabilities, caller).await {
+        match self.ask(request, timeout, capabilities, caller).await {
             Ok(ServerResult::CallToolResult(result)) => Ok(CallToolResponse::Complete(result)),
             Ok(ServerResult::InputRequiredResult(it)) => Ok(CallToolResponse::InputRequired(it)),
             Ok(ServerResult::CreateTaskResult(result)) => Ok(CallToolResponse::Task(result)),
@@ -420,7 +430,7 @@ impl Server {
         capabilities: &ClientCapabilities,
         caller: &dyn Caller,
     ) -> Result<ServerResult, ErrorData> {
-        self.ask(request, self.settings.limit, capabilities, caller).await
+        self.ask(request, self.settings.timeout, capabilities, caller).await
     }
 
     /// What went wrong, said of the server.
@@ -433,27 +443,26 @@ impl Server {
     async fn ask(
         &self,
         request: ClientRequest,
-        limit: Duration,
+        timeout: Duration,
         capabilities: &ClientCapabilities,
         caller: &dyn Caller,
     ) -> Result<ServerResult, ErrorData> {
-        let _room = self.room.try_acquire().map_err(|_| {
-            self.error(&format!(
-                "has {CALLS_PER_SERVER_MAX} calls under way; call again when one of them is answered"
-            ))
-        })?;
+        let place = self.calls.try_acquire();
+        let _place = place.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
         let live = self.live.lock().clone();
         let Some(live) = live else {
             return Err(match self.view().phase {
-                Phase::Offline { why, .. } => self.error(&format!("is away: {why}")),
+                Phase::Offline { why, .. } => self.error(&format!("is offline: {why}")),
                 Phase::Starting | Phase::Ready => self.error("is not ready yet"),
             });
         };
         self.breaker.lock().admit(self.clock.now()).map_err(|left| {
             let left = left.as_secs() + 1;
-            self.error(&format!("failed several times in a row; it is tried again in {left} s"))
+            self.error(&format!(
+                "failed several times in a row; calls are accepted again in {left} s"
+            ))
         })?;
-        let asked = ask(&live, request, capabilities, limit, caller).await;
+        let asked = ask(&live, request, capabilities, timeout, caller).await;
         let mut breaker = self.breaker.lock();
         match asked {
             Ok(result) => {
@@ -468,20 +477,17 @@ impl Server {
             Err(Failed::TimedOut) => {
                 breaker.failed(self.clock.now());
                 self.relist.notify_one();
-                let (name, secs) = (self.name(), limit.as_secs_f64());
+                let (name, secs) = (self.name(), timeout.as_secs_f64());
                 let text = format!("the server {name} did not answer within {secs} s");
-                let data = json!({ "server": name, "limit_sec": secs });
+                let data = json!({ "server": name, "timeout_sec": secs });
                 Err(ErrorData::new(TIMED_OUT, text, Some(data)))
             }
             Err(Failed::Gone(why)) => {
                 breaker.failed(self.clock.now());
                 // Whether it is there at all is found out now, not in a minute.
                 self.relist.notify_one();
-                let text = "ended before it answered, so it may have been done or not";
-                let why = match &self.settings.way {
-                    Way::Url { url, .. } => why.replace(url.as_str(), self.name()),
-                    Way::Command { .. } => why,
-                };
+                let text = "ended before it answered; the call may or may not have taken effect";
+                let why = self.without_address(&why);
                 Err(self.error(&format!("{text}: {why}")))
             }
         }

@@ -10,10 +10,10 @@ use super::names::ServerName;
 pub const SERVERS_MAX: usize = 64;
 
 /// A call without progress, unless its server says otherwise.
-pub const CALL_LIMIT: Duration = Duration::from_secs(30);
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest that may be said.
-pub const CALL_LIMIT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What a server that is a program is given of the node's environment, besides what its settings
 /// name: none of these is a secret.
@@ -41,25 +41,25 @@ pub struct GatewaySettings {
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     pub name: ServerName,
-    pub way: Way,
+    pub transport: ServerTransport,
     /// A call ends when so long nothing was heard of it.
-    pub limit: Duration,
+    pub timeout: Duration,
     /// The same of single tools, by the server's own names.
-    pub limits: BTreeMap<String, Duration>,
+    pub timeouts: BTreeMap<String, Duration>,
     pub access: Access,
 }
 
 impl ServerSettings {
-    pub fn limit_of(&self, tool: &str) -> Duration {
-        self.limits.get(tool).copied().unwrap_or(self.limit)
+    pub fn timeout_of(&self, tool: &str) -> Duration {
+        self.timeouts.get(tool).copied().unwrap_or(self.timeout)
     }
 }
 
 /// How a server is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum ServerTransport {
     /// A program that speaks on its standard input and output.
-    Command {
+    Stdio {
         /// The program first.
         words: Vec<String>,
         /// Names of the node's own variables, and variables with a value.
@@ -67,19 +67,19 @@ pub enum Way {
         directory: PathBuf,
     },
     /// Streamable HTTP.
-    Url {
+    Http {
         url: String,
         /// The variable of the node that has the token it is shown.
         token_env: Option<String>,
     },
 }
 
-impl Way {
-    /// As one would type it, without values of variables.
-    pub fn text(&self) -> String {
+impl ServerTransport {
+    /// The command or the address, without what may be secret: variables, a query.
+    pub fn endpoint(&self) -> String {
         match self {
-            Self::Command { words, .. } => crate::accept::allowed::joined(words),
-            Self::Url { url, .. } => url.split('?').next().unwrap_or_default().to_owned(),
+            Self::Stdio { words, .. } => crate::accept::allowed::joined(words),
+            Self::Http { url, .. } => url.split('?').next().unwrap_or_default().to_owned(),
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
             _ => None,
         };
         let env = [("API_KEY".to_owned(), None), ("MODE".to_owned(), Some("x".to_owned()))];
-        let given = Way::environment(&env, own);
+        let given = ServerTransport::environment(&env, own);
         let given: Vec<_> = given.iter().map(|(k, v)| (k.as_str(), v.to_str().unwrap())).collect();
         assert_eq!(given, [("API_KEY", "own API_KEY"), ("MODE", "x"), ("PATH", "own PATH")]);
     }

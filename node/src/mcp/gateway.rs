@@ -166,7 +166,7 @@ impl AgentCaller<'_> {
             Ok(said) => Ok(said),
             Err(ServiceError::McpError(error)) => Err(error),
             Err(why) => {
-                let why = format!("whoever called did not answer: {why}");
+                let why = format!("the calling client did not answer: {why}");
                 Err(ErrorData::internal_error(why, None))
             }
         }
@@ -192,7 +192,7 @@ impl Caller for AgentCaller<'_> {
     async fn ask(&self, what: Asked) -> Result<Told, ErrorData> {
         let able = self.context.client_capabilities().unwrap_or_default();
         let cannot = |what: &str| {
-            let why = format!("the client of whoever called cannot {what}");
+            let why = format!("the calling client cannot {what}");
             Err(ErrorData::invalid_request(why, None))
         };
         if !is_legacy(self.context) {

@@ -53,7 +53,7 @@ async fn only_people(request: Request, next: Next) -> Response {
 pub struct GatewayServer {
     pub name: String,
     /// Its command or address.
-    pub way: String,
+    pub endpoint: String,
     /// `starting`, `ready` or `offline`.
     pub state: String,
     /// Why it is offline.
@@ -61,7 +61,7 @@ pub struct GatewayServer {
     /// Seconds for which it has been.
     pub offline_sec: u64,
     /// Calls are refused for a while: it failed several times in a row.
-    pub is_left_alone: bool,
+    pub is_failing: bool,
     pub restarts: u64,
     /// Its name and version, as it says.
     pub version: String,
@@ -81,10 +81,11 @@ pub struct GatewayServer {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct HeldTool {
     pub tool: String,
-    /// What names this change, for whoever accepts it.
-    pub check: String,
-    pub taken: Value,
-    pub now: Value,
+    /// Names this change, for whoever approves it.
+    pub digest: String,
+    /// As it was approved, and as it is now.
+    pub approved: Value,
+    pub current: Value,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -103,9 +104,9 @@ fn report(server: &Server) -> GatewayServer {
     let offer = &view.offer;
     let held = offer.held.iter().map(|(tool, it)| HeldTool {
         tool: tool.clone(),
-        check: it.check(),
-        taken: json!(it.taken),
-        now: json!(it.shown),
+        digest: it.digest(),
+        approved: json!(it.approved),
+        current: json!(it.shown),
     });
     let refused = offer
         .refused
@@ -113,11 +114,11 @@ fn report(server: &Server) -> GatewayServer {
         .map(|(tool, why)| RefusedTool { tool: tool.clone(), why: why.clone() });
     GatewayServer {
         name: server.name().to_owned(),
-        way: server.settings.way.text(),
+        endpoint: server.settings.transport.endpoint(),
         state: state.to_owned(),
         why,
         offline_sec,
-        is_left_alone: server.is_left_alone(),
+        is_failing: server.is_failing(),
         restarts: view.restarts,
         version: view.version,
         protocol: view.protocol,
@@ -172,18 +173,17 @@ async fn call(State(host): State<Arc<Host>>, Json(asked): Json<PersonCall>) -> R
         Err(refusal) => return *refusal,
     };
     let catalogue = gateway.settled().await;
-    let found = catalogue.tool(&asked.tool).and_then(|it| Some((it, it.server.as_ref()?)));
-    let Some((tool, server)) = found else {
-        let near = did_you_mean(&asked.tool, catalogue.tools.iter().map(|it| &*it.exposed));
+    let Some(tool) = catalogue.tool(&asked.tool) else {
+        let near = did_you_mean(&asked.tool, catalogue.tools.iter().map(|it| it.name()));
         let message = format!("there is no tool {}{near}", echo(&asked.tool));
         return refuse(StatusCode::NOT_FOUND, "not_found", message);
     };
     let request = CallToolRequestParams::new(tool.own.clone()).with_arguments(asked.arguments);
-    let told = match server.call(request, &ClientCapabilities::default(), &Nobody).await {
+    let told = match tool.server.call(request, &ClientCapabilities::default(), &Nobody).await {
         Ok(CallToolResponse::Complete(result)) => json!({ "result": result }),
         Ok(CallToolResponse::Task(_) | CallToolResponse::InputRequired(_)) => {
             let why =
-                "the tool asks for more before it answers, which only an agent's client can give";
+                "the tool asks its user before it answers, which only an agent's client can do";
             json!({ "error": ErrorData::invalid_request(why, None) })
         }
         Ok(_) => {
@@ -194,16 +194,16 @@ async fn call(State(host): State<Arc<Host>>, Json(asked): Json<PersonCall>) -> R
     Json(told).into_response()
 }
 
-/// Which tools are taken as they are now, each with the check of what was looked at.
+/// Which changes are approved: tools, each with the digest of what was looked at.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Approved {
+pub(super) struct Approval {
     pub(super) tools: BTreeMap<String, String>,
 }
 
 async fn approve(
     State(host): State<Arc<Host>>,
     Path(name): Path<String>,
-    Json(asked): Json<Approved>,
+    Json(asked): Json<Approval>,
 ) -> Response {
     let gateway = match gateway(&host) {
         Ok(gateway) => gateway,
@@ -215,7 +215,7 @@ async fn approve(
         return refuse(StatusCode::NOT_FOUND, "not_found", message);
     };
     match server.approve(&asked.tools).await {
-        Ok(taken) => Json(json!({ "server": name, "taken": taken })).into_response(),
+        Ok(approved) => Json(json!({ "server": name, "approved": approved })).into_response(),
         Err(why) => refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why),
     }
 }
@@ -230,6 +230,6 @@ impl Caller for Nobody {
     async fn log(&self, _message: LoggingMessageNotificationParam) {}
 
     async fn ask(&self, _what: Asked) -> Result<Told, ErrorData> {
-        Err(ErrorData::invalid_request("nobody is there to be asked", None))
+        Err(ErrorData::invalid_request("a call from the command line cannot ask its user", None))
     }
 }

@@ -24,7 +24,7 @@ use rustix::process::{Pid, Signal, WaitOptions, getppid, setsid, waitpid};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    handed,
+    fd_passing,
     policy::{Kind, Policy},
     sandbox, tree,
 };
@@ -45,8 +45,8 @@ pub struct Order {
 pub enum Input {
     Empty,
     File(PathBuf),
-    /// What whoever started it writes: it is handed over on the sockets between the processes.
-    Given,
+    /// A pipe of whoever started it, whose end is passed over the sockets between the processes.
+    Pipe,
 }
 
 /// How it ended.
@@ -107,8 +107,8 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
     let started = command.spawn()?;
     drop(command);
     let ordered: Order = serde_json::from_str(order)?;
-    if ordered.input == Input::Given {
-        handed::pass(own.as_fd(), handed::take(caller.as_fd())?)?;
+    if ordered.input == Input::Pipe {
+        fd_passing::send(own.as_fd(), fd_passing::receive(caller.as_fd())?)?;
     }
     let child = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
     let child = child.ok_or_else(|| io::Error::other("a process without a number"))?;
@@ -178,7 +178,7 @@ fn enter(order: &str) -> Result<Stdio, Box<dyn std::error::Error>> {
     let stdin = match &order.input {
         Input::File(path) => File::open(path)?.into(),
         Input::Empty => Stdio::null(),
-        Input::Given => handed::take(io::stdin().as_fd())?.into(),
+        Input::Pipe => fd_passing::receive(io::stdin().as_fd())?.into(),
     };
     close_around(&order.policy)?;
     Ok(stdin)

@@ -27,7 +27,7 @@ use tokio::{
 };
 
 use super::{
-    handed,
+    fd_passing,
     keeper::{Ended, KEEPER, Order, TERMINATE},
     tree,
 };
@@ -71,34 +71,12 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Starts a command. Its standard input is what the order names.
+    /// Starts a command. Its standard input is what the order names: `input` where that is a
+    /// [pipe](super::keeper::Input::Pipe).
     ///
     /// # Errors
     /// When no keeper can be started. That a command is not there, the keeper tells.
     pub fn start(
-        program: &Path,
-        order: &Order,
-        at: &Surroundings<'_>,
-        outputs: Outputs,
-    ) -> io::Result<(Self, Pipes)> {
-        Self::start_with(program, order, at, outputs, None)
-    }
-
-    /// Starts a command that is given what it reads.
-    ///
-    /// # Errors
-    /// When no keeper can be started.
-    pub fn start_given(
-        program: &Path,
-        order: &Order,
-        at: &Surroundings<'_>,
-        outputs: Outputs,
-        input: OwnedFd,
-    ) -> io::Result<(Self, Pipes)> {
-        Self::start_with(program, order, at, outputs, Some(input))
-    }
-
-    fn start_with(
         program: &Path,
         order: &Order,
         at: &Surroundings<'_>,
@@ -132,7 +110,7 @@ impl Kept {
         command.process_group(0);
         let keeper = command.spawn()?;
         if let Some(input) = input {
-            handed::pass(own.as_fd(), input)?;
+            fd_passing::send(own.as_fd(), input)?;
         }
         let own = UnixStream::from_std(own)?;
         Ok((Self { keeper, own, line: Vec::new() }, Pipes { stdout, stderr }))

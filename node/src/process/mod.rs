@@ -9,7 +9,7 @@
 //! Not here: which commands run, and what becomes of what they print.
 
 #[cfg(unix)]
-mod handed;
+mod fd_passing;
 #[cfg(unix)]
 pub mod keeper;
 #[cfg(unix)]
@@ -19,5 +19,6 @@ pub mod policy;
 pub mod sandbox;
 #[cfg(target_os = "linux")]
 mod syscalls;
+pub mod tail;
 #[cfg(unix)]
 pub mod tree;

@@ -33,6 +33,7 @@ use crate::process::{
     keeper::{Ended, Input, Order},
     kept::{Kept, Outputs, Pipes, Surroundings},
     policy::Policy,
+    tail::Tail,
 };
 
 /// Usual time to end by itself, before the next harder means.
@@ -140,7 +141,7 @@ fn start(job: &Job<'_>) -> io::Result<(Kept, Streams)> {
     let told = line.env.iter().map(|(name, value)| (name.clone(), OsString::from(value)));
     let environment: Vec<_> = job.environment.iter().cloned().chain(told).collect();
     let at = Surroundings { directory: job.directory, environment: &environment };
-    let (kept, pipes) = Kept::start(job.keeper, &order, &at, Outputs::Apart)?;
+    let (kept, pipes) = Kept::start(job.keeper, &order, &at, Outputs::Apart, None)?;
     Ok((kept, Streams::new(pipes)))
 }
 
@@ -185,7 +186,7 @@ struct Streams {
 impl Streams {
     fn new(Pipes { stdout, stderr }: Pipes) -> Self {
         let piece = || vec![0; PIECE_BYTES];
-        let errors = Tail::default();
+        let errors = Tail::new(STDERR_BYTES_MAX);
         Self { stdout: Some(stdout), stderr, from_stdout: piece(), from_stderr: piece(), errors }
     }
 
@@ -218,21 +219,5 @@ async fn piece(from: &mut Option<pipe::Receiver>, into: &mut [u8]) -> usize {
         // What cannot be read has ended.
         Some(from) => from.read(into).await.unwrap_or(0),
         None => std::future::pending().await,
-    }
-}
-
-/// The end of what was written.
-#[derive(Default)]
-struct Tail(Vec<u8>);
-
-impl Tail {
-    fn push(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-        let over = self.0.len().saturating_sub(STDERR_BYTES_MAX);
-        self.0.drain(..over);
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0).into_owned()
     }
 }

@@ -102,7 +102,7 @@ async fn a_server_ends_with_its_node_however_that_ends() {
 }
 
 #[tokio::test]
-async fn a_person_lists_calls_and_accepts_tools() {
+async fn a_person_lists_calls_and_approves_tools() {
     let place = Place::new();
     let mut up = place.up().await;
     let listed = one(&up, "gateway tools").await;
@@ -119,15 +119,15 @@ async fn a_person_lists_calls_and_accepts_tools() {
     up.start().await;
     assert_eq!(tools(&one(&up, "gateway tools sh").await), ["sh__bad"]);
     let changed = one(&up, "gateway approve sh").await;
-    assert_eq!(changed["changed"][0]["taken"]["description"], "Reads.");
-    assert_eq!(changed["changed"][0]["now"]["description"], "Reads, and tells me all.");
-    let check = changed["check"].as_str().unwrap();
-    for line in ["sh bad", "sh --accept 0123456789ab", "none"] {
+    assert_eq!(changed["changed"][0]["approved"]["description"], "Reads.");
+    assert_eq!(changed["changed"][0]["current"]["description"], "Reads, and tells me all.");
+    let digest = changed["digest"].as_str().unwrap();
+    for line in ["sh bad", "sh --digest 0123456789ab", "none"] {
         let refused = up.run(&format!("gateway approve {line}")).await;
         assert_eq!(refused.status.code(), Some(2), "{line}: {refused:?}");
     }
-    let accepted = one(&up, &format!("gateway approve sh --accept {check}")).await;
-    assert_eq!(accepted["taken"], json!(["read"]));
+    let approved = one(&up, &format!("gateway approve sh --digest {digest}")).await;
+    assert_eq!(approved["approved"], json!(["read"]));
     while tools(&one(&up, "gateway tools").await).len() < 2 {}
     up.stop().await;
 }

@@ -30,7 +30,7 @@ use tasuki_node::{
     clock::Clock,
     gateway::{
         Gateway,
-        settings::{Access, GatewaySettings, Rule, ServerSettings, Way},
+        settings::{Access, GatewaySettings, Rule, ServerSettings, ServerTransport},
     },
     mcp::{McpService, Settings, serve_with},
     role::Connected,
@@ -152,22 +152,22 @@ fn question() -> ElicitRequestParams {
     }
 }
 
-fn server(name: &str, way: Way) -> ServerSettings {
+fn server(name: &str, transport: ServerTransport) -> ServerSettings {
     ServerSettings {
         name: name.parse().unwrap(),
-        way,
-        limit: Duration::from_secs(30),
-        limits: BTreeMap::new(),
+        transport,
+        timeout: Duration::from_secs(30),
+        timeouts: BTreeMap::new(),
         access: Access::default(),
     }
 }
 
-fn at(url: &str) -> Way {
-    Way::Url { url: url.to_owned(), token_env: None }
+fn at(url: &str) -> ServerTransport {
+    ServerTransport::Http { url: url.to_owned(), token_env: None }
 }
 
 /// A server in POSIX shell: `answers` is what it does with a line.
-fn shell(directory: &Path, answers: &str) -> Way {
+fn shell(directory: &Path, answers: &str) -> ServerTransport {
     let script = format!(
         r#"
 while IFS= read -r line; do
@@ -183,7 +183,7 @@ while IFS= read -r line; do
 done"#
     );
     let words = ["/bin/sh", "-c", &script].map(str::to_owned).to_vec();
-    Way::Command { words, env: Vec::new(), directory: directory.to_owned() }
+    ServerTransport::Stdio { words, env: Vec::new(), directory: directory.to_owned() }
 }
 
 /// A node with servers behind it.
@@ -376,14 +376,14 @@ async fn a_server_that_hangs_or_ends_is_named_and_leaves_the_others_alone() {
     let (url, _files) = files.start().await;
     let place = tempfile::tempdir().unwrap();
     let mut hangs = server("hangs", shell(place.path(), r#"*'"tools/call"'*) ;;"#));
-    hangs.limit = Duration::from_millis(300);
+    hangs.timeout = Duration::from_millis(300);
     let ends = server("ends", shell(place.path(), r#"*'"tools/call"'*) echo oh >&2; exit 3 ;;"#));
     let node = Node::start("gateway", vec![hangs, ends, server("files", at(&url))]).await;
     let client = node.client("A", Era::Late).await;
     for _ in 0..3 {
         let late = error(client.call_tool(call("hangs__echo", json!({}))).await);
         assert_eq!(late.code.0, -32001, "{late:?}");
-        assert_eq!(late.data, Some(json!({ "server": "hangs", "limit_sec": 0.3 })));
+        assert_eq!(late.data, Some(json!({ "server": "hangs", "timeout_sec": 0.3 })));
     }
     let left = error(client.call_tool(call("hangs__echo", json!({}))).await);
     assert!(left.message.contains("the server hangs failed several times in a row"), "{left:?}");
@@ -412,19 +412,19 @@ async fn a_tool_that_changes_is_held_until_a_person_takes_it() {
     let Node { data, .. } = node;
     let node = Node::start_in(data, "gateway", vec![server("files", at(&url))]).await;
     let catalogue = node.gateway.settled().await;
-    let names: Vec<_> = catalogue.tools.iter().map(|it| &*it.exposed).collect();
+    let names: Vec<_> = catalogue.tools.iter().map(|it| it.name()).collect();
     assert_eq!(names, ["files__write"]);
     let client = node.client("A", Era::Late).await;
     error(client.call_tool(call("files__read", json!({}))).await);
     assert_eq!(files.calls.load(Ordering::SeqCst), 0);
     let server = node.gateway.server("files").unwrap();
     let mut changes = node.gateway.watch();
-    let check = server.view().offer.held["read"].check();
-    for (tool, check) in [("write", &check), ("read", &"0".repeat(64))] {
-        let asked = BTreeMap::from([(tool.to_owned(), check.clone())]);
+    let digest = server.view().offer.held["read"].digest();
+    for (tool, digest) in [("write", &digest), ("read", &"0".repeat(64))] {
+        let asked = BTreeMap::from([(tool.to_owned(), digest.clone())]);
         server.approve(&asked).await.unwrap_err();
     }
-    let asked = BTreeMap::from([("read".to_owned(), check)]);
+    let asked = BTreeMap::from([("read".to_owned(), digest)]);
     assert_eq!(server.approve(&asked).await.unwrap(), ["read"]);
     soon(changes.wait_for(|it| it.tool("files__read").is_some())).await.unwrap();
     client.call_tool(call("files__read", json!({}))).await.unwrap();

@@ -101,16 +101,16 @@ fn lines(
         }
     }
     for name in taken {
-        writeln!(lines, "{name}  is there already").ok();
+        writeln!(lines, "{name}  already exists").ok();
     }
     for note in notes {
         writeln!(lines, "{}", line(note)).ok();
     }
     let own = own.display();
     match (new.is_empty(), args.yes) {
-        (true, _) => writeln!(lines, "Nothing to add to {own}."),
+        (true, _) => writeln!(lines, "There is nothing to add to {own}."),
         (false, true) => {
-            writeln!(lines, "\nAdded to {own}. Start the node again, with `tasuki up`.")
+            writeln!(lines, "\nAdded to {own}. Restart the node to start them.")
         }
         (false, false) => {
             let file = args.file.display();
@@ -138,7 +138,7 @@ fn servers(text: &str) -> Result<(Vec<Found>, Vec<String>), String> {
         match found(name, server, &mut notes) {
             Ok(Some(server)) => all.push(server),
             Ok(None) => {}
-            Err(why) => notes.push(format!("{name} is left out: {why}")),
+            Err(why) => notes.push(format!("{name} is skipped: {why}")),
         }
     }
     Ok((all, notes))
@@ -159,14 +159,16 @@ fn found(name: &str, server: &Value, notes: &mut Vec<String>) -> Result<Option<F
     let is_own = command.first().is_some_and(|it| Path::new(it).ends_with("tasuki"))
         || url.is_some_and(|it| it.contains("/mcp/") && name.starts_with("tasuki"));
     if is_own {
-        notes.push(format!("{name} is left out: it is this node"));
+        notes.push(format!("{name} is skipped: it is Tasuki itself"));
         return Ok(None);
     }
     if text("type") == Some("sse") {
-        return Err("HTTP+SSE is not spoken to servers; use its Streamable HTTP address".to_owned());
+        return Err(
+            "the transport HTTP+SSE is not supported; use its Streamable HTTP address".to_owned()
+        );
     }
     if command.is_empty() == url.is_none() {
-        return Err("it has neither a command nor an address, or both".to_owned());
+        return Err("it takes either a command or a URL".to_owned());
     }
     let variables = server.get("env").and_then(Value::as_object);
     let env = variables.into_iter().flatten().map(|(name, value)| {
@@ -174,7 +176,7 @@ fn found(name: &str, server: &Value, notes: &mut Vec<String>) -> Result<Option<F
         match variable_of(&value) {
             Some(from) if from == name => name.clone(),
             Some(from) => {
-                notes.push(format!("its variable {name} is given the name {from}: set it to that"));
+                notes.push(format!("the variable {name} is imported as {from}: a server is given variables under their own names"));
                 from.to_owned()
             }
             None => format!("{name}={value}"),
@@ -189,8 +191,8 @@ fn found(name: &str, server: &Value, notes: &mut Vec<String>) -> Result<Option<F
         match token.filter(|_| header.eq_ignore_ascii_case("authorization")) {
             Some(variable) => token_env = Some(variable.to_owned()),
             None => notes.push(format!(
-                "the header {header} of {name} is left out: put a token into a variable, and name it \
-                 as token_env"
+                "the header {header} of {name} is not imported: set `token_env` to the name of a \
+                 variable that holds its token"
             )),
         }
     }
@@ -287,7 +289,7 @@ mod tests {
         assert_eq!(found[1].command.join(" "), "npx -y server-filesystem .");
         assert_eq!(found[2].token_env.as_deref(), Some("GH_TOKEN"));
         assert_eq!(found[0].env, ["DB_URL", "MODE=ro"]);
-        for said in ["X-Other", "old is left out", "tasuki is left out"] {
+        for said in ["X-Other", "old is skipped", "tasuki is skipped"] {
             assert!(notes.iter().any(|it| it.contains(said)), "{said}: {notes:?}");
         }
         servers("{}").unwrap_err();

@@ -19,7 +19,8 @@ use super::{
 use crate::{
     agent_tokens::Bearing,
     config::Config,
-    gateway::settings::CALL_LIMIT_MAX,
+    gateway::settings::CALL_TIMEOUT_MAX,
+    hex::hex,
     mcp::{
         GatewayServer, HeldTool,
         ask::{self, Error},
@@ -27,8 +28,8 @@ use crate::{
     },
 };
 
-/// Digits of a check.
-const CHECK_DIGITS: usize = 12;
+/// Digits of a digest that a person types.
+const DIGEST_DIGITS: usize = 12;
 
 /// What the node may take for a status: servers that start are waited for.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
@@ -57,19 +58,19 @@ pub enum Command {
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
     },
-    /// Show what changed in a server's tools; with --accept, accept it
+    /// Show what changed in a server's tools, and approve it
     ///
     /// A tool whose name, description or schema changes after it was first seen is held back: agents
-    /// neither see it nor can call it until you accept the change.
+    /// neither see it nor can call it until you approve the change.
     Approve {
         #[arg(value_name = "SERVER")]
         server: String,
         /// Tools by the server's own names [default: all that changed]
         #[arg(value_name = "TOOL")]
         tools: Vec<String>,
-        /// Accept the change that was shown with this check
-        #[arg(long, value_name = "CHECK")]
-        accept: Option<String>,
+        /// Approve the change that was shown with this digest
+        #[arg(long, value_name = "DIGEST")]
+        digest: Option<String>,
     },
     Import(import::Args),
 }
@@ -84,8 +85,8 @@ pub(super) async fn run(
         Command::Status => status(&node()?, output).await,
         Command::Tools { server } => tools(&node()?, server.as_deref(), output).await,
         Command::Call { tool, arguments } => call(&node()?, tool, &arguments, output).await,
-        Command::Approve { server, tools, accept } => {
-            approve(&node()?, &server, &tools, accept.as_deref(), output).await
+        Command::Approve { server, tools, digest } => {
+            approve(&node()?, &server, &tools, digest.as_deref(), output).await
         }
         Command::Import(args) => import::run(&args, config, output),
     }
@@ -125,18 +126,18 @@ fn status_lines(servers: &[GatewayServer]) -> String {
     let mut lines = String::new();
     for it in servers {
         let state = match it.state.as_str() {
-            "ready" if it.is_left_alone => "failing".yellow().to_string(),
+            "ready" if it.is_failing => "failing".yellow().to_string(),
             "ready" => "ready".green().to_string(),
             "offline" => "offline".red().to_string(),
             other => other.to_owned(),
         };
         let tools = tasuki_proto::counted::counted(it.tools, "tool");
-        writeln!(lines, "{} {state}  {tools}  {}", column(&it.name, 24), line(&it.way)).ok();
+        writeln!(lines, "{} {state}  {tools}  {}", column(&it.name, 24), line(&it.endpoint)).ok();
         if !it.why.is_empty() {
             let restarts = it.restarts;
             writeln!(
                 lines,
-                "  for {} s, started {restarts} times: {}",
+                "  offline for {} s, restarts: {restarts}. {}",
                 it.offline_sec,
                 line(&it.why)
             )
@@ -146,7 +147,7 @@ fn status_lines(servers: &[GatewayServer]) -> String {
             let (tool, name) = (line(&held.tool), &it.name);
             writeln!(
                 lines,
-                "  {tool} changed and is held back: see `tasuki gateway approve {name}`"
+                "  {tool} changed and is held back; see `tasuki gateway approve {name}`"
             )
             .ok();
         }
@@ -186,14 +187,14 @@ async fn call(
 ) -> Result<(), Failure> {
     let arguments = TextArgs::default().read("ARGUMENTS", arguments)?;
     let arguments: Value = serde_json::from_str(&arguments)
-        .map_err(|why| Failure::usage(format!("The arguments are no JSON: {why}.")))?;
+        .map_err(|why| Failure::usage(format!("The arguments are not valid JSON: {why}.")))?;
     if !arguments.is_object() {
         return Err(Failure::usage(
-            "The arguments are no JSON object, such as '{\"path\": \".\"}'.",
+            "The arguments are not a JSON object such as '{\"path\": \".\"}'.",
         ));
     }
     let body = json!({ "tool": tool, "arguments": arguments }).to_string();
-    let told = ask::post_within(node, "/gateway/call", body.into(), CALL_LIMIT_MAX).await;
+    let told = ask::post_within(node, "/gateway/call", body.into(), CALL_TIMEOUT_MAX).await;
     let told = told.map_err(failed)?;
     if let Some(error) = told.get("error") {
         let message = error["message"].as_str().unwrap_or_default();
@@ -227,18 +228,19 @@ async fn approve(
     node: &NodeAt,
     name: &str,
     tools: &[String],
-    accept: Option<&str>,
+    approved: Option<&str>,
     output: &mut Output,
 ) -> Result<(), Failure> {
     let servers = servers(node).await?;
     let server = servers.iter().find(|it| it.name == name);
-    let server =
-        server.ok_or_else(|| Failure::usage(format!("There is no server {name:?} here.")))?;
+    let server = server.ok_or_else(|| {
+        Failure::usage(format!("There is no server {name:?}; see `tasuki gateway status`."))
+    })?;
     let held: Vec<&HeldTool> =
         server.held.iter().filter(|it| tools.is_empty() || tools.contains(&it.tool)).collect();
     if let Some(unknown) = tools.iter().find(|tool| !server.held.iter().any(|it| it.tool == **tool))
     {
-        return Err(Failure::usage(format!("No change of {unknown:?} waits to be accepted.")));
+        return Err(Failure::usage(format!("The tool {unknown:?} has no change to approve.")));
     }
     if held.is_empty() {
         return output.answer(
@@ -246,42 +248,43 @@ async fn approve(
             || "Nothing has changed.\n".to_owned(),
         );
     }
-    let check = check(&held);
-    if let Some(accept) = accept {
-        if accept != check {
-            let text = "That is not what changed by now. Look again, without --accept.";
+    let digest = digest(&held);
+    if let Some(approved) = approved {
+        if approved != digest {
+            let text = "The digest does not match: the tools have changed again. Run the command \
+                        without --digest to see the difference.";
             return Err(Failure::usage(text));
         }
-        let checks: BTreeMap<&str, &str> =
-            held.iter().map(|it| (it.tool.as_str(), it.check.as_str())).collect();
-        let body = json!({ "tools": checks }).to_string();
+        let digests: BTreeMap<&str, &str> =
+            held.iter().map(|it| (it.tool.as_str(), it.digest.as_str())).collect();
+        let body = json!({ "tools": digests }).to_string();
         let told = ask::post_body(node, &format!("/gateway/approve/{name}"), body.into()).await;
         let told = told.map_err(failed)?;
-        let names: Vec<&str> = checks.into_keys().collect();
-        return output.answer(|| told.clone(), || format!("Accepted: {}.\n", names.join(", ")));
+        let names: Vec<&str> = digests.into_keys().collect();
+        return output.answer(|| told.clone(), || format!("Approved: {}.\n", names.join(", ")));
     }
     output.answer(
-        || json!({ "server": name, "changed": held, "check": check }),
+        || json!({ "server": name, "changed": held, "digest": digest }),
         || {
             let mut lines = String::new();
             for it in &held {
                 writeln!(lines, "{}", it.tool.bold()).ok();
-                lines += &difference(&it.taken, &it.now);
+                lines += &difference(&it.approved, &it.current);
             }
             let tools: String = tools.iter().map(|it| format!(" {it}")).collect();
-            writeln!(lines, "\nTo accept: tasuki gateway approve {name}{tools} --accept {check}")
+            writeln!(lines, "\nTo approve: tasuki gateway approve {name}{tools} --digest {digest}")
                 .ok();
             lines
         },
     )
 }
 
-/// Names all that is shown: the begin of a hash of it.
-fn check(held: &[&HeldTool]) -> String {
+/// Names all changes that are shown.
+fn digest(held: &[&HeldTool]) -> String {
     let mut hash = Sha256::new();
-    held.iter().for_each(|it| hash.update(it.check.as_bytes()));
-    let hash: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    hash[..CHECK_DIGITS].to_owned()
+    held.iter().for_each(|it| hash.update(it.digest.as_bytes()));
+    let hash = hex(&hash.finalize());
+    hash[..DIGEST_DIGITS].to_owned()
 }
 
 /// The lines in which two values differ, in their order.
@@ -312,7 +315,7 @@ fn difference(before: &Value, now: &Value) -> String {
         }
     }
     if lines.is_empty() {
-        lines += "  changed where it is not shown: hidden characters, or behind what was cut\n";
+        lines += "  (the change is not visible: hidden characters, or text beyond the limit)\n";
     }
     lines
 }

@@ -14,12 +14,11 @@ use tasuki_proto::reason::Reason;
 use tokio::time::Instant;
 
 use crate::{
-    gateway::names,
     mcp::{
         hold::{Ask, Transport, hold},
         intent::{Intents, mark_age},
         notices::SUBSCRIPTIONS_MAX,
-        tools::{HANDOVER_WORK, is_read_only, refused},
+        tools::{HANDOVER_WORK, is_passed_on, is_read_only, refused},
         transport::lines::complaint,
     },
     role::Refusal,
@@ -85,8 +84,10 @@ enum Kind {
     Look,
     /// The end of a turn.
     Handover,
-    /// Any other tool: it may have taken effect.
+    /// Any other tool of the node: it may have taken effect.
     Change,
+    /// A tool of another server, likewise; said again, it is done again.
+    PassedOn,
     /// No tool: an error of the protocol's.
     Protocol,
     /// A subscription, open for as long as both sides like.
@@ -99,6 +100,7 @@ impl Kind {
         match (method, tool) {
             ("tools/call", Some(HANDOVER_WORK)) => Self::Handover,
             ("tools/call", Some(tool)) if is_read_only(tool) => Self::Look,
+            ("tools/call", Some(tool)) if is_passed_on(tool) => Self::PassedOn,
             ("tools/call", _) => Self::Change,
             ("subscriptions/listen", _) => Self::Listen,
             _ => Self::Protocol,
@@ -273,7 +275,8 @@ impl Conversation {
 
     /// Until when a call may be held, as far as can be told without the node; `None`: it is none.
     fn held_until(&self, request: &Request) -> Option<Instant> {
-        let is_call = matches!(request.kind, Kind::Look | Kind::Handover | Kind::Change);
+        let is_call =
+            matches!(request.kind, Kind::Look | Kind::Handover | Kind::Change | Kind::PassedOn);
         let message: Value = serde_json::from_slice(&request.line).ok().filter(|_| is_call)?;
         let hello = self.initialize.as_ref().map(|it| it.line.as_slice()).unwrap_or_default();
         let hello: Value = serde_json::from_slice(hello).unwrap_or_default();
@@ -303,15 +306,11 @@ impl Request {
     /// The line, with its age if it is a call.
     fn said_again(&self, now: Instant) -> Vec<u8> {
         let age = now.saturating_duration_since(self.asked);
-        let is_passed_on = |message: &Value| {
-            let name = message.pointer("/params/name").and_then(Value::as_str);
-            let name = name.filter(|_| matches!(self.kind, Kind::Change));
-            name.is_some_and(|name| name == "gateway_call" || names::split(name).is_some())
-        };
+        // The node's own calls are done once; one that went on to another server it must know as old.
+        let is_old = matches!(self.kind, Kind::PassedOn)
+            || AGE_MS_MIN <= age.as_millis().try_into().unwrap_or(u64::MAX);
         let mut message = match serde_json::from_slice::<Value>(&self.line) {
-            // The node's own calls are done once; those of other servers it must know as old.
-            Ok(message) if is_passed_on(&message) => message,
-            Ok(message) if AGE_MS_MIN <= age.as_millis().try_into().unwrap_or(u64::MAX) => message,
+            Ok(message) if is_old => message,
             Ok(_) | Err(_) => return self.line.clone(),
         };
         if mark_age(&mut message, age.max(Duration::from_millis(1))) {
@@ -332,7 +331,7 @@ fn without_node(request: &Request, why: &str) -> String {
         Kind::Look => {
             (Reason::Unavailable, format!("{why}. No change was made. {START}, then call again."))
         }
-        Kind::Change => (
+        Kind::Change | Kind::PassedOn => (
             Reason::OutcomeUnknown,
             format!(
                 "{why}. This call may or may not have taken effect. {START}, then check the state, \

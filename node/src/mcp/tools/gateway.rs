@@ -32,7 +32,7 @@ use super::{
     tool::{Listed, Membership, RoleArgument, Tool, ToolDef, ToolInfo},
 };
 use crate::{
-    gateway::{Asked, Caller as _, Catalogue, OfferedTool, Told},
+    gateway::{Asked, Caller as _, OfferedTool, Told},
     mcp::{
         gateway::{AgentCaller, callers, capabilities, lists_all, passed},
         host::{Host, Scope},
@@ -46,7 +46,7 @@ use crate::{
 const FOUND: usize = 5;
 const FOUND_MAX: usize = 20;
 
-/// What is found, in bytes of JSON: the schemas of what fits less well are left out.
+/// Schemas that are found, in bytes of JSON.
 const FOUND_BYTES_MAX: usize = 24 * 1024;
 
 /// Names that are told where nothing was looked for.
@@ -118,49 +118,41 @@ impl Tool for GatewayFind {
         let query = self.query.map(|it| it.0).unwrap_or_default();
         if query.trim().is_empty() {
             let names: Vec<&str> =
-                catalogue.tools.iter().filter(|it| is_allowed(it)).map(|it| &*it.exposed).collect();
+                catalogue.tools.iter().filter(|it| is_allowed(it)).map(|it| it.name()).collect();
             let shown = &names[..names.len().min(NAMES_MAX)];
             let found = json!({ "note": NOTE, "total": names.len(), "names": shown });
             return Ok(json_result(&found).into());
         }
         let limit = self.limit.map_or(FOUND, |it| usize::try_from(it).unwrap_or(FOUND_MAX));
         let tools = catalogue.find(&query, limit.clamp(1, FOUND_MAX), is_allowed);
-        Ok(json_result(&json!({ "note": NOTE, "tools": bounded(&tools) })).into())
+        Ok(json_result(&json!({ "note": NOTE, "tools": describe(&tools) })).into())
     }
 }
 
 const NO_SERVERS: &str = "No MCP servers are configured on this node. Your user adds them as \
                           [[gateway.server]] in tasuki.toml, or with `tasuki gateway import`.";
 
-/// What is told of tools, the best first, as far as there is room.
-fn bounded(tools: &[&OfferedTool]) -> Vec<Value> {
+/// What is told of tools, the best first: that one whole, the schemas of others as far as there is
+/// room.
+fn describe(tools: &[&OfferedTool]) -> Vec<Value> {
     let mut room = FOUND_BYTES_MAX;
-    let tell = |tool: &&OfferedTool| {
+    let tell = |(place, tool): (usize, &&OfferedTool)| {
         let listing = &tool.listing;
-        let mut told = json!({ "tool": tool.exposed, "description": listing.description });
+        let mut told = json!({ "tool": listing.name, "description": listing.description });
         let schema = json!(listing.input_schema);
         let bytes = schema.to_string().len();
-        if bytes <= room {
-            room -= bytes;
+        if place == 0 || bytes <= room {
+            room = room.saturating_sub(bytes);
             told["input_schema"] = schema;
         } else {
-            told["left_out"] = json!("its schema is large: find it by its name alone to read it");
-            room = if tools.len() == 1 { 0 } else { room };
+            told["note"] = "Its schema is large. Find it with limit 1 to read it.".into();
         }
         if let Some(annotations) = &listing.annotations {
             told["annotations"] = json!(annotations);
         }
         told
     };
-    match tools {
-        // There is room for one, however large.
-        [only] => {
-            let mut told = json!({ "tool": only.exposed, "description": only.listing.description });
-            told["input_schema"] = json!(only.listing.input_schema);
-            vec![told]
-        }
-        tools => tools.iter().map(tell).collect(),
-    }
+    tools.iter().enumerate().map(tell).collect()
 }
 
 /// Calls a tool of this project's MCP servers.
@@ -175,7 +167,7 @@ struct GatewayCall {
 }
 
 impl Tool for GatewayCall {
-    const INFO: ToolInfo = ToolInfo::destroy("gateway_call", BOTH);
+    const INFO: ToolInfo = ToolInfo::pass_on("gateway_call", BOTH);
 
     type Caller<'a> = RoleCaller<'a, Gateway>;
 
@@ -184,9 +176,7 @@ impl Tool for GatewayCall {
         caller.enter()?;
         let roles = [caller.role()];
         let called = match tool_for(call.host, &roles, &self.tool.0).await {
-            Some((catalogue, place)) => {
-                send(call, &catalogue.tools[place], own_arguments(&call.arguments)?).await
-            }
+            Some(tool) => send(call, &tool, own_arguments(&call.arguments)?).await,
             None => Err(unknown(call.host, &roles, &self.tool.0).await),
         };
         Ok(called.unwrap_or_else(|error| said(&error).into()))
@@ -212,19 +202,18 @@ fn said(error: &ErrorData) -> CallToolResult {
 }
 
 fn allows(tool: &OfferedTool, role: &RoleId) -> bool {
-    tool.server.as_ref().is_some_and(|it| it.settings.access.allows(role, &tool.own))
+    tool.server.settings.access.allows(role, &tool.own)
 }
 
 /// A tool that all of these roles may call.
-async fn tool_for(host: &Host, roles: &[&RoleId], name: &str) -> Option<(Arc<Catalogue>, usize)> {
+async fn tool_for(host: &Host, roles: &[&RoleId], name: &str) -> Option<Arc<OfferedTool>> {
     let gateway = host.gateway.as_ref()?;
-    let mut catalogue = gateway.catalogue();
-    if catalogue.tool(name).is_none() {
-        catalogue = gateway.settled().await;
-    }
-    let place = catalogue.tools.iter().position(|it| it.exposed == name)?;
-    let is_allowed = roles.iter().all(|role| allows(&catalogue.tools[place], role));
-    is_allowed.then_some((catalogue, place))
+    let known = gateway.catalogue().tool(name).cloned();
+    let tool = match known {
+        Some(tool) => tool,
+        None => gateway.settled().await.tool(name)?.clone(),
+    };
+    roles.iter().all(|role| allows(&tool, role)).then_some(tool)
 }
 
 async fn unknown(host: &Host, roles: &[&RoleId], name: &str) -> ErrorData {
@@ -234,10 +223,10 @@ async fn unknown(host: &Host, roles: &[&RoleId], name: &str) -> ErrorData {
     };
     let known = catalogue.tools.iter();
     let known = known.filter(|it| roles.iter().all(|role| allows(it, role)));
-    let near = did_you_mean(name, known.map(|it| it.exposed.as_str()));
+    let near = did_you_mean(name, known.map(|it| it.name()));
     ErrorData::invalid_params(
         format!(
-            "there is no tool {} that you may call{near}; call gateway_find to see which there are",
+            "there is no tool {} that you may call{near}; gateway_find lists those that you may",
             echo(name)
         ),
         None,
@@ -274,7 +263,7 @@ pub(super) async fn call_named(
     let mut roles = callers(host, scope);
     roles.retain(|role| call.only.is_none_or(|only| only == *role));
     let first = *roles.first()?;
-    let (catalogue, place) = tool_for(host, &roles, name).await?;
+    let tool = tool_for(host, &roles, name).await?;
     if let Err(refusal) = call.admit(first) {
         return Some(Ok(super::refused(&refusal).into()));
     }
@@ -287,7 +276,7 @@ pub(super) async fn call_named(
         },
     };
     let arguments = std::mem::take(&mut call.arguments);
-    Some(send(call, &catalogue.tools[place], arguments).await)
+    Some(send(call, &tool, arguments).await)
 }
 
 /// Sends a call to a tool's server, and brings its questions to whoever calls.
@@ -296,15 +285,15 @@ async fn send(
     tool: &OfferedTool,
     arguments: JsonObject,
 ) -> Result<CallToolResponse, ErrorData> {
-    let Some(server) = &tool.server else {
-        return Err(ErrorData::internal_error("the tool has no server", None));
-    };
+    let server = &tool.server;
     let hints = tool.listing.annotations.as_ref();
     let is_harmless =
         hints.is_some_and(|it| it.read_only_hint == Some(true) || it.idempotent_hint == Some(true));
     if !call.age().is_zero() && !is_harmless {
         // It was sent to a node that ended meanwhile, and nobody knows how far it came.
-        return Err(server.error("may have done this or not: the node was started again meanwhile"));
+        return Err(server.error(
+            "may or may not have carried this out: the node was restarted during the call",
+        ));
     }
     let context = call.context;
     let caller = AgentCaller { context };
@@ -341,6 +330,5 @@ async fn send(
         request.input_responses = Some(inputs);
         request.request_state = asked.request_state;
     }
-    let why = format!("the server {} asked {ROUNDS_MAX} times and did not answer", server.name());
-    Err(ErrorData::internal_error(why, None))
+    Err(server.error(&format!("asked {ROUNDS_MAX} times and did not answer")))
 }

@@ -198,6 +198,11 @@ pub fn tools_bytes(choices: &[ToolsetChoice]) -> usize {
     shown_json(choices).len()
 }
 
+/// Whether a call goes on to another server: said twice, it is done twice.
+pub(super) fn is_passed_on(tool: &str) -> bool {
+    !is_tool(tool) || tools().any(|it| it.name == tool && it.passes_on())
+}
+
 /// Whether a tool certainly changes nothing.
 pub(super) fn is_read_only(tool: &str) -> bool {
     tools().any(|it| it.name == tool && it.is_read_only())

@@ -63,6 +63,11 @@ impl ToolInfo {
         Self { name, sets, effect: Effect::Destroy, role: None }
     }
 
+    /// It calls a tool of another server, which may do anything.
+    pub(super) const fn pass_on(name: &'static str, sets: &'static [Membership]) -> Self {
+        Self { name, sets, effect: Effect::PassOn, role: None }
+    }
+
     pub(super) const fn with_role(self, role: &'static [RoleArgument]) -> Self {
         Self { role: Some(role), ..self }
     }
@@ -82,6 +87,8 @@ enum Effect {
     Read,
     Write,
     Destroy,
+    /// What another server does, which may be anything.
+    PassOn,
 }
 
 /// An argument that names the role that calls.
@@ -121,6 +128,10 @@ type Answering<'a> = BoxFuture<'a, Result<CallToolResponse, Refusal>>;
 impl ToolDef {
     pub(super) fn is_read_only(&self) -> bool {
         self.effect == Effect::Read
+    }
+
+    pub(super) fn passes_on(&self) -> bool {
+        self.effect == Effect::PassOn
     }
 
     pub(super) const fn new<T: Tool>() -> Self {
@@ -194,8 +205,8 @@ impl ToolDef {
         }
         let mut annotations = ToolAnnotations::new()
             .read_only(self.is_read_only())
-            .destructive(self.effect == Effect::Destroy);
-        annotations = annotations.idempotent(true).open_world(false);
+            .destructive(matches!(self.effect, Effect::Destroy | Effect::PassOn));
+        annotations = annotations.idempotent(!self.passes_on()).open_world(self.passes_on());
         ToolListing::new(self.name, description, Arc::new(schema)).with_annotations(annotations)
     }
 }

@@ -1,4 +1,4 @@
-//! A descriptor that is handed to another process over the socket between them.
+//! Passes a file descriptor to another process over the socket between them (`SCM_RIGHTS`).
 //!
 //! What is opened for a command then never is inherited by anything else that is started meanwhile.
 
@@ -16,8 +16,8 @@ use rustix::net::{
 /// The byte that a descriptor comes with: none comes alone.
 const BESIDE: u8 = b'd';
 
-/// Hands `what` over.
-pub(super) fn pass(socket: BorrowedFd<'_>, what: OwnedFd) -> io::Result<()> {
+/// Sends a descriptor.
+pub(super) fn send(socket: BorrowedFd<'_>, what: OwnedFd) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     let what = [what.as_fd()];
@@ -28,8 +28,8 @@ pub(super) fn pass(socket: BorrowedFd<'_>, what: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes what was handed over; waits for it.
-pub(super) fn take(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// Receives the one that was sent; waits for it.
+pub(super) fn receive(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
@@ -43,7 +43,7 @@ pub(super) fn take(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let RecvAncillaryMessage::ScmRights(mut all) = it else { return None };
         all.next()
     });
-    handed.ok_or_else(|| io::Error::other("nothing was handed over"))
+    handed.ok_or_else(|| io::Error::other("no descriptor was sent"))
 }
 
 #[cfg(test)]
@@ -56,17 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_handed_over_is_what_was_passed() {
+    fn the_descriptor_that_is_received_is_the_one_that_was_sent() {
         let (one, two) = UnixStream::pair().unwrap();
         let (mut reader, mut writer) = io::pipe().unwrap();
-        pass(one.as_fd(), reader.try_clone().unwrap().into()).unwrap();
-        let taken = take(two.as_fd()).unwrap();
+        send(one.as_fd(), reader.try_clone().unwrap().into()).unwrap();
+        let taken = receive(two.as_fd()).unwrap();
         writer.write_all(b"hello").unwrap();
         let mut read = [0; 5];
         std::fs::File::from(taken).read_exact(&mut read).unwrap();
         assert_eq!(&read, b"hello");
         drop(one);
-        take(two.as_fd()).unwrap_err();
+        receive(two.as_fd()).unwrap_err();
         drop(writer);
         assert_eq!(reader.read(&mut read).unwrap(), 0, "nobody else has its other end");
     }
