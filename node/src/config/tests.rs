@@ -374,7 +374,7 @@ fn every_problem_of_a_hook_is_found_with_its_line() {
         (
             hook("url = \"http://host/secret\""),
             &["4: the hook has `url`, which begins with http://, so everybody on the way could \
-               read the mail; use https://, or say `allow_http = true`"],
+               read what is sent; use https://, or say `allow_http = true`"],
         ),
         (
             hook("url = \"https://u:p@host/\""),
