@@ -77,8 +77,8 @@ struct Reader {
     session: WorkspaceSession,
     /// The sequence to send next.
     next: Sequence,
-    /// Nothing was sent so far, and it may begin later than was asked for: the oldest records may
-    /// leave meanwhile.
+    /// Records that left the journal meanwhile are passed over: nothing was sent so far, and it may
+    /// begin later than was asked for, or it asked for what is kept alone.
     takes_oldest: bool,
     /// The last one that is sent; `None`: it goes on.
     until: Option<Sequence>,
@@ -123,7 +123,7 @@ impl Reader {
 
     /// Sends what the journal has from `next` on.
     async fn catch_up(&mut self) -> Result<(), Done> {
-        loop {
+        while self.until.is_none_or(|until| self.next <= until) {
             let records = match self.session.records(self.next, READ_RECORDS) {
                 Ok(records) if records.is_empty() => return Ok(()),
                 Ok(records) => records,
@@ -134,6 +134,9 @@ impl Reader {
                 Err(error) => return Err(self.end(status::reading(&error))),
             };
             for stored in records {
+                if self.until.is_some_and(|until| until < stored.sequence) {
+                    return Ok(());
+                }
                 match codec::decode_record(stored.record) {
                     Ok(record) => self.send(&record).await?,
                     Err(error) => {
@@ -149,6 +152,7 @@ impl Reader {
                 }
             }
         }
+        Ok(())
     }
 
     async fn send(&mut self, record: &Record) -> Result<(), Done> {
@@ -165,7 +169,7 @@ impl Reader {
         match self.items.send_timeout(Ok(item), STUCK).await {
             Ok(()) => {
                 self.next = record.sequence.next();
-                self.takes_oldest = false;
+                self.takes_oldest &= self.until.is_some();
                 Ok(())
             }
             Err(SendTimeoutError::Closed(_)) => Err(Done),

@@ -4,9 +4,11 @@
 use std::{net::SocketAddr, path::Path, process::Stdio};
 
 use serde_json::{Value, json};
-use tasuki_proto::wire::{self, mailbox_client::MailboxClient, swarm_client::SwarmClient};
+use tasuki_proto::wire::{
+    self, feed_client::FeedClient, mailbox_client::MailboxClient, swarm_client::SwarmClient,
+};
 use tokio::process::Command;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 
 use crate::{
     common::Dice,
@@ -184,6 +186,40 @@ async fn what_is_over_goes_while_the_broker_serves_and_a_rewrite_gives_the_space
     work.check(address).await;
     work.player.play(&mut turns(address)).await.unwrap();
     work.check(address).await;
+    broker.kill().await;
+}
+
+#[tokio::test]
+async fn who_reads_what_is_kept_reads_on_though_the_oldest_of_it_leaves() {
+    const HANDOVERS: u64 = 1200;
+    let data = tempfile::tempdir().unwrap();
+    let (broker, address) = Process::served(data.path()).await;
+    let mut turns = turns(address);
+    let mut player = Player::new("default", "loop");
+    player.create(channel(address)).await.unwrap();
+    while player.acknowledged < HANDOVERS {
+        player.play(&mut turns).await.unwrap();
+    }
+    // It takes in next to nothing, so most of it is in the journal yet.
+    let narrow = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let narrow = narrow.initial_stream_window_size(Some(1024)).connect_lazy();
+    let newest = wire::SubscribeRequest {
+        caller: caller("default"),
+        latest: 10_000,
+        only_kept: true,
+        ..Default::default()
+    };
+    let feed = FeedClient::new(narrow).subscribe(newest).await.unwrap();
+    let mut feed = feed.into_inner();
+    let first = soon("an item", feed.message()).await.unwrap().unwrap();
+    compact(data.path(), &["--yes"]).await;
+    player.play(&mut turns).await.unwrap();
+    let mut sequence = first.sequence;
+    while let Some(item) = soon("an item or the end", feed.message()).await.unwrap() {
+        assert!(sequence < item.sequence);
+        sequence = item.sequence;
+    }
+    assert!(sequence < HANDOVERS, "{sequence}: all of it was still there");
     broker.kill().await;
 }
 

@@ -418,7 +418,8 @@ mod tests {
     #[test]
     fn a_tool_call_is_the_same_intent_each_time_it_is_sent() {
         let mut it = begun();
-        let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"lockFiles"}}"#;
+        let call =
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"lockFiles"}}"#;
         let ToDo::Forward(line) = it.agent_said(call.into(), Instant::now()) else { panic!() };
         let sent: Value = serde_json::from_slice(&line).expect("JSON");
         assert_eq!(sent["params"]["_meta"]["tasuki/intent"]["number"], 1);
