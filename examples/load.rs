@@ -12,8 +12,8 @@ use clap::{Parser, ValueEnum};
 use tasuki_examples::{
     Result,
     load::{
-        Figure, Sizes, calls, dashboard, limits, mail, mailboxes, relay, runs, snapshots, stack,
-        startup, swarm, waits,
+        Figure, Sizes, calls, dashboard, gateway, limits, mail, mailboxes, relay, runs, snapshots,
+        stack, startup, swarm, waits,
     },
 };
 
@@ -69,6 +69,8 @@ enum What {
     Swarm,
     /// Runs of sub-agents: time, memory, progress, and how fast streams are read
     Runs,
+    /// Tools of other MCP servers: here, on another node, among 2,000, with 200 clients
+    Gateway,
     /// Pages in a browser, and callers beside 50 open ones
     Dashboard,
 }
@@ -115,6 +117,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
             What::Snapshots => snapshots::beside(&sizes).await?,
             What::Swarm => swarm::all(&sizes).await?,
             What::Runs => runs::all(&sizes).await?,
+            What::Gateway => gateway::all(&sizes).await?,
             What::Dashboard => dashboard::pages(&sizes).await?,
         };
         for figure in figures {

@@ -134,6 +134,14 @@ impl Agent {
         Ok(Said::of(&self.request("tools/call", params).await?))
     }
 
+    /// Lists the tools.
+    ///
+    /// # Errors
+    /// When no answer came.
+    pub async fn list_tools(&mut self) -> Result<Value> {
+        self.request("tools/list", json!({})).await
+    }
+
     /// The same over a new connection each time the old one breaks: what an agent does whose
     /// call failed. Tasuki's tools may be called again.
     ///

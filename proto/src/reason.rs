@@ -52,6 +52,8 @@ reasons! {
     TooLarge            "too_large"          InvalidArgument    false false;
     /// No such role here.
     UnknownRole         "unknown_role"       NotFound           false false;
+    /// No role exports such a tool, or none that the caller may call.
+    UnknownTool         "unknown_tool"       NotFound           false false;
     /// No such loop in this workspace.
     UnknownLoop         "unknown_loop"       NotFound           false false;
     /// A parameter names another role than the connection's.

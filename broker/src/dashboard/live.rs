@@ -153,5 +153,6 @@ fn note(item: &wire::FeedItem, kinds: &mut BTreeSet<&'static str>, sequence: &mu
         Noun::Swarm(_) => "swarm",
         Noun::Run(_) => "run",
         Noun::Guard(_) => "guard",
+        Noun::Call(_) => "call",
     }));
 }

@@ -19,6 +19,7 @@ mod mailbox;
 mod observe;
 mod parse;
 mod privacy;
+mod relay;
 mod render;
 mod run;
 mod scan;
@@ -78,6 +79,9 @@ pub fn routes(
     router = streaming(router, &services, "/tasuki.v1.Admin/Compact", admin::compact);
     router = streaming(router, &services, "/tasuki.v1.Runs/WatchRun", run::watch);
     router = streaming(router, &services, "/tasuki.v1.Runs/WatchReads", run::watch_reads);
+    router = streaming(router, &services, "/tasuki.v1.Relay/WatchTools", relay::watch_tools);
+    router = streaming(router, &services, "/tasuki.v1.Relay/CallTool", relay::call_tool);
+    router = streaming(router, &services, "/tasuki.v1.Relay/ServeTools", relay::serve_tools);
     router = streaming(router, &services, "/tasuki.v1.Mailbox/PutAttachment", mailbox::put_file);
     router = streaming(router, &services, "/tasuki.v1.Mailbox/GetAttachment", mailbox::get_file);
     let reflection = || {

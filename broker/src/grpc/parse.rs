@@ -3,7 +3,7 @@
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
 use tasuki_proto::{
-    id::{Epoch, LoopId, NodeId, RoleId, Timestamp},
+    id::{Epoch, IdempotencyKey, LoopId, NodeId, RoleId, Timestamp},
     limits::{
         ATTACHMENT_NAME_BYTES_MAX, HOLD_MS_MAX, LABEL_BYTES_MAX, LOOP_DEFAULT, PARTICIPANTS_MAX,
         REASON_BYTES_MAX, TEXT_BYTES_MAX, TIME_MS_MAX,
@@ -34,6 +34,19 @@ pub(super) fn optional<T: FromStr<Err: Display>>(
 /// The node that calls and its epoch, where one does.
 pub(super) fn node(caller: &wire::Caller) -> Result<Option<(NodeId, Epoch)>, Status> {
     Ok(optional("node", &caller.node)?.map(|node| (node, caller.epoch.into())))
+}
+
+/// The key of a mutating call.
+pub(super) fn idempotency_key(key: Option<wire::IdempotencyKey>) -> Result<IdempotencyKey, Status> {
+    let Some(key) = key else {
+        let why = "is missing: every mutating call carries an idempotency key";
+        return Err(invalid("key", &why));
+    };
+    if key.counter == 0 || key.counter == u64::MAX {
+        return Err(invalid("key.counter", &"is out of range; counters begin at 1"));
+    }
+    let client = id("key.client_id", &key.client_id)?;
+    Ok(IdempotencyKey { client, counter: key.counter })
 }
 
 pub(super) fn loop_id(value: &str) -> Result<LoopId, Status> {

@@ -27,7 +27,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Status};
 
 use super::{
-    Later, LaterRefusal, at_once, auth, endpoint::Endpoint, parse, refuse, run::Reads, status,
+    Later, LaterRefusal, at_once, auth, endpoint::Endpoint, parse, refuse, relay::ToolRouter,
+    run::Reads, status,
 };
 use crate::{
     access::{Grant, Tokens},
@@ -60,6 +61,7 @@ pub(super) struct Services {
     /// Ends streams when the broker stops.
     pub(super) stopping: CancellationToken,
     pub(super) reads: Reads,
+    pub(super) tools: ToolRouter,
     /// For what is about all workspaces.
     pub(super) storage: SledJournal,
 }
@@ -98,7 +100,15 @@ impl Services {
         stopping: CancellationToken,
         storage: SledJournal,
     ) -> Self {
-        Self { workspaces, tokens, search, stopping, reads: Reads::default(), storage }
+        Self {
+            workspaces,
+            tokens,
+            search,
+            stopping,
+            reads: Reads::default(),
+            tools: ToolRouter::default(),
+            storage,
+        }
     }
 
     /// Who makes a call and where, and its message without what says so. A call that names no
@@ -120,7 +130,7 @@ impl Services {
         if R::CALL.has_key {
             let key = message.envelope().key.and_then(Option::take);
             let hash = Hash::of_fields([R::CALL.path.as_bytes(), &message.intent()]);
-            session.key = Some((idempotency_key(key)?, hash));
+            session.key = Some((parse::idempotency_key(key)?, hash));
         }
         if let Some(role) = message.envelope().role {
             session.asker = parse::optional("role", role)?;
@@ -198,18 +208,6 @@ impl Services {
         let (services, admitted) = (self.clone(), admitted.clone());
         WorkspaceSession { services, workspace, caller, admitted, key: None, asker: None }
     }
-}
-
-fn idempotency_key(key: Option<wire::IdempotencyKey>) -> Result<IdempotencyKey, Status> {
-    let Some(key) = key else {
-        let why = "is missing: every mutating call carries an idempotency key";
-        return Err(status::invalid("key", &why));
-    };
-    if key.counter == 0 || key.counter == u64::MAX {
-        return Err(status::invalid("key.counter", &"is out of range; counters begin at 1"));
-    }
-    let client = parse::id("key.client_id", &key.client_id)?;
-    Ok(IdempotencyKey { client, counter: key.counter })
 }
 
 /// Names in a sentence, as many as one reads.

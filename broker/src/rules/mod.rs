@@ -9,7 +9,7 @@
 //! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles),
 //! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`]
 //! (rosters and keys of private mail), [`run`] (runs of sub-agents), [`access`] (invitations and
-//! tokens); `noun` registers them.
+//! tokens), [`call`] (calls of exported tools); `noun` registers them.
 //! [`guard`] pauses what goes on for too long without a person, [`clients`] remembers answers,
 //! [`presence`] who gave a sign of life, `compact` removes what is over, `restored` voids what was
 //! granted before a restore.
@@ -22,12 +22,13 @@
 //! - **W4** A refused command changes nothing: `decide` borrows.
 //! - T1…T6 of [`turn`], D1…D3 of [`directory`], R1…R3 of [`access`], X1…X6 of
 //!   [`mailbox`], Y3…Y5 of [`privacy`], I1…I8 of [`swarm`], RU1…RU6 of [`run`], GD1…GD2 of
-//!   [`guard`].
+//!   [`guard`], CL1 of [`call`].
 //!
 //! A1: no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/broker/tidy.rs` holds it to that.
 
 pub mod access;
+pub mod call;
 pub mod clients;
 mod compact;
 pub mod directory;
@@ -53,6 +54,7 @@ pub(crate) use self::rejection::listed;
 use self::rejection::listed_for;
 use self::{
     access::Access,
+    call::Calls,
     clients::{Answer, Clients},
     directory::Directory,
     guard::{Guard, Usage},
@@ -86,6 +88,7 @@ pub struct Workspace {
     pub swarm: Swarm,
     pub runs: Runs,
     pub guard: Guard,
+    pub calls: Calls,
     /// Of the system workspace; empty in any other.
     pub access: Access,
 }

@@ -12,7 +12,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Caller, Compact, Context, Decision, Principal, Rejection, Workspace, access, clients,
+    Caller, Compact, Context, Decision, Principal, Rejection, Workspace, access, call, clients,
     directory, guard, mailbox,
     privacy::{self, Privacy},
     run, swarm, turn,
@@ -250,4 +250,5 @@ nouns! {
     6 Access: access, state access, replies with Reply;
     7 Run: run, state runs, replies with Reply;
     8 Guard: guard, state guard;
+    9 Call: call, state calls, replies with Reply;
 }

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ServerCapabilities,
-        ServerConfig,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
+        PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
     transport::{
@@ -136,13 +136,45 @@ pub async fn serve_echo(say: impl FnOnce(String)) -> Result<()> {
 /// The tool that refuses, as a node refuses one of its own.
 pub const REFUSING: &str = "loop_status";
 
-/// A tool that says what it was given, and [`REFUSING`].
+/// Tools that say what they were given, and [`REFUSING`].
 #[derive(Debug, Clone)]
 struct McpEcho;
+
+/// The variable that says how many tools are listed.
+const LISTED: &str = "LOAD_TOOLS";
+
+/// Tools as a server of weather has them.
+fn listed() -> Vec<Tool> {
+    let count = std::env::var(LISTED).ok().and_then(|it| it.parse().ok()).unwrap_or(1);
+    let tool = |number: usize| {
+        let schema = serde_json::json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "Where it is, by its name or place." },
+                "line": { "type": "integer", "description": "Which one of several." },
+            },
+        });
+        let schema = schema.as_object().cloned().unwrap_or_default();
+        let description = format!(
+            "Tells the weather of city {number}: temperature, rain and wind for the next days. \
+             Call it before a trip is planned."
+        );
+        Tool::new(format!("tool_{number}"), description, schema)
+    };
+    (0..count).map(tool).collect()
+}
 
 impl ServerHandler for McpEcho {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(listed()))
     }
 
     async fn call_tool(

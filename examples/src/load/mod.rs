@@ -11,11 +11,13 @@
 //! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
 //! - [`swarm`]: issues and tasks, and workers that wait for one.
 //! - [`snapshots`]: commands while the snapshot of a large workspace is written.
+//! - [`gateway`]: tools of other MCP servers, through a node and through two.
 //! - [`dashboard`]: pages in a browser, and callers beside open ones.
 //! - [`runs`]: runs of sub-agents, their progress, and reading what agent CLIs write.
 
 pub mod calls;
 pub mod dashboard;
+pub mod gateway;
 pub mod limits;
 pub mod mail;
 pub mod mailboxes;
@@ -67,6 +69,9 @@ pub struct Sizes {
     pub events: usize,
     /// Loads of each page.
     pub paints: usize,
+    /// MCP servers of a node that has many, and clients that call their tools.
+    pub servers: usize,
+    pub clients: usize,
     /// Streams of events beside one browser, and how long they are open.
     pub readers: usize,
     pub watched: Duration,
@@ -94,6 +99,8 @@ impl Sizes {
             parsed: 256_000_000,
             events: 10_000,
             paints: 7,
+            servers: 40,
+            clients: 200,
             readers: 49,
             watched: Duration::from_secs(600),
         }
@@ -120,6 +127,8 @@ impl Sizes {
             parsed: 1_000_000,
             events: 200,
             paints: 1,
+            servers: 3,
+            clients: 4,
             readers: 49,
             watched: Duration::from_secs(4),
         }

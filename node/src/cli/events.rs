@@ -5,8 +5,8 @@ use tasuki_proto::{
     counted::counted,
     mail::BoxKind,
     wire::{
-        self, directory_event, event::Noun, guard_event, mail_event, privacy_event, run_event,
-        swarm_event, turn_event,
+        self, call_event, directory_event, event::Noun, guard_event, mail_event, privacy_event,
+        run_event, swarm_event, turn_event,
     },
 };
 
@@ -39,6 +39,7 @@ fn event_text(event: &wire::Event, titles: &Titles) -> String {
         Noun::Swarm(it) => it.kind.as_ref().map(|kind| swarm_text(kind, titles)),
         Noun::Run(it) => it.kind.as_ref().map(run_text),
         Noun::Guard(it) => it.kind.as_ref().map(guard_text),
+        Noun::Call(it) => it.kind.as_ref().map(call_text),
     });
     text.unwrap_or_else(|| {
         "something this release does not know; upgrade to see it".dimmed().to_string()
@@ -226,6 +227,24 @@ fn run_text(kind: &run_event::Kind) -> String {
         }
         Kind::RunReplied(e) => format!("message {} of {} answered", e.message, line(&e.run_id)),
         Kind::RunsForgotten(e) => format!("{} forgotten", counted(e.run_ids.len(), "run")),
+    }
+}
+
+fn call_text(kind: &call_event::Kind) -> String {
+    use call_event::Kind;
+    match kind {
+        Kind::ToolCalled(e) => {
+            let what = format!("{} of {} called", line(&e.tool), line(&e.target));
+            format!("{what} by {}", line(&e.role))
+        }
+        Kind::ToolCallEnded(e) => {
+            let what = format!("{} of {}", line(&e.tool), line(&e.target));
+            format!(
+                "{what}, called by {}: {}",
+                line(&e.role),
+                spaced(&bare(e.outcome().as_str_name(), "CALL_OUTCOME_"), " ")
+            )
+        }
     }
 }
 

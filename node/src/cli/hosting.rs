@@ -30,6 +30,7 @@ use crate::{
     process::keeper::own_program,
     projects,
     runs::live::LiveSteps,
+    toolset::GATEWAY,
     wake::adapters::Adapters,
 };
 
@@ -165,7 +166,7 @@ impl Hosting {
             .map_err(|why| Failure::local(format!("Mailboxes have no directories: {why}.")))?;
         let mirroring = Mirroring::start(config, &node, &directories)?;
         let runs = RunsSetup::start(config, &node, &file, place)?;
-        let gateway = gateway(config)?;
+        let gateway = gateway(config, &node)?;
         let serving = gateway.as_ref().map(|gateway| {
             let (gateway, stop) = (Arc::clone(gateway), stop.clone());
             tokio::spawn(async move { gateway.run(stop).await })
@@ -347,12 +348,22 @@ impl Hosting {
 }
 
 /// The MCP servers whose tools are offered, none of them started yet.
-fn gateway(config: &Config) -> Result<Option<Arc<Gateway>>, Failure> {
-    let settings = config.gateway.as_ref().map(|it| it.value.clone());
-    let Some(settings) = settings.filter(|it| !it.servers.is_empty()) else { return Ok(None) };
+fn gateway(config: &Config, node: &Node) -> Result<Option<Arc<Gateway>>, Failure> {
+    let settings = config.gateway.as_ref().map(|it| it.value.clone()).unwrap_or_default();
+    // Without servers of its own it offers what roles of other nodes export.
+    let has_set = |role: &Role| role.toolsets.iter().any(|it| it.set == GATEWAY);
+    if settings.servers.is_empty() && !config.roles.value.iter().any(has_set) {
+        return Ok(None);
+    }
     let keeper = own_program()
         .map_err(|why| Failure::local(format!("MCP servers cannot be started: {why}.")))?;
-    let gateway = Gateway::open(settings, &config.data.value, &keeper, &Clock::default());
+    let gateway = Gateway::open(
+        settings,
+        &config.data.value,
+        &keeper,
+        &Clock::default(),
+        Some(node.link().clone()),
+    );
     Ok(Some(Arc::new(gateway)))
 }
 

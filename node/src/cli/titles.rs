@@ -199,6 +199,7 @@ fn named(event: &wire::Event) -> Vec<Named> {
             | Noun::Privacy(_)
             | Noun::Run(_)
             | Noun::Guard(_)
+            | Noun::Call(_)
             | Noun::Mail(wire::MailEvent { kind: None })
             | Noun::Swarm(wire::SwarmEvent { kind: None }),
         )

@@ -6,8 +6,8 @@ use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     net::dial::is_loopback,
     wire::{
-        feed_client::FeedClient, mailbox_client::MailboxClient, runs_client::RunsClient,
-        waits_client::WaitsClient,
+        feed_client::FeedClient, mailbox_client::MailboxClient, relay_client::RelayClient,
+        runs_client::RunsClient, waits_client::WaitsClient,
     },
 };
 use tonic::{service::interceptor::InterceptedService, transport::Endpoint};
@@ -81,6 +81,12 @@ pub fn waits(channel: Channel) -> WaitsClient<Channel> {
 
 pub fn runs(channel: Channel) -> RunsClient<Channel> {
     RunsClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+pub fn relay(channel: Channel) -> RelayClient<Channel> {
+    RelayClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
 pub fn feed(channel: Channel) -> FeedClient<Channel> {

@@ -21,6 +21,7 @@ use toml::{
 use super::{
     Key, Layer, Problem, Raw, Source, Sourced,
     accept::{self, ACCEPT},
+    export::{self, ROLE},
     gateway::{self, GATEWAY},
     hooks::{self, HOOKS},
     launch::{self, LAUNCH},
@@ -29,8 +30,12 @@ use super::{
     value,
 };
 use crate::{
-    accept::settings::Settings, gateway::settings::GatewaySettings, hooks::spec::Hook,
-    launch::settings::LaunchSettings, runner::runners::RunnerTable, toolset::ToolsetChoice,
+    accept::settings::Settings,
+    gateway::{Export, settings::GatewaySettings},
+    hooks::spec::Hook,
+    launch::settings::LaunchSettings,
+    runner::runners::RunnerTable,
+    toolset::ToolsetChoice,
 };
 
 /// The table that gives toolsets to roles by name.
@@ -40,8 +45,8 @@ const TOOLSETS: &str = "toolsets";
 const GROUPS: &str = "groups";
 
 /// Tables, which have no variable.
-pub(super) const TABLES: [&str; 8] =
-    [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER, RUNS, LAUNCH, GATEWAY];
+pub(super) const TABLES: [&str; 9] =
+    [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER, RUNS, LAUNCH, GATEWAY, ROLE];
 
 /// Problems told of one file. Nobody mends more in one go, and a repository's file may be made to have
 /// a hundred thousand.
@@ -82,6 +87,7 @@ pub(super) struct Contents {
     pub(super) runs: Option<Counted<RunSettings>>,
     pub(super) launch: Option<Counted<LaunchSettings>>,
     pub(super) gateway: Option<Counted<GatewaySettings>>,
+    pub(super) exports: Option<Counted<Vec<Export>>>,
     pub(super) of_broker: Vec<OfBroker>,
     /// Where the file's user may have said what a hook does, in a way that cannot be read or does not
     /// count.
@@ -230,6 +236,10 @@ fn parse_all(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) ->
             let value = || gateway::parse(item, path, home, &at, problems);
             contents.gateway = Some(counted(GATEWAY, &source, *distrust, value));
             Ok(())
+        } else if name == ROLE {
+            let value = || export::parse(item, &at, problems);
+            contents.exports = Some(counted(ROLE, &source, *distrust, value));
+            Ok(())
         } else if let Some(key) = Key::parse(name) {
             match texts(key, item).and_then(|texts| from_here(key, texts, path)) {
                 Ok(texts) => {
@@ -322,6 +332,7 @@ pub(super) fn of_operator(
             || contents.runs.is_some() && it.message.starts_with("`runs`")
             || contents.launch.is_some() && it.message.starts_with("`launch")
             || contents.gateway.is_some() && it.message.starts_with("`gateway")
+            || contents.exports.is_some() && it.message.starts_with("`role")
     };
     problems.extend(own.into_iter().filter(is_told));
     contents

@@ -76,7 +76,7 @@ pub(super) fn parse(
     };
     parse_table(GATEWAY, &["server"], item, at, problems, set);
     problems.append(&mut inner);
-    GatewaySettings { servers }
+    GatewaySettings { servers, exports: Vec::new() }
 }
 
 /// `None`: something is wrong with it, which was said.
@@ -215,7 +215,7 @@ fn rules(item: &Spanned<DeValue<'_>>) -> Result<Vec<Rule>, Wrong> {
     }
 }
 
-fn pattern(text: &str) -> Result<(), Wrong> {
+pub(super) fn pattern(text: &str) -> Result<(), Wrong> {
     let begin = text.strip_suffix('*').unwrap_or(text);
     if text.is_empty() || begin.contains('*') {
         let why = format!("has {}; it takes a name, or the begin of one and `*`", echo(text));

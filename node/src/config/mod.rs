@@ -9,6 +9,7 @@
 
 mod accept;
 mod data;
+mod export;
 mod file;
 mod gateway;
 mod hooks;
@@ -301,6 +302,7 @@ impl Config {
                 || it.runs.is_none()
                 || it.launch.is_none()
                 || it.gateway.is_none()
+                || it.exports.is_none()
         };
         if is_here && files.iter().any(is_silent) {
             beside = files_beside(data.as_deref(), around, &mut problems);
@@ -310,6 +312,8 @@ impl Config {
         let runs = first_that_counts(&mut files, &mut beside, |it| it.runs.take());
         let launch = first_that_counts(&mut files, &mut beside, |it| it.launch.take());
         let gateway = first_that_counts(&mut files, &mut beside, |it| it.gateway.take());
+        let exports = first_that_counts(&mut files, &mut beside, |it| it.exports.take());
+        let gateway = export::add_to(gateway, exports);
         let (mut told, mut layers) = (file::Contents::default(), vec![flags, env]);
         layers.extend(files.into_iter().map(|it| told.add_below(it)));
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {

@@ -7,6 +7,8 @@ use rmcp::model::{Prompt, Resource, ResourceTemplate, Tool};
 use super::{
     find::ToolIndex,
     names,
+    origin::Origin,
+    roles::{RemoteRole, RoleView},
     server::{Server, Shown, View},
 };
 
@@ -23,14 +25,24 @@ const OFFLINE: &str = "[offline] ";
 /// A tool as agents see it.
 #[derive(Debug)]
 pub struct OfferedTool {
-    pub server: Arc<Server>,
-    /// Its server's own name for it.
+    pub origin: Arc<dyn Origin>,
+    /// Its own name, where it is.
     pub own: String,
     /// Under the name that agents see.
     pub listing: Tool,
 }
 
 impl OfferedTool {
+    fn new(exposed: String, tool: &Tool, origin: Arc<dyn Origin>, shown: Shown) -> Self {
+        let mut listing = tool.clone();
+        listing.name = Cow::Owned(exposed);
+        if shown == Shown::Offline {
+            let text = listing.description.unwrap_or_default();
+            listing.description = Some(format!("{OFFLINE}{text}").into());
+        }
+        Self { origin, own: tool.name.to_string(), listing }
+    }
+
     /// The name that agents see.
     pub fn name(&self) -> &str {
         &self.listing.name
@@ -58,7 +70,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    pub fn new(servers: &[(Arc<Server>, View)]) -> Self {
+    pub fn new(servers: &[(Arc<Server>, View)], roles: &[(Arc<RemoteRole>, RoleView)]) -> Self {
         let mut tools: BTreeMap<String, Arc<OfferedTool>> = BTreeMap::new();
         let mut all = Self::default();
         for (server, view) in servers {
@@ -69,14 +81,8 @@ impl Catalogue {
             }
             for tool in &view.offer.tools {
                 let exposed = names::exposed(&server.settings.name, &tool.name);
-                let mut listing = tool.clone();
-                listing.name = Cow::Owned(exposed.clone());
-                if shown == Shown::Offline {
-                    let text = listing.description.unwrap_or_default();
-                    listing.description = Some(format!("{OFFLINE}{text}").into());
-                }
-                let own = tool.name.to_string();
-                let tool = OfferedTool { server: Arc::clone(server), own, listing };
+                let origin = Arc::clone(server);
+                let tool = OfferedTool::new(exposed.clone(), tool, origin, shown);
                 tools.insert(exposed, Arc::new(tool));
             }
             if shown == Shown::Offline {
@@ -99,6 +105,22 @@ impl Catalogue {
                 let mut listing = template.clone();
                 listing.uri_template = of_server(server, &template.uri_template);
                 all.templates.push((Arc::clone(server), listing));
+            }
+        }
+        for (role, view) in roles {
+            let shown = view.shown();
+            // Nobody elsewhere takes the name of a server here.
+            let is_taken = |(it, _): &(Arc<Server>, View)| {
+                it.name().eq_ignore_ascii_case(role.name().as_str())
+            };
+            if shown == Shown::Gone || servers.iter().any(is_taken) {
+                continue;
+            }
+            for tool in &view.offer.tools {
+                let exposed = names::exposed_of_role(role.name().as_str(), &tool.name);
+                let origin = Arc::clone(role);
+                let tool = OfferedTool::new(exposed.clone(), tool, origin, shown);
+                tools.entry(exposed).or_insert_with(|| Arc::new(tool));
             }
         }
         all.tools = tools.into_values().collect();

@@ -9,6 +9,7 @@ use rmcp::{
     model::{PaginatedRequestParams, Prompt, Resource, ResourceTemplate, Tool},
     service::ServiceError,
 };
+use serde::Serialize;
 use tokio::time::timeout;
 
 use super::{
@@ -24,6 +25,9 @@ pub(super) const ITEMS_PER_SERVER_MAX: usize = 1_000;
 
 /// Pages of one list.
 const PAGES_MAX: usize = 50;
+
+/// One list, in bytes of JSON: what is more is left out.
+const LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What a server offers, as it may be shown.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -102,6 +106,7 @@ pub(super) async fn pages<T, F>(
     mut page: impl FnMut(Option<PaginatedRequestParams>) -> F,
 ) -> Result<Vec<T>, String>
 where
+    T: Serialize,
     F: Future<Output = Result<(Vec<T>, Option<String>), ServiceError>>,
 {
     if !has {
@@ -109,12 +114,21 @@ where
     }
     let all = async {
         let (mut all, mut cursor) = (Vec::new(), None);
+        let mut room = LIST_BYTES_MAX;
         for _ in 0..PAGES_MAX {
             let params = cursor.map(|it| PaginatedRequestParams::default().with_cursor(Some(it)));
-            let (mut items, next) =
+            let (mut items, next): (Vec<T>, _) =
                 page(params).await.map_err(|why| format!("its {what} cannot be listed: {why}"))?;
             items.truncate(ITEMS_PER_SERVER_MAX - all.len());
-            all.append(&mut items);
+            for item in items {
+                let bytes = serde_json::to_vec(&item).map_or(usize::MAX, |it| it.len());
+                let Some(left) = room.checked_sub(bytes) else {
+                    tracing::warn!("a server lists more {what} than are taken");
+                    return Ok(all);
+                };
+                room = left;
+                all.push(item);
+            }
             cursor = next.filter(|it| !it.is_empty());
             if cursor.is_none() || ITEMS_PER_SERVER_MAX <= all.len() {
                 break;

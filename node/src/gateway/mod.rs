@@ -12,19 +12,23 @@ mod call;
 mod catalogue;
 mod clean;
 mod client;
+#[cfg(test)]
+mod corpus;
 mod find;
 mod listing;
 pub mod names;
 mod ordered;
+mod origin;
 mod pins;
 #[cfg(unix)]
 mod program;
 mod remote;
+mod roles;
 mod server;
 pub mod settings;
 mod stdio;
 
-use std::{fmt, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::select_all};
 use tokio::{
@@ -40,10 +44,17 @@ pub use self::{
     catalogue::{Catalogue, OfferedPrompt, OfferedTool, split_uri},
     client::{Asked, Told},
     listing::{Held, LIST_MAX, Offer},
+    origin::Origin,
+    roles::{Export, RemoteRole, RoleView},
     server::{GRACE, Phase, Server, Shown, View},
 };
-use self::{pins::Pins, settings::GatewaySettings};
-use crate::clock::Clock;
+use self::{
+    listing::judge,
+    pins::Pins,
+    roles::{Exporter, Roles},
+    settings::GatewaySettings,
+};
+use crate::{clock::Clock, link::Link};
 
 /// Several changes within it are one.
 const GATHERED_WITHIN: Duration = Duration::from_millis(100);
@@ -51,6 +62,8 @@ const GATHERED_WITHIN: Duration = Duration::from_millis(100);
 /// All servers of a node.
 pub struct Gateway {
     servers: Vec<Arc<Server>>,
+    roles: Option<Roles>,
+    exports: Vec<Export>,
     catalogue: watch::Sender<Arc<Catalogue>>,
     began: Instant,
 }
@@ -64,23 +77,44 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     /// Reads what was taken of each server. Servers that are programs run under `keeper`, which is
-    /// this program. Blocks on the disk.
-    pub fn open(settings: GatewaySettings, data: &Path, keeper: &Path, clock: &Clock) -> Self {
+    /// this program. With a `link` the tools of other nodes' roles are offered, too. Blocks on the
+    /// disk.
+    pub fn open(
+        settings: GatewaySettings,
+        data: &Path,
+        keeper: &Path,
+        clock: &Clock,
+        link: Option<Link>,
+    ) -> Self {
         let server = |settings: settings::ServerSettings| {
             // One file that cannot be read bars its own server alone.
-            let pins = Pins::open(data, &settings.name).map_err(|why| why.to_string());
+            let pins = Pins::open(data, settings.name.as_str()).map_err(|why| why.to_string());
             Arc::new(Server::new(settings, pins, keeper.to_owned(), clock.clone()))
         };
         let servers = settings.servers.into_iter().map(server).collect();
-        let began = Instant::now();
-        Self { servers, catalogue: watch::Sender::default(), began }
+        let roles = link.map(|link| Roles::new(link, data));
+        let (catalogue, began) = (watch::Sender::default(), Instant::now());
+        Self { servers, roles, exports: settings.exports, catalogue, began }
     }
 
     /// Keeps all servers running until `stopping`, and ends them then.
-    pub async fn run(&self, stopping: CancellationToken) {
+    pub async fn run(self: Arc<Self>, stopping: CancellationToken) {
         let mut running = JoinSet::new();
         for server in &self.servers {
             running.spawn(Arc::clone(server).run(stopping.clone()));
+        }
+        if self.roles.is_some() {
+            let (own, stopping) = (Arc::clone(&self), stopping.clone());
+            running.spawn(async move {
+                if let Some(roles) = &own.roles {
+                    roles.run(stopping).await;
+                }
+            });
+        }
+        if let (Some(roles), false) = (&self.roles, self.exports.is_empty()) {
+            let (link, exports) = (roles.link().clone(), self.exports.clone());
+            let exporter = Exporter { gateway: Arc::clone(&self), link, exports };
+            running.spawn(exporter.run(stopping.clone()));
         }
         self.gather(&stopping).await;
         while running.join_next().await.is_some() {}
@@ -88,8 +122,11 @@ impl Gateway {
 
     /// Puts together what there is, whenever that changed.
     async fn gather(&self, stopping: &CancellationToken) {
-        let views = self.servers.iter().map(|it| WatchStream::from_changes(it.watch()));
-        let mut changes = select_all(views);
+        let servers = self.servers.iter().map(|it| WatchStream::from_changes(it.watch()));
+        let servers = servers.map(|it| it.map(|_| ()).boxed());
+        let roles = self.roles.iter().map(|it| WatchStream::from_changes(it.watch()));
+        let roles = roles.map(|it| it.map(|_| ()).boxed());
+        let mut changes = select_all(servers.chain(roles));
         loop {
             let views: Vec<_> = self.servers.iter().map(|it| (Arc::clone(it), it.view())).collect();
             // Tools of a server that is away go when its time is over.
@@ -99,8 +136,12 @@ impl Gateway {
                 }
                 Phase::Offline { .. } | Phase::Starting | Phase::Ready => None,
             });
-            let due = due.min();
-            if let Ok(all) = spawn_blocking(move || Catalogue::new(&views)).await {
+            let roles = self.roles();
+            let roles: Vec<_> = roles.into_iter().map(|it| (Arc::clone(&it), it.view())).collect();
+            let away = roles.iter().filter_map(|(_, it)| Some(it.offline_since? + GRACE));
+            let now = Instant::now();
+            let due = due.chain(away.filter(|it| now < *it)).min();
+            if let Ok(all) = spawn_blocking(move || Catalogue::new(&views, &roles)).await {
                 self.catalogue.send_replace(Arc::new(all));
             }
             tokio::select! {
@@ -122,6 +163,27 @@ impl Gateway {
 
     pub fn server(&self, name: &str) -> Option<&Arc<Server>> {
         self.servers.iter().find(|it| it.name() == name)
+    }
+
+    /// The roles of others that export tools, or did.
+    pub fn roles(&self) -> Vec<Arc<RemoteRole>> {
+        self.roles.as_ref().map(Roles::all).unwrap_or_default()
+    }
+
+    /// Approves changes of tools of a server or a role, each by the digest of what somebody looked
+    /// at. Answers which; `None`: there is none of this name.
+    pub async fn approve(
+        &self,
+        name: &str,
+        tools: &BTreeMap<String, String>,
+    ) -> Option<Result<Vec<String>, String>> {
+        if let Some(server) = self.server(name) {
+            return Some(server.approve(tools).await);
+        }
+        let roles = self.roles.as_ref()?;
+        let approved = roles.role(name)?.approve(tools, judge).await;
+        roles.changed();
+        Some(approved)
     }
 
     /// What there is now.

@@ -69,6 +69,23 @@ pub fn exposed(server: &ServerName, tool: &str) -> String {
     format!("{begin}_{}", &hash[..HASH_DIGITS])
 }
 
+/// The same of a tool of a role. A role may have a name that no server can have: then it is made one,
+/// and the hash is of both names.
+pub fn exposed_of_role(role: &str, tool: &str) -> String {
+    if let Ok(name) = role.parse::<ServerName>() {
+        return exposed(&name, tool);
+    }
+    let plain: String =
+        role.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let plain = plain[..plain.len().min(SERVER_BYTES_MAX)].trim_matches('-');
+    let plain = if plain.is_empty() { "role" } else { plain };
+    let rest: String = tool.chars().map(|c| if is_letter(c) { c } else { '_' }).collect();
+    let name = format!("{plain}{SEPARATOR}{rest}");
+    let begin = &name[..name.len().min(NAME_BYTES_MAX - HASH_DIGITS - 1)];
+    let hash = hex(&Sha256::digest(format!("{role}\0{tool}").as_bytes()));
+    format!("{begin}_{}", &hash[..HASH_DIGITS])
+}
+
 /// The server that a name seen by agents begins with, and the rest.
 pub fn split(name: &str) -> Option<(ServerName, &str)> {
     let (server, rest) = name.split_once(SEPARATOR)?;

@@ -1,15 +1,23 @@
 //! A server that is reached by Streamable HTTP.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use futures::stream::BoxStream;
+use http::{HeaderName, HeaderValue};
 use reqwest::{Client, redirect};
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+use rmcp::{
+    model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage},
+    transport::streamable_http_client::{
+        SseError, StreamableHttpClient, StreamableHttpClientTransport,
+        StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
+    },
 };
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use sse_stream::Sse;
 use tasuki_proto::{invitation::Trust, net::tls::Trusting};
+use tokio::time::timeout;
 
-use super::stdio::MESSAGE_BYTES_MAX;
+use super::{server::START_MAX, stdio::MESSAGE_BYTES_MAX};
 
 /// Until a connection stands.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
@@ -21,7 +29,7 @@ const REQUESTS_MAX: usize = 256;
 pub(super) fn transport(
     url: &str,
     token_env: Option<&str>,
-) -> Result<StreamableHttpClientTransport<Client>, String> {
+) -> Result<StreamableHttpClientTransport<Patient>, String> {
     // A redirect could lead a token to somebody else.
     let client = Client::builder()
         .connect_timeout(CONNECT_MAX)
@@ -38,7 +46,95 @@ pub(super) fn transport(
         let token = std::env::var(name);
         config.auth_header = Some(token.map_err(|_| format!("the variable {name} is not set"))?);
     }
-    Ok(StreamableHttpClientTransport::with_client(client, config))
+    Ok(StreamableHttpClientTransport::with_client(Patient(client), config))
+}
+
+/// A client that does not wait for ever for the answer to a greeting: rmcp keeps to it when nobody
+/// waits for the connection any more, with its socket.
+#[derive(Clone)]
+pub(super) struct Patient(Client);
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Failure = StreamableHttpError<reqwest::Error>;
+type Events = BoxStream<'static, Result<Sse, SseError>>;
+
+impl StreamableHttpClient for Patient {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let max = MESSAGE_BYTES_MAX;
+        self.post_message_with_max_sse_event_size(uri, message, session, token, headers, max).await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        max: usize,
+    ) -> Result<StreamableHttpPostResponse, Failure> {
+        let is_greeting = match &message {
+            JsonRpcMessage::Request(it) => matches!(
+                it.request,
+                ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_)
+            ),
+            JsonRpcMessage::Notification(_) => true,
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => false,
+        };
+        let post =
+            self.0.post_message_with_max_sse_event_size(uri, message, session, token, headers, max);
+        if is_greeting {
+            timeout(START_MAX, post).await.unwrap_or(Err(Failure::ControlRequestTimeout))
+        } else {
+            post.await
+        }
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<(), Failure> {
+        self.0.delete_session(uri, session, token, headers).await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Result<Events, Failure> {
+        let max = MESSAGE_BYTES_MAX;
+        self.get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, max).await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+        max: usize,
+    ) -> Result<Events, Failure> {
+        let client = &self.0;
+        client
+            .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, max)
+            .await
+    }
 }
 
 /// Whom it trusts: the platform's authorities; nobody where nothing is encrypted.

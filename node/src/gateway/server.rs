@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use parking_lot::Mutex;
 use rmcp::{
     model::{
@@ -23,6 +24,7 @@ use rmcp::{
     },
 };
 use serde_json::json;
+use tasuki_proto::id::RoleId;
 use tokio::{
     sync::{Notify, watch},
     task::spawn_blocking,
@@ -35,8 +37,9 @@ use super::{
     call::{Caller, Failed, Live, TIMED_OUT, ask},
     clean,
     client::{Calls, Handler},
-    listing::{Held, Offer, judge, pages},
+    listing::{Offer, judge, pages},
     ordered::Ordered,
+    origin::Origin,
     pins::Pins,
     program::Program,
     remote,
@@ -49,7 +52,7 @@ use crate::{
 };
 
 /// For a server to be ready, from its start on: its first start may download it.
-const START_MAX: Duration = Duration::from_secs(120);
+pub(super) const START_MAX: Duration = Duration::from_secs(120);
 
 /// Changes that a server tells of within this time are one.
 const DEBOUNCE: Duration = Duration::from_secs(1);
@@ -65,7 +68,7 @@ pub const GRACE: Duration = Duration::from_secs(60);
 const BACKOFF_MS: u64 = 1_000;
 const BACKOFF_MS_MAX: u64 = 60_000;
 
-/// After so long without an end, pauses begin at the first again.
+/// After it was ready for so long, pauses begin at the first again.
 const STEADY: Duration = Duration::from_secs(60);
 
 /// Calls of one server that are under way.
@@ -201,15 +204,15 @@ impl Server {
         }
         let mut backoff = Backoff::between(BACKOFF_MS, BACKOFF_MS_MAX);
         loop {
-            let began = Instant::now();
-            let why = Box::pin(self.run_once(&stopping)).await;
+            let mut ready = None;
+            let why = Box::pin(self.run_once(&stopping, &mut ready)).await;
             if stopping.is_cancelled() {
                 return;
             }
             tracing::info!(server = self.name(), why, "an MCP server is offline");
             self.set_offline(why);
             self.view.send_modify(|view| view.restarts += 1);
-            if STEADY <= began.elapsed() {
+            if ready.is_some_and(|it: Instant| STEADY <= it.elapsed()) {
                 backoff.reset();
             }
             tokio::select! {
@@ -242,8 +245,8 @@ impl Server {
         }
     }
 
-    /// Starts it and stays with it. Says why it is over.
-    async fn run_once(&self, stopping: &CancellationToken) -> String {
+    /// Starts it and stays with it. Says why it is over, and since when it was ready.
+    async fn run_once(&self, stopping: &CancellationToken, ready: &mut Option<Instant>) -> String {
         let calls: Arc<Calls> = Arc::default();
         let changed: Arc<Notify> = Arc::default();
         let handler = Handler { calls: Arc::clone(&calls), changed: Arc::clone(&changed) };
@@ -257,6 +260,7 @@ impl Server {
             Ok(running) => running,
             Err(why) => return ended(program, why).await,
         };
+        *ready = Some(Instant::now());
         let peer = running.peer().clone();
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let live = Live { peer: peer.clone(), calls };
@@ -285,11 +289,11 @@ impl Server {
                 let (started, transport) = Program::start(&self.keeper, words, env, directory)
                     .map_err(|why| format!("it cannot be started: {why}"))?;
                 *program = Some(started);
-                handler.serve_with_lifecycle(Ordered { inner: transport, calls }, lifecycle).await
+                handler.serve_with_lifecycle(Ordered::new(transport, calls), lifecycle).await
             }
             ServerTransport::Http { url, token_env } => {
                 let transport = remote::transport(url, token_env.as_deref())?;
-                handler.serve_with_lifecycle(Ordered { inner: transport, calls }, lifecycle).await
+                handler.serve_with_lifecycle(Ordered::new(transport, calls), lifecycle).await
             }
         };
         running.map_err(|why| why.to_string())
@@ -379,30 +383,11 @@ impl Server {
         Ok(())
     }
 
-    /// Approves changes of tools, each by the [digest](Held::digest) of what somebody looked at.
-    /// Answers which.
+    /// Approves changes of tools, each by the digest of what somebody looked at. Answers which.
     pub async fn approve(&self, tools: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
-        let mut held = self.view().offer.held.clone();
-        held.retain(|name, it| tools.get(name).is_some_and(|digest| *digest == it.digest()));
-        if held.len() < tools.len() {
-            return Err("the tools have changed again; look at the difference first".to_owned());
-        }
-        let held: Vec<(String, Held)> = held.into_iter().collect();
-        let names = held.iter().map(|(name, _)| name.clone()).collect();
-        let pins = Arc::clone(&self.pins);
-        let written = spawn_blocking(move || {
-            let mut pins = pins.lock();
-            held.iter().for_each(|(_, it)| pins.approve(&it.said, &it.shown));
-            pins.write()
-        });
-        match written.await {
-            Ok(Ok(())) => {
-                self.relist.notify_one();
-                Ok(names)
-            }
-            Ok(Err(why)) => Err(format!("the approval cannot be saved: {why}")),
-            Err(why) => Err(why.to_string()),
-        }
+        let approved = Pins::approve_held(&self.pins, &self.view().offer.held, tools).await?;
+        self.relist.notify_one();
+        Ok(approved)
     }
 
     /// Calls a tool by its server's own name for it.
@@ -491,6 +476,27 @@ impl Server {
                 Err(self.error(&format!("{text}: {why}")))
             }
         }
+    }
+}
+
+#[async_trait]
+impl Origin for Server {
+    fn allows(&self, role: &RoleId, tool: &str) -> bool {
+        self.settings.access.allows(role, tool)
+    }
+
+    async fn call(
+        &self,
+        _: &RoleId,
+        request: CallToolRequestParams,
+        capabilities: &ClientCapabilities,
+        caller: &dyn Caller,
+    ) -> Result<CallToolResponse, ErrorData> {
+        Self::call(self, request, capabilities, caller).await
+    }
+
+    fn error(&self, why: &str) -> ErrorData {
+        Self::error(self, why)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
 
 use tasuki_proto::id::RoleId;
 
-use super::names::ServerName;
+use super::{names::ServerName, roles::Export};
 
 /// Servers of one node.
 pub const SERVERS_MAX: usize = 64;
@@ -36,6 +36,8 @@ pub const PASSED: [&str; 12] = [
 #[derive(Debug, Clone, Default)]
 pub struct GatewaySettings {
     pub servers: Vec<ServerSettings>,
+    /// What roles of this node let others call.
+    pub exports: Vec<Export>,
 }
 
 #[derive(Debug, Clone)]
@@ -140,7 +142,8 @@ impl Access {
     }
 }
 
-fn is_like(name: &str, pattern: &str) -> bool {
+/// `*` at the end of a pattern stands for anything.
+pub(super) fn is_like(name: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(begin) => name.starts_with(begin),
         None => name == pattern,

@@ -1,11 +1,10 @@
 //! A server's standard input and output, a JSON-RPC message a line, with everything that a server
 //! may print bounded.
 //!
-//! A line that is no message is passed over, as other SDKs do; one that is too long is passed over,
-//! and the call that it answers is told so. What nobody asked for is taken in at a bounded rate: a
-//! server that floods is ended, and whoever else runs here does not notice.
+//! A line that is no message is passed over, as other SDKs do, at a bounded rate; one that is too
+//! long is passed over, and the call that it answers is told so.
 
-use std::{collections::VecDeque, io, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc};
 
 use rmcp::{
     RoleClient,
@@ -16,8 +15,9 @@ use rmcp::{
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
     sync::Mutex,
-    time::Instant,
 };
+
+use super::ordered::Unasked;
 
 /// One message of a server, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -25,12 +25,6 @@ pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Of a line that is too long so much is kept of its begin and of its end, in bytes: a message's id
 /// is there.
 const EDGE_BYTES: usize = 256;
-
-/// Lines within [`FLOOD_WITHIN`] that answer nothing: progress, logs, and what is no message.
-const UNASKED_MAX: usize = 20_000;
-
-/// Over this time.
-const FLOOD_WITHIN: Duration = Duration::from_secs(10);
 
 /// What it reads at once, in bytes.
 const READ_BYTES: usize = 64 * 1024;
@@ -40,7 +34,8 @@ pub(super) struct Stdio<R, W> {
     reader: BufReader<R>,
     line: Line,
     writer: Arc<Mutex<Option<W>>>,
-    unasked: Rate,
+    /// Lines that are no message.
+    garbage: Unasked,
 }
 
 /// What was read of a line so far.
@@ -49,24 +44,6 @@ struct Line {
     text: Vec<u8>,
     /// The last bytes of one that is too long; `None`: it is not.
     end: Option<VecDeque<u8>>,
-}
-
-/// How much came lately.
-struct Rate {
-    since: Instant,
-    count: usize,
-}
-
-impl Rate {
-    /// Whether one more is too many.
-    fn is_exceeded(&mut self) -> bool {
-        let now = Instant::now();
-        if FLOOD_WITHIN <= now.duration_since(self.since) {
-            *self = Self { since: now, count: 0 };
-        }
-        self.count += 1;
-        UNASKED_MAX < self.count
-    }
 }
 
 impl Line {
@@ -141,7 +118,7 @@ where
             reader: BufReader::with_capacity(READ_BYTES, reader),
             line: Line::default(),
             writer: Arc::new(Mutex::new(Some(writer))),
-            unasked: Rate { since: Instant::now(), count: 0 },
+            garbage: Unasked::default(),
         }
     }
 
@@ -194,14 +171,11 @@ where
                 return None;
             }
             let message = self.line.take();
-            let answers =
-                matches!(message, Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)));
-            if !answers && self.unasked.is_exceeded() {
-                tracing::warn!("a server prints more than anybody asked for, and is ended");
-                return None;
-            }
             if message.is_some() {
                 return message;
+            }
+            if self.garbage.is_flood() {
+                return None;
             }
         }
     }
@@ -220,7 +194,7 @@ mod tests {
     use rmcp::model::ServerResult;
     use tokio::io::duplex;
 
-    use super::*;
+    use super::{super::ordered::UNASKED_MAX, *};
 
     async fn read(text: &[u8]) -> Vec<RxJsonRpcMessage<RoleClient>> {
         let (ours, mut theirs) = duplex(1024 * 1024);
@@ -284,9 +258,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_floods_is_ended() {
-        let line = b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n";
-        let read = read(&line.repeat(UNASKED_MAX + 1000)).await;
-        assert_eq!(read.len(), UNASKED_MAX);
+    async fn a_server_that_prints_garbage_without_end_is_left() {
+        let garbage = b"building...\n".repeat(UNASKED_MAX);
+        let message = &b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n"[..];
+        assert_eq!(read(&[&garbage, message].concat()).await.len(), 1);
+        assert!(read(&[&garbage, &garbage[..24], message].concat()).await.is_empty());
     }
 }

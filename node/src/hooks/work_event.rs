@@ -127,7 +127,8 @@ pub fn of_item(item: &wire::FeedItem, wanted: &BTreeSet<Kind>) -> Vec<WorkEvent>
                 | Said::Directory(_)
                 | Said::Mail(_)
                 | Said::Privacy(_)
-                | Said::Guard(_),
+                | Said::Guard(_)
+                | Said::Call(_),
             )
             | None => None,
         };

@@ -197,7 +197,10 @@ impl Link {
         Ok(response)
     }
 
-    async fn ask<T, F>(&self, call: impl Fn(Channel, wire::Caller) -> F) -> Result<T, Refusal>
+    pub(super) async fn ask<T, F>(
+        &self,
+        call: impl Fn(Channel, wire::Caller) -> F,
+    ) -> Result<T, Refusal>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {

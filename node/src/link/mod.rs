@@ -24,6 +24,7 @@ mod mail;
 mod network_monitor;
 mod pages;
 mod receipts;
+mod relay;
 mod session;
 mod state;
 mod waits;

@@ -205,6 +205,18 @@ impl Agent {
         }
     }
 
+    /// Resolves when nobody wants, or may have, the answer to a request any more.
+    async fn is_unwanted(&self, context: &RequestContext<RoleServer>) -> ErrorData {
+        tokio::select! {
+            // The client takes it back; dropping the work drops its wait.
+            () = context.ct.cancelled() => {}
+            () = self.left(context) => {}
+            // Its stream is broken off, so it is not told here.
+            () = self.revoked(context) => {}
+        }
+        ErrorData::internal_error("cancelled", None)
+    }
+
     /// A connection is a sign of life as soon as its agent has spoken.
     fn is_heard(&self, client: Option<&Implementation>) {
         if let (Link::Connection { present, address, .. }, Some(actions)) =
@@ -329,7 +341,11 @@ impl ServerHandler for Agent {
                 None => prompts::get(self.equipped(), &self.host.order, &request).map(Into::into),
             }
         };
-        caught("prompts/get", got).await?
+        tokio::select! {
+            biased;
+            got = caught("prompts/get", got) => got?,
+            error = self.is_unwanted(&context) => Err(error),
+        }
     }
 
     async fn list_resources(
@@ -391,7 +407,11 @@ impl ServerHandler for Agent {
             };
             read.map(Into::into)
         };
-        caught("resources/read", read).await?
+        tokio::select! {
+            biased;
+            read = caught("resources/read", read) => read?,
+            error = self.is_unwanted(&context) => Err(error),
+        }
     }
 
     async fn subscribe(
@@ -499,11 +519,7 @@ impl ServerHandler for Agent {
                     None,
                 )),
             },
-            // The client no longer wants the answer; dropping the call drops its wait.
-            () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
-            () = self.left(&context) => Err(ErrorData::internal_error("cancelled", None)),
-            // Or may no longer have it. Its stream is broken off, so it is not told here.
-            () = self.revoked(&context) => Err(ErrorData::internal_error("cancelled", None)),
+            error = self.is_unwanted(&context) => Err(error),
         }
     }
 

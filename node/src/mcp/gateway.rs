@@ -95,8 +95,8 @@ pub(super) async fn get_prompt(
     request.name.clone_from(&prompt.own);
     request.meta = passed(context);
     let request = ClientRequest::GetPromptRequest(GetPromptRequest::new(request));
-    let server = &prompt.server;
-    Some(match ask(server, request, context).await {
+    let server = &*prompt.server;
+    Some(match ask(host, scope, server, request, context).await {
         Ok(ServerResult::GetPromptResult(it)) => Ok(GetPromptResponse::Complete(it)),
         Ok(ServerResult::InputRequiredResult(it)) => Ok(GetPromptResponse::InputRequired(it)),
         Ok(_) => Err(server.error("answered with what is no prompt")),
@@ -121,7 +121,7 @@ pub(super) async fn read(
     own.clone_into(&mut request.uri);
     request.meta = passed(context);
     let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(request));
-    Some(match ask(server, request, context).await {
+    Some(match ask(host, scope, server, request, context).await {
         Ok(ServerResult::ReadResourceResult(it)) => Ok(ReadResourceResponse::Complete(it)),
         Ok(ServerResult::InputRequiredResult(it)) => Ok(ReadResourceResponse::InputRequired(it)),
         Ok(_) => Err(server.error("answered with what is no resource")),
@@ -130,10 +130,15 @@ pub(super) async fn read(
 }
 
 async fn ask(
+    host: &Host,
+    scope: &Scope,
     server: &Server,
     request: ClientRequest,
     context: &RequestContext<RoleServer>,
 ) -> Result<ServerResult, ErrorData> {
+    // It takes a place among the calls of a role, as a tool's call does.
+    let place = callers(host, scope).first().map(|role| host.admit(role)).transpose();
+    let _place = place.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
     server.request(request, &capabilities(context), &AgentCaller { context }).await
 }
 

@@ -30,7 +30,7 @@ use super::{
     host::Host,
     transport::{bearer::only_its_user, server::refuse},
 };
-use crate::gateway::{Asked, Caller, Gateway, Phase, Server, Told};
+use crate::gateway::{Asked, Caller, Gateway, Offer, Phase, RemoteRole, Server, Told};
 
 pub(super) fn routes() -> Router<Arc<Host>> {
     Router::new()
@@ -102,16 +102,6 @@ fn report(server: &Server) -> GatewayServer {
         Phase::Offline { why, since } => ("offline", why, since.elapsed().as_secs()),
     };
     let offer = &view.offer;
-    let held = offer.held.iter().map(|(tool, it)| HeldTool {
-        tool: tool.clone(),
-        digest: it.digest(),
-        approved: json!(it.approved),
-        current: json!(it.shown),
-    });
-    let refused = offer
-        .refused
-        .iter()
-        .map(|(tool, why)| RefusedTool { tool: tool.clone(), why: why.clone() });
     GatewayServer {
         name: server.name().to_owned(),
         endpoint: server.settings.transport.endpoint(),
@@ -126,8 +116,50 @@ fn report(server: &Server) -> GatewayServer {
         prompts: offer.prompts.len(),
         resources: offer.resources.len() + offer.templates.len(),
         in_flight: server.in_flight(),
-        held: held.collect(),
-        refused: refused.collect(),
+        held: held(offer),
+        refused: refused(offer),
+    }
+}
+
+fn held(offer: &Offer) -> Vec<HeldTool> {
+    let held = offer.held.iter().map(|(tool, it)| HeldTool {
+        tool: tool.clone(),
+        digest: it.digest(),
+        approved: json!(it.approved),
+        current: json!(it.shown),
+    });
+    held.collect()
+}
+
+fn refused(offer: &Offer) -> Vec<RefusedTool> {
+    let refused = offer.refused.iter();
+    refused.map(|(tool, why)| RefusedTool { tool: tool.clone(), why: why.clone() }).collect()
+}
+
+/// The same of a role of another node.
+fn report_role(role: &RemoteRole) -> GatewayServer {
+    let view = role.view();
+    let offer = &view.offer;
+    let (state, why, offline_sec) = match view.offline_since {
+        None => ("ready", "", 0),
+        Some(since) => ("offline", "its node is not connected", since.elapsed().as_secs()),
+    };
+    GatewayServer {
+        name: role.name().to_string(),
+        endpoint: format!("the role {}", role.name()),
+        state: state.to_owned(),
+        why: why.to_owned(),
+        offline_sec,
+        is_failing: false,
+        restarts: 0,
+        version: String::new(),
+        protocol: String::new(),
+        tools: offer.tools.len(),
+        prompts: 0,
+        resources: 0,
+        in_flight: 0,
+        held: held(offer),
+        refused: refused(offer),
     }
 }
 
@@ -143,7 +175,8 @@ async fn status(State(host): State<Arc<Host>>) -> Response {
     let servers: Vec<GatewayServer> = match &host.gateway {
         Some(gateway) => {
             gateway.settled().await;
-            gateway.servers().iter().map(|it| report(it)).collect()
+            let servers = gateway.servers().iter().map(|it| report(it));
+            servers.chain(gateway.roles().iter().map(|it| report_role(it))).collect()
         }
         None => Vec::new(),
     };
@@ -179,7 +212,13 @@ async fn call(State(host): State<Arc<Host>>, Json(asked): Json<PersonCall>) -> R
         return refuse(StatusCode::NOT_FOUND, "not_found", message);
     };
     let request = CallToolRequestParams::new(tool.own.clone()).with_arguments(asked.arguments);
-    let told = match tool.server.call(request, &ClientCapabilities::default(), &Nobody).await {
+    // A person calls as a role of this node that may.
+    let Some(role) = host.roles.keys().find(|it| tool.origin.allows(it, &tool.own)) else {
+        let message = format!("no role of this node may call {}", echo(&asked.tool));
+        return refuse(StatusCode::FORBIDDEN, "role_forbidden", message);
+    };
+    let told = match tool.origin.call(role, request, &ClientCapabilities::default(), &Nobody).await
+    {
         Ok(CallToolResponse::Complete(result)) => json!({ "result": result }),
         Ok(CallToolResponse::Task(_) | CallToolResponse::InputRequired(_)) => {
             let why =
@@ -209,12 +248,12 @@ async fn approve(
         Ok(gateway) => gateway,
         Err(refusal) => return *refusal,
     };
-    let Some(server) = gateway.server(&name) else {
+    let Some(approved) = gateway.approve(&name, &asked.tools).await else {
         let near = did_you_mean(&name, gateway.servers().iter().map(|it| it.name()));
         let message = format!("there is no server {}{near}", echo(&name));
         return refuse(StatusCode::NOT_FOUND, "not_found", message);
     };
-    match server.approve(&asked.tools).await {
+    match approved {
         Ok(approved) => Json(json!({ "server": name, "approved": approved })).into_response(),
         Err(why) => refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", why),
     }

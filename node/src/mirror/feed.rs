@@ -41,7 +41,8 @@ impl DirtySets {
                     | Noun::Turn(_)
                     | Noun::Swarm(_)
                     | Noun::Run(_)
-                    | Noun::Guard(_),
+                    | Noun::Guard(_)
+                    | Noun::Call(_),
                 ) => {}
                 // What was sealed may be read now; or of a newer broker.
                 Some(Noun::Privacy(_) | Noun::Mail(wire::MailEvent { kind: None })) | None => {

@@ -78,6 +78,10 @@ pub enum Unsealable {
     Mailboxes,
     #[error("outputs of agents are not sealed, and mail here is private; nothing was sent")]
     Outputs,
+    #[error(
+        "calls of tools on other machines are not sealed, and mail here is private; nothing was sent"
+    )]
+    ToolCalls,
 }
 
 const TRUST: &str = "compare its fingerprint with what `tasuki mail private status` says on the \

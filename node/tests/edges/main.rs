@@ -35,6 +35,8 @@ mod patience;
 mod private;
 mod process;
 mod projects;
+#[cfg(unix)]
+mod relay;
 mod repeats;
 mod runs;
 mod runstorm;

@@ -200,9 +200,9 @@ impl Node {
     }
 
     async fn start_in(data: TempDir, toolset: &str, servers: Vec<ServerSettings>) -> Self {
-        let settings = GatewaySettings { servers };
+        let settings = GatewaySettings { servers, exports: Vec::new() };
         let keeper = Path::new(env!("CARGO_BIN_EXE_tasuki"));
-        let gateway = Gateway::open(settings, data.path(), keeper, &Clock::default());
+        let gateway = Gateway::open(settings, data.path(), keeper, &Clock::default(), None);
         let gateway = Arc::new(gateway);
         let stop = CancellationToken::new();
         let (running, stopping) = (Arc::clone(&gateway), stop.clone());

@@ -68,6 +68,7 @@ pub struct File {
     runs: Option<IgnoredAny>,
     launch: Option<IgnoredAny>,
     gateway: Option<IgnoredAny>,
+    role: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.

@@ -74,7 +74,8 @@ fn done(visit: &Visit, path: &str) -> Response {
 
 /// The name of an enum's value as people read it: `TASK_STAGE_IN_REVIEW` is `in review`.
 fn bare(name: &str) -> String {
-    const PREFIXES: [&str; 9] = [
+    const PREFIXES: [&str; 10] = [
+        "CALL_OUTCOME_",
         "TASK_STAGE_",
         "TASK_STATUS_",
         "ISSUE_STATUS_",

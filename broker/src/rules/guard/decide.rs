@@ -188,6 +188,7 @@ impl Workspace {
             | rules::Event::Mail(_)
             | rules::Event::Privacy(_)
             | rules::Event::Swarm(_)
+            | rules::Event::Call(_)
             | rules::Event::Access(_) => None,
         }
     }

@@ -419,7 +419,11 @@ impl Ledger {
             }
             Event::Mail(event) => self.apply_mail(event),
             Event::Turn(event) => self.apply_turn(record, event),
-            Event::Directory(_) | Event::Privacy(_) | Event::Swarm(_) | Event::Access(_) => {}
+            Event::Directory(_)
+            | Event::Privacy(_)
+            | Event::Swarm(_)
+            | Event::Call(_)
+            | Event::Access(_) => {}
         }
     }
 

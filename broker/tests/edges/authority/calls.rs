@@ -10,6 +10,7 @@ use tasuki_proto::{
     wire,
 };
 
+use super::run_calls::no_node;
 use crate::{
     guarded::{fresh, scope},
     support::{caller, key},
@@ -187,6 +188,28 @@ pub(super) static CALLS: &[Call] = &[
             ..wire::RegisterRequest::default()
         })
     }),
+    stream(inside("/tasuki.v1.Relay/WatchTools", Right::Read, |workspace, _| {
+        bytes(wire::WatchToolsRequest { caller: caller(workspace) })
+    })),
+    answers(
+        "unavailable",
+        stream(acting("/tasuki.v1.Relay/CallTool", Right::Call, |workspace, role| {
+            bytes(wire::CallToolRequest {
+                caller: caller(workspace),
+                role: role.to_owned(),
+                target: "nobody".to_owned(),
+                tool: "run_tests".to_owned(),
+                ..Default::default()
+            })
+        })),
+    ),
+    answers(
+        "stale_epoch",
+        stream(inside("/tasuki.v1.Relay/ServeTools", Right::Host, |workspace, _| {
+            let caller = no_node(workspace);
+            bytes(wire::ServeToolsRequest { caller, ..Default::default() })
+        })),
+    ),
     stream(inside("/tasuki.v1.Feed/Subscribe", Right::Read, |workspace, _| {
         bytes(wire::SubscribeRequest {
             caller: caller(workspace),

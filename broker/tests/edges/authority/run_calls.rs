@@ -12,7 +12,7 @@ fn no_run() -> String {
 }
 
 /// A node that never registered.
-fn no_node(workspace: &str) -> Option<wire::Caller> {
+pub(super) fn no_node(workspace: &str) -> Option<wire::Caller> {
     let (workspace, node) = (workspace.to_owned(), "no-such-node".to_owned());
     Some(wire::Caller { workspace, node, epoch: 1 })
 }

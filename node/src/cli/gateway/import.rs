@@ -19,7 +19,7 @@ use super::super::{
 };
 use crate::{
     accept::allowed::joined,
-    config::{Config, FILE},
+    config::{Config, Environment, FILE},
     gateway::names::{SERVER_BYTES_MAX, ServerName},
 };
 
@@ -46,6 +46,8 @@ struct Found {
     command: Vec<String>,
     /// As `env` has it: names, and names with a value.
     env: Vec<String>,
+    /// Where a program starts.
+    directory: Option<PathBuf>,
     url: Option<String>,
     token_env: Option<String>,
 }
@@ -54,10 +56,18 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(
     let text = file_io::read(&args.file).map_err(Failure::local)?.text;
     let text =
         text.ok_or_else(|| Failure::usage(format!("There is no file {}.", args.file.display())))?;
-    let (found, notes) = servers(&text).map_err(|why| {
+    let here = std::path::absolute(&args.file).map_err(|why| Failure::local(why.to_string()))?;
+    let (mut found, mut notes) = servers(&text, &here).map_err(|why| {
         Failure::usage(format!("{} has no MCP servers: {why}.", args.file.display()))
     })?;
     let own = config.file.as_ref().map_or_else(|| PathBuf::from(FILE), |it| it.path.clone());
+    found.retain(|it| match refused(it, &own) {
+        None => true,
+        Some(why) => {
+            notes.push(format!("{} is skipped: {why}", it.name));
+            false
+        }
+    });
     let snapshot = file_io::read(&own).map_err(Failure::local)?;
     let (written, taken) = add(snapshot.text.as_deref().unwrap_or_default(), &found)
         .map_err(|why| Failure::usage(format!("{} cannot be edited: {why}.", own.display())))?;
@@ -80,6 +90,14 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(
         },
         || lines(args, &own, &new, &taken, &notes),
     )
+}
+
+/// Why the configuration would not take it.
+fn refused(server: &Found, own: &Path) -> Option<String> {
+    let (alone, _) = add("", std::slice::from_ref(server)).ok()?;
+    let problems = Config::problems_of(own, &alone, &Environment::of_process());
+    let problems: Vec<String> = problems.into_iter().map(|it| it.message).collect();
+    (!problems.is_empty()).then(|| problems.join("; "))
 }
 
 fn lines(
@@ -127,15 +145,16 @@ fn names(env: &[String]) -> Vec<&str> {
 }
 
 /// The servers of a client's file, and what of them is not taken over.
-fn servers(text: &str) -> Result<(Vec<Found>, Vec<String>), String> {
-    let file: Option<Value> =
+/// `file` is where it lies.
+fn servers(text: &str, file: &Path) -> Result<(Vec<Found>, Vec<String>), String> {
+    let content: Option<Value> =
         parse_to_serde_value(text, &Default::default()).map_err(|why| why.to_string())?;
-    let file = file.unwrap_or_default();
-    let table = TABLES.iter().find_map(|name| file.get(*name)?.as_object());
+    let content = content.unwrap_or_default();
+    let table = TABLES.iter().find_map(|name| content.get(*name)?.as_object());
     let table = table.ok_or_else(|| format!("it has none of {}", TABLES.join(", ")))?;
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for (name, server) in table {
-        match found(name, server, &mut notes) {
+        match found(name, server, file, &mut notes) {
             Ok(Some(server)) => all.push(server),
             Ok(None) => {}
             Err(why) => notes.push(format!("{name} is skipped: {why}")),
@@ -144,7 +163,16 @@ fn servers(text: &str) -> Result<(Vec<Found>, Vec<String>), String> {
     Ok((all, notes))
 }
 
-fn found(name: &str, server: &Value, notes: &mut Vec<String>) -> Result<Option<Found>, String> {
+fn found(
+    name: &str,
+    server: &Value,
+    file: &Path,
+    notes: &mut Vec<String>,
+) -> Result<Option<Found>, String> {
+    let is = |field: &str, what: bool| server.get(field).and_then(Value::as_bool) == Some(what);
+    if is("disabled", true) || is("enabled", false) {
+        return Err("it is disabled there".to_owned());
+    }
     let text = |field: &str| server.get(field).and_then(Value::as_str);
     let command: Vec<String> = match server.get("command") {
         Some(Value::Array(words)) => {
@@ -196,8 +224,17 @@ fn found(name: &str, server: &Value, notes: &mut Vec<String>) -> Result<Option<F
             )),
         }
     }
+    let directory = match text("cwd").filter(|_| url.is_none()) {
+        Some(at) if at.contains('$') => {
+            notes.push(format!(
+                "the directory {at} of {name} is not imported: set `directory` where it should start"
+            ));
+            None
+        }
+        at => at.and_then(|at| Some(file.parent()?.join(at))),
+    };
     let url = url.map(str::to_owned);
-    Ok(Some(Found { name: server_name(name)?, command, env, url, token_env }))
+    Ok(Some(Found { name: server_name(name)?, command, env, directory, url, token_env }))
 }
 
 fn words(of: &Map<String, Value>) -> Vec<String> {
@@ -250,6 +287,9 @@ fn add(text: &str, found: &[Found]) -> Result<(String, Vec<usize>), String> {
         if !it.command.is_empty() {
             table["command"] = value(it.command.iter().collect::<Array>());
         }
+        if let Some(directory) = it.directory.as_ref().and_then(|it| it.to_str()) {
+            table["directory"] = value(directory);
+        }
         if let Some(url) = &it.url {
             table["url"] = value(url);
         }
@@ -281,19 +321,26 @@ mod tests {
                 "db": { "command": "db-mcp", "env": { "DB_URL": "${DB_URL}", "MODE": "ro" } },
                 "old": { "type": "sse", "url": "http://127.0.0.1:1/sse" },
                 "tasuki": { "command": "/usr/bin/tasuki", "args": ["mcp"] },
+                "off": { "command": "x", "disabled": true },
+                "there": { "command": "x", "cwd": "tools" },
+                "plain": { "url": "http://example.com/mcp" },
             },
         }"#;
-        let (found, notes) = servers(text).unwrap();
+        let (found, notes) = servers(text, Path::new("/project/.mcp.json")).unwrap();
         let names: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(names, ["db", "files", "git-hub"]);
+        assert_eq!(names, ["db", "files", "git-hub", "plain", "there"]);
+        assert_eq!(found[4].directory.as_deref(), Some(Path::new("/project/tools")));
+        let refusals: Vec<bool> =
+            found.iter().map(|it| refused(it, Path::new(FILE)).is_some()).collect();
+        assert_eq!(refusals, [false, false, false, true, false]);
         assert_eq!(found[1].command.join(" "), "npx -y server-filesystem .");
         assert_eq!(found[2].token_env.as_deref(), Some("GH_TOKEN"));
         assert_eq!(found[0].env, ["DB_URL", "MODE=ro"]);
-        for said in ["X-Other", "old is skipped", "tasuki is skipped"] {
+        for said in ["X-Other", "old is skipped", "tasuki is skipped", "off is skipped"] {
             assert!(notes.iter().any(|it| it.contains(said)), "{said}: {notes:?}");
         }
-        servers("{}").unwrap_err();
-        servers("{").unwrap_err();
+        servers("{}", Path::new("/x")).unwrap_err();
+        servers("{", Path::new("/x")).unwrap_err();
     }
 
     #[test]
@@ -301,6 +348,7 @@ mod tests {
         let text = "# Mine.\nworkspace = \"w\"\n\n[[gateway.server]]\nname = \"Files\"\ncommand = [\"x\"]\n";
         let (found, _) = servers(
             r#"{ "mcpServers": { "files": { "command": "a" }, "db": { "command": "b", "args": ["c"] } } }"#,
+            Path::new("/x"),
         )
         .unwrap();
         let (written, taken) = add(text, &found).unwrap();

@@ -176,7 +176,7 @@ impl Tool for GatewayCall {
         caller.enter()?;
         let roles = [caller.role()];
         let called = match tool_for(call.host, &roles, &self.tool.0).await {
-            Some(tool) => send(call, &tool, own_arguments(&call.arguments)?).await,
+            Some(tool) => send(call, roles[0], &tool, own_arguments(&call.arguments)?).await,
             None => Err(unknown(call.host, &roles, &self.tool.0).await),
         };
         Ok(called.unwrap_or_else(|error| said(&error).into()))
@@ -202,7 +202,7 @@ fn said(error: &ErrorData) -> CallToolResult {
 }
 
 fn allows(tool: &OfferedTool, role: &RoleId) -> bool {
-    tool.server.settings.access.allows(role, &tool.own)
+    tool.origin.allows(role, &tool.own)
 }
 
 /// A tool that all of these roles may call.
@@ -262,9 +262,9 @@ pub(super) async fn call_named(
     let (host, scope) = (call.host, call.scope);
     let mut roles = callers(host, scope);
     roles.retain(|role| call.only.is_none_or(|only| only == *role));
-    let first = *roles.first()?;
+    let first = (*roles.first()?).clone();
     let tool = tool_for(host, &roles, name).await?;
-    if let Err(refusal) = call.admit(first) {
+    if let Err(refusal) = call.admit(&first) {
         return Some(Ok(super::refused(&refusal).into()));
     }
     // Only the agent that plays a role acts as it.
@@ -276,22 +276,23 @@ pub(super) async fn call_named(
         },
     };
     let arguments = std::mem::take(&mut call.arguments);
-    Some(send(call, &tool, arguments).await)
+    Some(send(call, &first, &tool, arguments).await)
 }
 
 /// Sends a call to a tool's server, and brings its questions to whoever calls.
 async fn send(
     call: &Call<'_>,
+    role: &RoleId,
     tool: &OfferedTool,
     arguments: JsonObject,
 ) -> Result<CallToolResponse, ErrorData> {
-    let server = &tool.server;
+    let origin = &tool.origin;
     let hints = tool.listing.annotations.as_ref();
     let is_harmless =
         hints.is_some_and(|it| it.read_only_hint == Some(true) || it.idempotent_hint == Some(true));
     if !call.age().is_zero() && !is_harmless {
         // It was sent to a node that ended meanwhile, and nobody knows how far it came.
-        return Err(server.error(
+        return Err(origin.error(
             "may or may not have carried this out: the node was restarted during the call",
         ));
     }
@@ -304,7 +305,7 @@ async fn send(
     }
     request.request_state.clone_from(&call.request_state);
     for _ in 0..ROUNDS_MAX {
-        let answered = server.call(request.clone(), &capabilities(context), &caller).await?;
+        let answered = origin.call(role, request.clone(), &capabilities(context), &caller).await?;
         let CallToolResponse::InputRequired(asked) = answered else { return Ok(answered) };
         if !is_legacy(context) {
             return Ok(CallToolResponse::InputRequired(asked));
@@ -330,5 +331,5 @@ async fn send(
         request.input_responses = Some(inputs);
         request.request_state = asked.request_state;
     }
-    Err(server.error(&format!("asked {ROUNDS_MAX} times and did not answer")))
+    Err(origin.error(&format!("asked {ROUNDS_MAX} times and did not answer")))
 }

@@ -217,7 +217,8 @@ fn concerned<'a>(event: &'a wire::Event, role: &RoleId) -> Concerned<'a> {
             | Noun::Turn(_)
             | Noun::Swarm(_)
             | Noun::Run(_)
-            | Noun::Guard(_),
+            | Noun::Guard(_)
+            | Noun::Call(_),
         ) => Concerned::Nothing,
         // What was not opened may be by now; or of a newer broker.
         Some(Noun::Privacy(_) | Noun::Mail(wire::MailEvent { kind: None })) | None => {

@@ -70,7 +70,8 @@ async fn text(visit: &Visit, noun: &Noun) -> Markup {
         | Noun::Privacy(_)
         | Noun::Swarm(_)
         | Noun::Run(_)
-        | Noun::Guard(_) => html! {},
+        | Noun::Guard(_)
+        | Noun::Call(_) => html! {},
     }
 }
 

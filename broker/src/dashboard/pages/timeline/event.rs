@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::wire::{
-    self, event::Noun, guard_event, mail_event, run_event, swarm_event, turn_event,
+    self, call_event, event::Noun, guard_event, mail_event, run_event, swarm_event, turn_event,
 };
 
 use super::{super::Words, Filter};
@@ -198,6 +198,10 @@ fn mark(noun: &Noun, item: &wire::FeedItem) -> Option<Mark> {
             let (role, text) = guard(it.kind.as_ref()?)?;
             (Kind::Loop, role, String::new(), String::new(), text)
         }
+        Noun::Call(it) => {
+            let (lane, to, text) = call(it.kind.as_ref()?);
+            (Kind::Run, lane, to, String::new(), text)
+        }
         Noun::Directory(_) | Noun::Privacy(_) => return None,
     };
     let words = words(noun);
@@ -277,6 +281,21 @@ fn guard(kind: &guard_event::Kind) -> Option<(String, String)> {
         Kind::RoleResumed(it) => (it.role.clone(), format!("{} goes on", it.role)),
         Kind::LimitsSet(_) | Kind::BudgetSet(_) | Kind::UsageReported(_) => return None,
     })
+}
+
+fn call(kind: &call_event::Kind) -> (String, String, String) {
+    use call_event::Kind;
+    match kind {
+        Kind::ToolCalled(it) => {
+            let text = format!("{} called {} of {}", it.role, it.tool, it.target);
+            (it.role.clone(), it.target.clone(), text)
+        }
+        Kind::ToolCallEnded(it) => {
+            let how = super::super::bare(it.outcome().as_str_name());
+            let text = format!("{} of {}, called by {}: {how}", it.tool, it.target, it.role);
+            (it.target.clone(), it.role.clone(), text)
+        }
+    }
 }
 
 fn mail(kind: &mail_event::Kind, who: &str) -> Option<(String, String, String)> {

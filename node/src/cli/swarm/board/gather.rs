@@ -88,6 +88,7 @@ pub(super) fn touched(events: &[wire::Event]) -> Stale {
                 | Noun::Privacy(_)
                 | Noun::Run(_)
                 | Noun::Guard(_)
+                | Noun::Call(_)
                 | Noun::Swarm(wire::SwarmEvent { kind: None }),
             )
             | None => {}

@@ -1,0 +1,346 @@
+//! `Relay`: tools that roles export, called from other nodes.
+//!
+//! A node keeps one stream on which it is told of calls and answers them; the `router` holds who
+//! that is. That a call began and how it ended is recorded, and nothing of what is said in it.
+//! A call that began is answered, fails, or its outcome is not known: it is never sent twice.
+
+mod router;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::StreamExt as _;
+use tasuki_proto::{
+    echo::echo,
+    id::{RoleId, Timestamp},
+    reason::Reason,
+    wire::{self, call_event::Kind, call_tool_response::Said, serve_tools_request},
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming, codegen::BoxStream};
+
+pub(super) use self::router::ToolRouter;
+use self::router::{CALLS_MAX, CALLS_OF_NODE_MAX, NoRoute, Place, RoutedCall};
+use super::{Admitted, Services, WorkspaceSession, only, parse, status};
+use crate::rules::{
+    Reply,
+    call::{self, Call, Outcome},
+};
+
+/// Tools that one role exports.
+const TOOLS_MAX: usize = 200;
+
+/// A tool's name, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+
+/// What `tools/list` says of one, in bytes.
+const LISTING_BYTES_MAX: usize = 32 * 1024;
+
+/// The same of all of a role, in bytes.
+const LISTINGS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Patterns of roles that may call a tool.
+const CALLERS_MAX: usize = 64;
+
+/// Arguments of a call, in bytes.
+const ARGUMENTS_BYTES_MAX: usize = 1024 * 1024;
+
+/// A result, in bytes.
+const RESULT_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Progress, in bytes.
+const PROGRESS_BYTES_MAX: usize = 4096;
+
+/// The longest that a call takes.
+const CALL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Of a caller that does not read: progress that is under way to it.
+const UNREAD_MAX: usize = 16;
+
+/// What the feed tells of calls.
+pub(super) fn event(event: &call::Event) -> Kind {
+    match event {
+        call::Event::Begun(number, it) => Kind::ToolCalled(wire::ToolCalled {
+            number: *number,
+            role: it.role.to_string(),
+            target: it.target.to_string(),
+            tool: it.tool.clone(),
+        }),
+        call::Event::Ended(number, it, outcome) => Kind::ToolCallEnded(wire::ToolCallEnded {
+            number: *number,
+            role: it.role.to_string(),
+            target: it.target.to_string(),
+            tool: it.tool.clone(),
+            outcome: outcome_to_wire(*outcome).into(),
+        }),
+    }
+}
+
+const fn outcome_to_wire(it: Outcome) -> wire::CallOutcome {
+    match it {
+        Outcome::Succeeded => wire::CallOutcome::Succeeded,
+        Outcome::Failed => wire::CallOutcome::Failed,
+        Outcome::Canceled => wire::CallOutcome::Canceled,
+        Outcome::TimedOut => wire::CallOutcome::TimedOut,
+        Outcome::Unknown => wire::CallOutcome::Unknown,
+    }
+}
+
+const fn outcome_of(it: wire::CallOutcome) -> Outcome {
+    match it {
+        wire::CallOutcome::Succeeded => Outcome::Succeeded,
+        wire::CallOutcome::Canceled => Outcome::Canceled,
+        wire::CallOutcome::TimedOut => Outcome::TimedOut,
+        wire::CallOutcome::Unknown => Outcome::Unknown,
+        wire::CallOutcome::Failed | wire::CallOutcome::Unspecified => Outcome::Failed,
+    }
+}
+
+pub(in crate::grpc) async fn watch_tools(
+    services: Services,
+    admitted: Admitted,
+    asked: Streaming<wire::WatchToolsRequest>,
+) -> Result<BoxStream<wire::RoleTools>, Status> {
+    let it = only(asked).await?;
+    let session = services.enter(&admitted, it.caller.as_ref())?;
+    check_caller(&session).await?;
+    let watch = services.tools.watch(session.workspace);
+    let told = futures::stream::unfold(watch, |mut watch| async move {
+        watch.next().await.map(|it| (Ok(it), watch))
+    });
+    Ok(Box::pin(told.take_until(services.stopping.cancelled_owned())))
+}
+
+async fn check_caller(session: &WorkspaceSession) -> Result<(), Status> {
+    let caller = session.caller.clone();
+    session.query(None, move |view| view.workspace.directory.check(&caller, None)).await
+}
+
+pub(in crate::grpc) async fn serve_tools(
+    services: Services,
+    admitted: Admitted,
+    mut said: Streaming<wire::ServeToolsRequest>,
+) -> Result<BoxStream<wire::ToolOrder>, Status> {
+    let first = said.message().await?.unwrap_or_default();
+    let session = services.enter(&admitted, first.caller.as_ref())?;
+    let missing = "is missing: only a node has roles that export tools";
+    let (node, epoch) =
+        session.caller.node.clone().ok_or_else(|| status::invalid("caller.node", &missing))?;
+    check_caller(&session).await?;
+    let place: Place = (session.workspace.clone(), node);
+    let orders = services.tools.serve(place.clone(), epoch);
+    let stream = orders.stream;
+    let router = services.tools.clone();
+    tokio::spawn(async move {
+        let mut next = Some(first);
+        while let Some(message) = next {
+            if let Err(why) = take(&session, &place, stream, message).await {
+                router.refuse(&place, stream, why);
+                return;
+            }
+            next = said.message().await.ok().flatten();
+        }
+    });
+    Ok(Box::pin(orders.take_until(services.stopping.cancelled_owned())))
+}
+
+/// Takes what a node says.
+async fn take(
+    session: &WorkspaceSession,
+    place: &Place,
+    stream: u64,
+    message: wire::ServeToolsRequest,
+) -> Result<(), Status> {
+    let router = &session.services.tools;
+    match message.said {
+        Some(serve_tools_request::Said::Tools(it)) => {
+            let role: RoleId = parse::id("role", &it.role)?;
+            check_tools(&it.tools)?;
+            // It speaks for the role, and hosts it.
+            session.query(Some(&role), |_| Ok(())).await?;
+            router.export(place, stream, role, it.tools);
+        }
+        Some(serve_tools_request::Said::Progress(it)) => {
+            parse::check_size("progress", it.progress.len(), PROGRESS_BYTES_MAX)?;
+            router.progress(stream, it);
+        }
+        Some(serve_tools_request::Said::Answer(mut it)) => {
+            let result = it.result.get_or_insert_default();
+            let bytes = result.result.len() + result.error.len();
+            if RESULT_BYTES_MAX < bytes {
+                *result = too_large(bytes);
+            }
+            router.answer(stream, it);
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+/// In place of a result that is not passed on.
+fn too_large(bytes: usize) -> wire::ToolResult {
+    let message = format!(
+        "the result is {bytes} bytes long, and at most {RESULT_BYTES_MAX} are passed on. The tool \
+         was run"
+    );
+    let error = serde_json::json!({ "code": -32603, "message": message }).to_string();
+    wire::ToolResult {
+        outcome: wire::CallOutcome::Failed.into(),
+        error,
+        ..wire::ToolResult::default()
+    }
+}
+
+fn check_tools(tools: &[wire::ExportedTool]) -> Result<(), Status> {
+    parse::check_count("tools", tools.len(), 0..=TOOLS_MAX)?;
+    let mut names = BTreeMap::new();
+    let mut bytes = 0;
+    for tool in tools {
+        if tool.name.is_empty() || names.insert(&tool.name, ()).is_some() {
+            return Err(status::invalid("tools.name", &"is empty, or there are two of it"));
+        }
+        parse::check_size("tools.name", tool.name.len(), NAME_BYTES_MAX)?;
+        parse::check_size("tools.listing", tool.listing.len(), LISTING_BYTES_MAX)?;
+        parse::check_count("tools.callers", tool.callers.len(), 0..=CALLERS_MAX)?;
+        for caller in &tool.callers {
+            parse::check_size("tools.callers", caller.len(), NAME_BYTES_MAX)?;
+        }
+        bytes += tool.name.len() + tool.listing.len();
+    }
+    parse::check_size("tools", bytes, LISTINGS_BYTES_MAX)
+}
+
+pub(in crate::grpc) async fn call_tool(
+    services: Services,
+    admitted: Admitted,
+    asked: Streaming<wire::CallToolRequest>,
+) -> Result<BoxStream<wire::CallToolResponse>, Status> {
+    let it = only(asked).await?;
+    let session = services.enter(&admitted, it.caller.as_ref())?;
+    let (role, target): (RoleId, RoleId) =
+        (parse::id("role", &it.role)?, parse::id("target", &it.target)?);
+    parse::check_size("tool", it.tool.len(), NAME_BYTES_MAX)?;
+    parse::check_size("arguments", it.arguments.len(), ARGUMENTS_BYTES_MAX)?;
+    let lasts = match it.timeout_ms {
+        0 => CALL_MAX,
+        ms => CALL_MAX.min(Duration::from_millis(ms)),
+    };
+    let asked_of = target.clone();
+    let looked = session.query(Some(&role), move |view| {
+        let directory = &view.workspace.directory;
+        let host = directory.host(&asked_of).cloned();
+        let host = host.and_then(|node| {
+            let epoch = directory.nodes.get(&node)?.epoch;
+            Some((node, epoch))
+        });
+        Ok((host, view.now))
+    });
+    let (host, now) = looked.await?;
+    let router = &services.tools;
+    let no_route = |why| refusal(why, &target, &it.tool);
+    let called = (&role, &target, it.tool.as_str());
+    let mut routed = router.begin(&session.workspace, called, host).map_err(no_route)?;
+    let started = router.started(&session.workspace, now);
+    let call = Call { role: role.clone(), target: target.clone(), tool: it.tool.clone() };
+    let number = begin(&session, call, started).await?;
+    let sent = routed.send(wire::ToolCall {
+        role: it.role,
+        target: it.target,
+        tool: it.tool.clone(),
+        arguments: it.arguments,
+        timeout_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+    });
+    if let Err(why) = sent {
+        end(&session, number, Outcome::Failed).await;
+        return Err(refusal(why, &target, &it.tool));
+    }
+    let (told, stream) = mpsc::channel(UNREAD_MAX);
+    tokio::spawn(async move {
+        let outcome = drive(&session, routed, &target, Instant::now() + lasts, &told).await;
+        drop(told);
+        end(&session, number, outcome).await;
+    });
+    Ok(Box::pin(ReceiverStream::new(stream)))
+}
+
+fn refusal(why: NoRoute, target: &RoleId, tool: &str) -> Status {
+    match why {
+        NoRoute::Unknown => Reason::UnknownTool
+            .status(format!("the role {target} exports no tool {} that you may call", echo(tool))),
+        NoRoute::Away => Reason::Unavailable.status(format!(
+            "the node of the role {target} is not connected, or does not take calls. Nothing was \
+             done"
+        )),
+        NoRoute::TooMany => Reason::Overloaded.status(format!(
+            "{CALLS_MAX} calls of tools are under way in this workspace, or {CALLS_OF_NODE_MAX} of \
+             this node's, which is the limit; try again shortly"
+        )),
+    }
+}
+
+/// Passes on what a node says of a call, until it ended; answers how.
+async fn drive(
+    session: &WorkspaceSession,
+    mut routed: RoutedCall,
+    target: &RoleId,
+    deadline: Instant,
+    told: &mpsc::Sender<Result<wire::CallToolResponse, Status>>,
+) -> Outcome {
+    let say = |said| Ok(wire::CallToolResponse { said: Some(said) });
+    let unknown = |why: &str| {
+        Reason::OutcomeUnknown.status(format!("{why}; the call may or may not have taken effect"))
+    };
+    let (outcome, last) = loop {
+        tokio::select! {
+            biased;
+            // What came before the result is told before it.
+            Some(progress) = routed.progress.recv() => {
+                // Who does not read is not waited for.
+                told.try_send(say(Said::Progress(progress))).ok();
+            }
+            answered = &mut routed.answered => break match answered {
+                Ok(result) => (outcome_of(result.outcome()), say(Said::Result(result))),
+                Err(_) => {
+                    let why = format!("the node of the role {target} went away before it answered");
+                    (Outcome::Unknown, Err(unknown(&why)))
+                }
+            },
+            () = told.closed() => return Outcome::Canceled,
+            () = sleep_until(deadline) => {
+                let why = format!("the role {target} did not answer in the time given");
+                break (Outcome::TimedOut, Err(unknown(&why)));
+            }
+            () = session.services.stopping.cancelled() => {
+                break (Outcome::Unknown, Err(unknown("the broker is stopping")));
+            }
+        }
+    };
+    drop(routed);
+    // Progress that is not read leaves room for it as soon as it is.
+    match told.send(last).await {
+        Ok(()) => outcome,
+        Err(_) => Outcome::Canceled,
+    }
+}
+
+async fn begin(session: &WorkspaceSession, call: Call, started: Timestamp) -> Result<u64, Status> {
+    let begin = call::Command::Begin(call::Begin { call, started });
+    let begun = session.execute_within(session.reserve_bytes()?, begin, |_, done| Ok(done.reply));
+    let Reply::Call(call::Reply::Begun(number)) = begun.await? else {
+        return Err(Status::internal("a call began with another's reply"));
+    };
+    Ok(number)
+}
+
+/// Records how a call ended. The broker says so: its caller's node may be another by now.
+async fn end(session: &WorkspaceSession, number: u64, outcome: Outcome) {
+    let mut own = session.clone();
+    own.caller.node = None;
+    let end = call::Command::End(call::End { number, outcome });
+    if let Err(why) = own.execute_within(None, end, |_, _| Ok(())).await {
+        tracing::warn!(%why, number, "how a call ended was not recorded");
+    }
+}

@@ -1,0 +1,498 @@
+//! Which node answers for which tool, and the calls that are under way. Nothing of it is kept: a
+//! node that comes back says anew what its roles export.
+//!
+//! Every queue is bounded, for each node on its own: one that does not read, or does not answer, is
+//! in nobody else's way.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures::Stream;
+use parking_lot::Mutex;
+use tasuki_proto::{
+    id::{Epoch, NodeId, RoleId, Timestamp, WorkspaceId},
+    wire,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+use tonic::Status;
+
+/// Orders that one node was sent and has not taken yet.
+const UNTAKEN_MAX: usize = 64;
+
+/// Calls of one node's tools that are under way.
+pub(super) const CALLS_OF_NODE_MAX: usize = 64;
+
+/// The same of one workspace.
+pub(super) const CALLS_MAX: usize = 512;
+
+/// Progress of one call that its caller has not taken. What is more is left out: the next one says
+/// more.
+const PROGRESS_MAX: usize = 64;
+
+/// A node of a workspace.
+pub(super) type Place = (WorkspaceId, NodeId);
+
+/// Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub(in crate::grpc) struct ToolRouter(Arc<Mutex<Routes>>);
+
+#[derive(Debug, Default)]
+struct Routes {
+    nodes: BTreeMap<Place, Node>,
+    roles: BTreeMap<(WorkspaceId, RoleId), Exports>,
+    calls: BTreeMap<u64, UnderWay>,
+    /// Told of each change of what roles export.
+    changes: BTreeMap<WorkspaceId, watch::Sender<u64>>,
+    /// When the first call of a workspace came since this broker started.
+    started: BTreeMap<WorkspaceId, Timestamp>,
+    /// Of streams, calls and changes alike: none comes again.
+    last_number: u64,
+}
+
+#[derive(Debug)]
+struct Node {
+    stream: u64,
+    /// Of the registration that it was opened by.
+    epoch: Epoch,
+    orders: mpsc::Sender<Result<wire::ToolOrder, Status>>,
+}
+
+#[derive(Debug)]
+struct Exports {
+    stream: u64,
+    place: Place,
+    change: u64,
+    tools: Vec<wire::ExportedTool>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    workspace: WorkspaceId,
+    stream: u64,
+    progress: mpsc::Sender<String>,
+    answer: oneshot::Sender<wire::ToolResult>,
+}
+
+/// Why a call goes nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoRoute {
+    /// The role exports no such tool, or not to whoever calls.
+    Unknown,
+    /// Its node is not connected, or does not take anything.
+    Away,
+    TooMany,
+}
+
+impl Routes {
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    /// Forgets what rests on a stream: whoever waits for an answer on it has none.
+    fn end(&mut self, workspace: &WorkspaceId, stream: u64) {
+        self.calls.retain(|_, it| it.stream != stream);
+        let roles = self.roles.len();
+        self.roles.retain(|_, it| it.stream != stream);
+        if self.roles.len() != roles {
+            self.changed(workspace);
+        }
+    }
+
+    fn changed(&mut self, workspace: &WorkspaceId) {
+        let number = self.next_number();
+        if let Some(changes) = self.changes.get(workspace)
+            && changes.send(number).is_err()
+        {
+            // Nobody watches any more.
+            self.changes.remove(workspace);
+        }
+    }
+}
+
+impl ToolRouter {
+    /// Orders for a node from here on. They end when it is served anew.
+    pub(super) fn serve(&self, place: Place, epoch: Epoch) -> Orders {
+        let (orders, told) = mpsc::channel(UNTAKEN_MAX);
+        let mut routes = self.0.lock();
+        let stream = routes.next_number();
+        let node = Node { stream, epoch, orders };
+        if let Some(former) = routes.nodes.insert(place.clone(), node) {
+            routes.end(&place.0, former.stream);
+        }
+        drop(routes);
+        Orders { router: self.clone(), place, stream, told }
+    }
+
+    /// What a role exports, by its node.
+    pub(super) fn export(
+        &self,
+        place: &Place,
+        stream: u64,
+        role: RoleId,
+        tools: Vec<wire::ExportedTool>,
+    ) {
+        let mut routes = self.0.lock();
+        if routes.nodes.get(place).is_none_or(|it| it.stream != stream) {
+            return;
+        }
+        let key = (place.0.clone(), role);
+        if tools.is_empty() {
+            if routes.roles.remove(&key).is_none() {
+                return;
+            }
+        } else {
+            let change = routes.next_number();
+            let exports = Exports { stream, place: place.clone(), change, tools };
+            routes.roles.insert(key, exports);
+        }
+        routes.changed(&place.0);
+    }
+
+    /// Has a node's stream end with a refusal.
+    pub(super) fn refuse(&self, place: &Place, stream: u64, why: Status) {
+        let routes = self.0.lock();
+        if let Some(node) = routes.nodes.get(place).filter(|it| it.stream == stream) {
+            // One that takes nothing hears nothing.
+            node.orders.try_send(Err(why)).ok();
+        }
+    }
+
+    pub(super) fn watch(&self, workspace: WorkspaceId) -> ToolWatch {
+        let mut routes = self.0.lock();
+        let changes = routes.changes.entry(workspace.clone()).or_default().subscribe();
+        drop(routes);
+        ToolWatch {
+            router: self.clone(),
+            workspace,
+            changes,
+            sent: BTreeMap::new(),
+            next: VecDeque::new(),
+        }
+    }
+
+    /// When the first call of a workspace came since this broker started; else that is now.
+    pub(super) fn started(&self, workspace: &WorkspaceId, now: Timestamp) -> Timestamp {
+        *self.0.lock().started.entry(workspace.clone()).or_insert(now)
+    }
+
+    /// A place for a call of a tool. `host` is the node that plays the role, as it is registered.
+    pub(super) fn begin(
+        &self,
+        workspace: &WorkspaceId,
+        (caller, target, tool): (&RoleId, &RoleId, &str),
+        host: Option<(NodeId, Epoch)>,
+    ) -> Result<RoutedCall, NoRoute> {
+        let mut routes = self.0.lock();
+        let exports = routes.roles.get(&(workspace.clone(), target.clone()));
+        let exports = exports.ok_or(match host {
+            Some(_) => NoRoute::Unknown,
+            None => NoRoute::Away,
+        })?;
+        let exported = exports.tools.iter().find(|it| it.name == tool);
+        if !exported.is_some_and(|it| may_call(caller, it)) {
+            return Err(NoRoute::Unknown);
+        }
+        let (place, stream) = (exports.place.clone(), exports.stream);
+        let host = host.filter(|(node, _)| *node == place.1).ok_or(NoRoute::Away)?;
+        let node = routes.nodes.get(&place).filter(|it| it.stream == stream && it.epoch == host.1);
+        let node = node.ok_or(NoRoute::Away)?;
+        let own = routes.calls.values().filter(|it| it.workspace == *workspace);
+        let (all, of_node) = own.fold((0, 0), |(all, of_node), it| {
+            (all + 1, of_node + usize::from(it.stream == stream))
+        });
+        if CALLS_OF_NODE_MAX <= of_node || CALLS_MAX <= all {
+            return Err(NoRoute::TooMany);
+        }
+        let orders = node.orders.clone();
+        let (progress, told) = mpsc::channel(PROGRESS_MAX);
+        let (answer, answered) = oneshot::channel();
+        let number = routes.next_number();
+        let call = UnderWay { workspace: workspace.clone(), stream, progress, answer };
+        routes.calls.insert(number, call);
+        drop(routes);
+        let is_sent = false;
+        Ok(RoutedCall { router: self.clone(), number, orders, progress: told, answered, is_sent })
+    }
+
+    /// Takes progress of the node that was asked; any other is none.
+    pub(super) fn progress(&self, stream: u64, said: wire::ToolProgress) {
+        if let Some(call) = self.0.lock().calls.get(&said.number).filter(|it| it.stream == stream) {
+            call.progress.try_send(said.progress).ok();
+        }
+    }
+
+    /// The same of an answer.
+    pub(super) fn answer(&self, stream: u64, said: wire::ToolAnswer) {
+        let mut routes = self.0.lock();
+        if routes.calls.get(&said.number).is_some_and(|it| it.stream == stream)
+            && let Some(call) = routes.calls.remove(&said.number)
+        {
+            // Who asked may be gone.
+            let _ = call.answer.send(said.result.unwrap_or_default());
+        }
+    }
+}
+
+/// Whether a role may call a tool that another exports.
+fn may_call(role: &RoleId, tool: &wire::ExportedTool) -> bool {
+    let is_like = |pattern: &String| match pattern.strip_suffix('*') {
+        Some(begin) => role.as_str().starts_with(begin),
+        None => role.as_str() == pattern,
+    };
+    tool.callers.is_empty() || tool.callers.iter().any(is_like)
+}
+
+/// A call that has a place. When it is dropped before its answer came, its node is told that nobody
+/// waits for it.
+#[derive(Debug)]
+pub(super) struct RoutedCall {
+    router: ToolRouter,
+    number: u64,
+    orders: mpsc::Sender<Result<wire::ToolOrder, Status>>,
+    pub(super) progress: mpsc::Receiver<String>,
+    pub(super) answered: oneshot::Receiver<wire::ToolResult>,
+    is_sent: bool,
+}
+
+impl RoutedCall {
+    pub(super) fn send(&mut self, call: wire::ToolCall) -> Result<(), NoRoute> {
+        let order = wire::ToolOrder { number: self.number, call: Some(call) };
+        // One that takes nothing is as good as away.
+        self.orders.try_send(Ok(order)).map_err(|_| NoRoute::Away)?;
+        self.is_sent = true;
+        Ok(())
+    }
+}
+
+impl Drop for RoutedCall {
+    fn drop(&mut self) {
+        let is_open = self.router.0.lock().calls.remove(&self.number).is_some();
+        if is_open && self.is_sent {
+            self.orders.try_send(Ok(wire::ToolOrder { number: self.number, call: None })).ok();
+        }
+    }
+}
+
+/// What a node is told. Its calls have no answer once this is dropped.
+#[derive(Debug)]
+pub(super) struct Orders {
+    router: ToolRouter,
+    place: Place,
+    pub(super) stream: u64,
+    told: mpsc::Receiver<Result<wire::ToolOrder, Status>>,
+}
+
+impl Stream for Orders {
+    type Item = Result<wire::ToolOrder, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.told.poll_recv(cx)
+    }
+}
+
+impl Drop for Orders {
+    fn drop(&mut self) {
+        let mut routes = self.router.0.lock();
+        if routes.nodes.get(&self.place).is_some_and(|it| it.stream == self.stream) {
+            routes.nodes.remove(&self.place);
+        }
+        routes.end(&self.place.0, self.stream);
+    }
+}
+
+/// What the roles of a workspace export, as it changes.
+#[derive(Debug)]
+pub(super) struct ToolWatch {
+    router: ToolRouter,
+    workspace: WorkspaceId,
+    changes: watch::Receiver<u64>,
+    /// The change of each role that was told.
+    sent: BTreeMap<RoleId, u64>,
+    next: VecDeque<wire::RoleTools>,
+}
+
+impl ToolWatch {
+    /// The next role whose tools are others than those that were told.
+    pub(super) async fn next(&mut self) -> Option<wire::RoleTools> {
+        loop {
+            if let Some(next) = self.next.pop_front() {
+                return Some(next);
+            }
+            self.changes.mark_unchanged();
+            self.gather();
+            if self.next.is_empty() {
+                self.changes.changed().await.ok()?;
+            }
+        }
+    }
+
+    fn gather(&mut self) {
+        let routes = self.router.0.lock();
+        let mut there = BTreeMap::new();
+        for ((workspace, role), exports) in &routes.roles {
+            if *workspace != self.workspace {
+                continue;
+            }
+            there.insert(role.clone(), exports.change);
+            if self.sent.get(role) != Some(&exports.change) {
+                let tools = exports.tools.clone();
+                self.next.push_back(wire::RoleTools { role: role.to_string(), tools });
+            }
+        }
+        drop(routes);
+        for role in self.sent.keys().filter(|role| !there.contains_key(*role)) {
+            self.next.push_back(wire::RoleTools { role: role.to_string(), tools: Vec::new() });
+        }
+        self.sent = there;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt as _, StreamExt as _};
+
+    use super::*;
+
+    fn place(node: &str) -> Place {
+        ("w".parse().unwrap(), node.parse().unwrap())
+    }
+
+    fn role(name: &str) -> RoleId {
+        name.parse().unwrap()
+    }
+
+    fn tool(name: &str, callers: &[&str]) -> wire::ExportedTool {
+        let callers = callers.iter().map(|it| (*it).to_owned()).collect();
+        wire::ExportedTool { name: name.to_owned(), listing: "{}".to_owned(), callers }
+    }
+
+    /// A node `n1` whose role `qa` exports two tools.
+    fn served(router: &ToolRouter) -> Orders {
+        let orders = router.serve(place("n1"), 1.into());
+        let tools = vec![tool("test", &[]), tool("drop", &["dev*", "lead"])];
+        router.export(&place("n1"), orders.stream, role("qa"), tools);
+        orders
+    }
+
+    fn begin(router: &ToolRouter, caller: &str, tool: &str) -> Result<RoutedCall, NoRoute> {
+        let host = Some((place("n1").1, 1.into()));
+        router.begin(&place("n1").0, (&role(caller), &role("qa"), tool), host)
+    }
+
+    fn ordered(orders: &mut Orders) -> wire::ToolOrder {
+        orders.next().now_or_never().expect("an order").unwrap().unwrap()
+    }
+
+    fn answer(number: u64, result: &str) -> wire::ToolAnswer {
+        let result = wire::ToolResult { result: result.to_owned(), ..Default::default() };
+        wire::ToolAnswer { number, result: Some(result) }
+    }
+
+    #[tokio::test]
+    async fn a_call_is_answered_by_the_node_that_was_asked_and_once() {
+        let router = ToolRouter::default();
+        let mut orders = served(&router);
+        let other = router.serve(place("n2"), 1.into());
+        let mut call = begin(&router, "dev", "test").unwrap();
+        call.send(wire::ToolCall::default()).unwrap();
+        let number = ordered(&mut orders).number;
+        router.progress(other.stream, wire::ToolProgress { number, progress: "forged".into() });
+        router.answer(other.stream, answer(number, "forged"));
+        router.progress(orders.stream, wire::ToolProgress { number, progress: "half".into() });
+        router.answer(orders.stream, answer(number, "first"));
+        router.answer(orders.stream, answer(number, "again"));
+        assert_eq!(call.progress.recv().await.as_deref(), Some("half"));
+        assert_eq!((&mut call.answered).await.unwrap().result, "first");
+        drop(call);
+        assert!(orders.next().now_or_never().is_none(), "an answered call is not taken back");
+        assert!(router.0.lock().calls.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_not_exported_to_a_role_is_not_there_for_it() {
+        let router = ToolRouter::default();
+        let orders = served(&router);
+        for (caller, tool, expected) in [
+            ("dev1", "drop", None),
+            ("lead", "drop", None),
+            ("leads", "drop", Some(NoRoute::Unknown)),
+            ("ops", "drop", Some(NoRoute::Unknown)),
+            ("ops", "test", None),
+            ("ops", "other", Some(NoRoute::Unknown)),
+        ] {
+            assert_eq!(begin(&router, caller, tool).err(), expected, "{caller} {tool}");
+        }
+        let asked = (&role("dev"), &role("qa"), "test");
+        let workspace = place("n1").0;
+        for host in [None, Some((place("n1").1, 2.into())), Some((place("n2").1, 1.into()))] {
+            assert_eq!(router.begin(&workspace, asked, host).err(), Some(NoRoute::Away));
+        }
+        drop(orders);
+        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::Unknown));
+    }
+
+    #[tokio::test]
+    async fn calls_end_with_their_stream_and_are_taken_back_with_their_caller() {
+        let router = ToolRouter::default();
+        let mut orders = served(&router);
+        let mut lost = begin(&router, "dev", "test").unwrap();
+        lost.send(wire::ToolCall::default()).unwrap();
+        let mut left = begin(&router, "dev", "test").unwrap();
+        left.send(wire::ToolCall::default()).unwrap();
+        drop(left);
+        let told: Vec<bool> = (0..3).map(|_| ordered(&mut orders).call.is_some()).collect();
+        assert_eq!(told, [true, true, false]);
+        let newer = router.serve(place("n1"), 2.into());
+        assert!((&mut lost.answered).await.is_err());
+        drop(lost);
+        assert!(orders.next().await.is_none());
+        drop((orders, newer));
+        let routes = router.0.lock();
+        assert!(routes.nodes.is_empty() && routes.roles.is_empty() && routes.calls.is_empty());
+    }
+
+    #[tokio::test]
+    async fn calls_of_one_node_are_bounded() {
+        let router = ToolRouter::default();
+        let mut orders = served(&router);
+        let mut calls = Vec::new();
+        for _ in 0..CALLS_OF_NODE_MAX {
+            let mut call = begin(&router, "dev", "test").unwrap();
+            call.send(wire::ToolCall::default()).unwrap();
+            calls.push(call);
+        }
+        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::TooMany));
+        calls.pop();
+        let mut call = begin(&router, "dev", "test").unwrap();
+        assert_eq!(call.send(wire::ToolCall::default()), Err(NoRoute::Away), "it takes nothing");
+        ordered(&mut orders);
+        call.send(wire::ToolCall::default()).unwrap();
+    }
+
+    #[tokio::test]
+    async fn whoever_watches_is_told_what_there_is_and_what_changes() {
+        let router = ToolRouter::default();
+        let orders = served(&router);
+        let mut watch = router.watch(place("n1").0);
+        let told = async |watch: &mut ToolWatch| {
+            let it = watch.next().await.unwrap();
+            (it.role, it.tools.len())
+        };
+        assert_eq!(told(&mut watch).await, ("qa".to_owned(), 2));
+        assert!(watch.next().now_or_never().is_none());
+        let elsewhere = router.serve(("v".parse().unwrap(), place("n1").1), 1.into());
+        router.export(&elsewhere.place, elsewhere.stream, role("qa"), vec![tool("x", &[])]);
+        assert!(watch.next().now_or_never().is_none(), "of another workspace");
+        router.export(&place("n1"), orders.stream, role("qa"), vec![tool("test", &[])]);
+        assert_eq!(told(&mut watch).await, ("qa".to_owned(), 1));
+        router.export(&place("n1"), orders.stream + 99, role("qa"), Vec::new());
+        assert!(watch.next().now_or_never().is_none(), "of a stream that is over");
+        drop(orders);
+        assert_eq!(told(&mut watch).await, ("qa".to_owned(), 0));
+    }
+}

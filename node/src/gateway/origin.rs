@@ -1,0 +1,30 @@
+//! Where a tool is that this node offers: at a server of its own, or with a role of another node.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use rmcp::{
+    ErrorData,
+    model::{CallToolRequestParams, CallToolResponse, ClientCapabilities},
+};
+use tasuki_proto::id::RoleId;
+
+use super::call::Caller;
+
+#[async_trait]
+pub trait Origin: fmt::Debug + Send + Sync {
+    /// Whether a role may call a tool, by the tool's own name.
+    fn allows(&self, role: &RoleId, tool: &str) -> bool;
+
+    /// Calls a tool by its own name, for a role.
+    async fn call(
+        &self,
+        role: &RoleId,
+        request: CallToolRequestParams,
+        capabilities: &ClientCapabilities,
+        caller: &dyn Caller,
+    ) -> Result<CallToolResponse, ErrorData>;
+
+    /// What went wrong, said of whoever has the tool.
+    fn error(&self, why: &str) -> ErrorData;
+}

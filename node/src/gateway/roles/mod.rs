@@ -1,0 +1,155 @@
+//! Tools of roles on other nodes, and those that the roles here export to them.
+//!
+//! A tool that another role exports is offered like one of a server that is called as the role is:
+//! `qa__run_tests`. What its node says of it is judged as a server's words are (GW1): cleaned, and
+//! held when it changes. A role whose node went away is shown as offline for a while, then it is
+//! gone.
+//!
+//! Not here: the stream to the broker and what is sent twice (`link/relay`).
+
+mod remote_role;
+mod serve;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use futures::{FutureExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
+use tasuki_proto::{id::RoleId, wire};
+use tokio::{sync::watch, task::spawn_blocking, time::sleep};
+use tokio_util::sync::CancellationToken;
+
+pub(super) use self::serve::Exporter;
+pub use self::{
+    remote_role::{RemoteRole, RoleView},
+    serve::Export,
+};
+use super::{listing::judge, pins::Pins};
+use crate::{
+    client::retry::{Backoff, chance},
+    limiter::Limiter,
+    link::Link,
+};
+
+/// Roles of others whose tools are offered here. What more there are is left out.
+const ROLES_MAX: usize = 256;
+
+/// Calls of other nodes' tools that are under way: each is a stream, of which a token has a number.
+const CALLS_MAX: usize = 32;
+
+/// What other roles export, as it was told last.
+#[derive(Debug)]
+pub(super) struct Roles {
+    link: Link,
+    data: PathBuf,
+    all: Mutex<BTreeMap<RoleId, Arc<RemoteRole>>>,
+    changes: watch::Sender<u64>,
+    calls: Arc<Limiter>,
+}
+
+impl Roles {
+    pub(super) fn new(link: Link, data: &Path) -> Self {
+        let (data, changes) = (data.to_owned(), watch::Sender::new(0));
+        let calls = Arc::new(Limiter::new("calls of other nodes' tools", CALLS_MAX));
+        Self { link, data, all: Mutex::default(), changes, calls }
+    }
+
+    pub(super) const fn link(&self) -> &Link {
+        &self.link
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<RemoteRole>> {
+        self.all.lock().values().cloned().collect()
+    }
+
+    pub(super) fn role(&self, name: &str) -> Option<Arc<RemoteRole>> {
+        self.all.lock().values().find(|it| it.name().as_str() == name).cloned()
+    }
+
+    /// Follows what roles export until `stopping`.
+    pub(super) async fn run(&self, stopping: CancellationToken) {
+        let following = async {
+            let (mut backoff, mut refused) = (Backoff::default(), Backoff::turned_away());
+            loop {
+                self.link.connected().await;
+                let pause = match self.link.watch_tools().await {
+                    Ok(tools) => {
+                        refused.reset();
+                        let ended = tools
+                            .try_for_each(|it| {
+                                backoff.reset();
+                                self.take(it).map(Ok)
+                            })
+                            .await;
+                        tracing::debug!(?ended, "tools of roles are to be watched again");
+                        // Whether they are there nobody knows.
+                        self.all().iter().for_each(|it| it.set_offline());
+                        self.changed();
+                        backoff.pause(chance())
+                    }
+                    Err(refusal) => {
+                        tracing::debug!(%refusal, "tools of other roles are not known");
+                        refused.pause(chance())
+                    }
+                };
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    () = self.link.reconnected() => {}
+                }
+            }
+        };
+        tokio::select! {
+            () = following => {}
+            () = stopping.cancelled() => {}
+        }
+    }
+
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|number| *number += 1);
+    }
+
+    async fn take(&self, told: wire::RoleTools) {
+        let Ok(name) = told.role.parse::<RoleId>() else { return };
+        let known = self.all.lock().get(&name).cloned();
+        if told.tools.is_empty() {
+            if let Some(role) = known {
+                role.set_offline();
+                self.changed();
+            }
+            return;
+        }
+        let role = match known {
+            Some(role) => role,
+            None => {
+                let (data, of) = (self.data.clone(), name.clone());
+                // A role's name is none of a server's: it cannot begin like this.
+                let pins = spawn_blocking(move || Pins::open(&data, &format!("role.{of}")));
+                let pins = match pins.await {
+                    Ok(Ok(pins)) => pins,
+                    Ok(Err(why)) => {
+                        tracing::warn!(%why, role = %name, "tools of a role are left out");
+                        return;
+                    }
+                    Err(_) => return,
+                };
+                let mut all = self.all.lock();
+                if ROLES_MAX <= all.len() {
+                    tracing::warn!(role = %name, "tools of a role are left out: there are too many");
+                    return;
+                }
+                let calls = Arc::clone(&self.calls);
+                let new = RemoteRole::new(name.clone(), self.link.clone(), pins, calls);
+                Arc::clone(all.entry(name).or_insert_with(|| Arc::new(new)))
+            }
+        };
+        role.take(told.tools, judge).await;
+        self.changed();
+    }
+}

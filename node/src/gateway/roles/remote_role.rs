@@ -1,0 +1,271 @@
+//! A role of another node, of which this node offers the tools.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use rmcp::{
+    ErrorData,
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities,
+        ProgressNotificationParam, Tool,
+    },
+};
+use serde::Deserialize;
+use serde_json::json;
+use tasuki_proto::{
+    id::RoleId,
+    reason::Reason,
+    wire::{self, call_tool_response::Said},
+};
+use tokio::{
+    sync::watch,
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
+
+use super::super::{
+    call::{Caller, TIMED_OUT},
+    listing::Offer,
+    origin::Origin,
+    pins::Pins,
+    server::{GRACE, Shown},
+};
+use crate::{limiter::Limiter, link::Link, refusal::Refusal};
+
+/// For a role to come back whose node went away during a call that may be repeated.
+const BACK_WITHIN: Duration = Duration::from_secs(15);
+
+/// A role's tools as they stand.
+#[derive(Debug, Clone, Default)]
+pub struct RoleView {
+    pub offer: Arc<Offer>,
+    /// Since when its node is away; `None`: it is there.
+    pub offline_since: Option<Instant>,
+}
+
+impl RoleView {
+    pub fn shown(&self) -> Shown {
+        match self.offline_since {
+            None => Shown::Online,
+            Some(since) if since.elapsed() < GRACE => Shown::Offline,
+            Some(_) => Shown::Gone,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct RemoteRole {
+    name: RoleId,
+    link: Link,
+    calls: Arc<Limiter>,
+    pins: Arc<Mutex<Pins>>,
+    /// What was told last, for when a change of it is approved.
+    told: Mutex<Vec<wire::ExportedTool>>,
+    callers: Mutex<BTreeMap<String, Vec<String>>>,
+    view: watch::Sender<RoleView>,
+}
+
+/// Judges the tools of one.
+type Judge = fn(Vec<Tool>, &mut Pins) -> Offer;
+
+impl RemoteRole {
+    pub(super) fn new(name: RoleId, link: Link, pins: Pins, calls: Arc<Limiter>) -> Self {
+        Self {
+            name,
+            link,
+            calls,
+            pins: Arc::new(Mutex::new(pins)),
+            told: Mutex::default(),
+            callers: Mutex::default(),
+            view: watch::Sender::default(),
+        }
+    }
+
+    pub fn name(&self) -> &RoleId {
+        &self.name
+    }
+
+    pub fn view(&self) -> RoleView {
+        self.view.borrow().clone()
+    }
+
+    pub(super) fn set_offline(&self) {
+        self.view.send_modify(|it| {
+            it.offline_since.get_or_insert_with(Instant::now);
+        });
+    }
+
+    pub(super) async fn take(&self, told: Vec<wire::ExportedTool>, judge: Judge) {
+        let mut tools = Vec::new();
+        let (mut callers, mut unreadable) = (BTreeMap::new(), BTreeSet::new());
+        for it in &told {
+            match serde_json::from_str::<Tool>(&it.listing) {
+                Ok(mut tool) => {
+                    tool.name = it.name.clone().into();
+                    tools.push(tool);
+                    callers.insert(it.name.clone(), it.callers.clone());
+                }
+                Err(_) => drop(unreadable.insert(it.name.clone())),
+            }
+        }
+        let pins = Arc::clone(&self.pins);
+        let Ok(mut offer) = spawn_blocking(move || judge(tools, &mut pins.lock())).await else {
+            return;
+        };
+        for name in unreadable {
+            offer.refused.insert(name, "its listing cannot be read".to_owned());
+        }
+        *self.told.lock() = told;
+        *self.callers.lock() = callers;
+        self.view.send_replace(RoleView { offer: Arc::new(offer), offline_since: None });
+    }
+
+    /// Approves changes of tools, each by the digest of what somebody looked at.
+    pub(in crate::gateway) async fn approve(
+        &self,
+        tools: &BTreeMap<String, String>,
+        judge: Judge,
+    ) -> Result<Vec<String>, String> {
+        let approved = Pins::approve_held(&self.pins, &self.view().offer.held, tools).await?;
+        let is_there = self.view().offline_since.is_none();
+        let told = self.told.lock().clone();
+        self.take(told, judge).await;
+        if !is_there {
+            self.set_offline();
+        }
+        Ok(approved)
+    }
+
+    /// One call, and what became of it.
+    async fn attempt(
+        &self,
+        role: &RoleId,
+        request: &CallToolRequestParams,
+        caller: &dyn Caller,
+    ) -> Result<wire::ToolResult, Refusal> {
+        let arguments = match &request.arguments {
+            Some(arguments) => json!(arguments).to_string(),
+            None => String::new(),
+        };
+        let call = wire::CallToolRequest {
+            caller: None,
+            role: role.to_string(),
+            target: self.name.to_string(),
+            tool: request.name.to_string(),
+            arguments,
+            timeout_ms: 0,
+        };
+        let mut answers = self.link.call_tool(call).await?;
+        loop {
+            match answers.message().await {
+                Ok(Some(wire::CallToolResponse { said: Some(Said::Progress(it)) })) => {
+                    if let Ok(Progress { progress, total, message }) = serde_json::from_str(&it) {
+                        let mut told = ProgressNotificationParam::new(
+                            // Whoever passes it on knows the token of its own client.
+                            rmcp::model::ProgressToken(rmcp::model::NumberOrString::Number(0)),
+                            progress,
+                        );
+                        (told.total, told.message) = (total, message);
+                        caller.progress(told).await;
+                    }
+                }
+                Ok(Some(wire::CallToolResponse { said: Some(Said::Result(it)) })) => return Ok(it),
+                Ok(Some(wire::CallToolResponse { said: None })) => {}
+                Ok(None) => return Err(lost("the broker went away before it answered")),
+                Err(status) => {
+                    return Err(match Reason::of(&status) {
+                        Some(reason) => Refusal { reason, message: status.message().to_owned() },
+                        None => lost(&format!("the connection ended: {}", status.message())),
+                    });
+                }
+            }
+        }
+    }
+
+    fn is_repeatable(&self, tool: &str) -> bool {
+        let view = self.view();
+        let tool = view.offer.tools.iter().find(|it| it.name == tool);
+        let hints = tool.and_then(|it| it.annotations.as_ref());
+        hints.is_some_and(|it| it.read_only_hint == Some(true) || it.idempotent_hint == Some(true))
+    }
+
+    /// What a refusal is to whoever called.
+    fn refused(&self, refusal: &Refusal) -> ErrorData {
+        if refusal.reason == Reason::UnknownTool {
+            return ErrorData::invalid_params(refusal.message.clone(), None);
+        }
+        let data = json!({ "role": self.name, "reason": refusal.reason.as_str() });
+        ErrorData::internal_error(refusal.message.clone(), Some(data))
+    }
+}
+
+fn lost(why: &str) -> Refusal {
+    let message = format!("{why}; the call may or may not have taken effect");
+    Refusal { reason: Reason::OutcomeUnknown, message }
+}
+
+/// Of a progress notification, as it goes between nodes.
+#[derive(Debug, Deserialize)]
+struct Progress {
+    progress: f64,
+    total: Option<f64>,
+    message: Option<String>,
+}
+
+#[async_trait]
+impl Origin for RemoteRole {
+    fn allows(&self, role: &RoleId, tool: &str) -> bool {
+        let callers = self.callers.lock();
+        let Some(patterns) = callers.get(tool) else { return false };
+        *role != self.name
+            && (patterns.is_empty()
+                || patterns.iter().any(|it| super::super::settings::is_like(role.as_str(), it)))
+    }
+
+    async fn call(
+        &self,
+        role: &RoleId,
+        request: CallToolRequestParams,
+        _capabilities: &ClientCapabilities,
+        caller: &dyn Caller,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let place = self.calls.try_acquire();
+        let _place = place.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
+        let mut called = self.attempt(role, &request, caller).await;
+        if let Err(refusal) = &called
+            && refusal.reason == Reason::OutcomeUnknown
+            && self.is_repeatable(&request.name)
+        {
+            let mut view = self.view.subscribe();
+            // Its node may be the one that is away, or this one's connection.
+            let back = view.wait_for(|it| it.offline_since.is_none());
+            if timeout(BACK_WITHIN, back).await.is_ok() {
+                called = self.attempt(role, &request, caller).await;
+            }
+        }
+        let result = called.map_err(|refusal| self.refused(&refusal))?;
+        if !result.error.is_empty() {
+            let error = serde_json::from_str(&result.error);
+            return Err(error.unwrap_or_else(|_| self.error("answered with what is no error")));
+        }
+        match serde_json::from_str::<CallToolResult>(&result.result) {
+            Ok(result) => Ok(CallToolResponse::Complete(result)),
+            Err(_) => Err(self.error("answered with what is no result of a tool")),
+        }
+    }
+
+    fn error(&self, why: &str) -> ErrorData {
+        let text = format!("the role {} {why}", self.name);
+        ErrorData::internal_error(text, Some(json!({ "role": self.name })))
+    }
+}
+
+/// How a call ended, by its error.
+pub(super) fn outcome_of(error: &ErrorData) -> wire::CallOutcome {
+    if error.code == TIMED_OUT { wire::CallOutcome::TimedOut } else { wire::CallOutcome::Failed }
+}

@@ -1,0 +1,98 @@
+//! Tools of roles: called at other nodes, and offered to them. A call is sent once; where it may have
+//! arrived and no answer came, nobody says that it can be sent again.
+
+use std::time::Duration;
+
+use tasuki_proto::{reason::Reason, wire};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Response, Status, Streaming};
+
+use super::Link;
+use crate::{
+    client::{
+        channel::{self, ATTEMPT_MS_MAX, Channel},
+        retry::{Failure, UNREACHED_MS_MAX},
+    },
+    private::Unsealable,
+    refusal::Refusal,
+};
+
+impl Link {
+    /// What roles export: all there is, then each change, until the connection has ended.
+    pub(crate) async fn watch_tools(&self) -> Result<Streaming<wire::RoleTools>, Refusal> {
+        let open = |channel, caller| {
+            let request = wire::WatchToolsRequest { caller: Some(caller) };
+            async move { channel::relay(channel).watch_tools(request).await }
+        };
+        self.ask(open).await
+    }
+
+    /// Calls of tools that roles of this node export. `first` is said before anything else, and
+    /// what comes by `said` after it.
+    pub(crate) async fn serve_tools(
+        &self,
+        mut first: wire::ServeToolsRequest,
+        said: mpsc::Receiver<wire::ServeToolsRequest>,
+    ) -> Result<Streaming<wire::ToolOrder>, Refusal> {
+        self.may_leave_plain(Unsealable::ToolCalls).await?;
+        let open = |channel: Channel, caller| async move {
+            first.caller = Some(caller);
+            let all = tokio_stream::StreamExt::chain(
+                tokio_stream::once(first),
+                ReceiverStream::new(said),
+            );
+            channel::relay(channel).serve_tools(all).await
+        };
+        self.try_once(open).await.map_err(|failure| refusal(failure, "nothing is served"))
+    }
+
+    /// Calls a tool of a role. It is under way when this returns.
+    pub(crate) async fn call_tool(
+        &self,
+        mut request: wire::CallToolRequest,
+    ) -> Result<Streaming<wire::CallToolResponse>, Refusal> {
+        self.may_leave_plain(Unsealable::ToolCalls).await?;
+        let open = |channel: Channel, caller| async move {
+            request.caller = Some(caller);
+            channel::relay(channel).call_tool(request).await
+        };
+        let unknown = "the call may or may not have taken effect";
+        self.try_once(open).await.map_err(|failure| refusal(failure, unknown))
+    }
+
+    async fn try_once<T, F>(
+        &self,
+        open: impl FnOnce(Channel, wire::Caller) -> F,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.shared.ready_to_ask().await.map_err(Failure::NotTaken)?;
+        let (shared, epoch) = (&self.shared, self.shared.epoch());
+        let attempt = open(shared.client.channel(), shared.caller());
+        let unreached = Duration::from_millis(UNREACHED_MS_MAX);
+        let whole = Duration::from_millis(ATTEMPT_MS_MAX);
+        let tried = shared.client.attempt(attempt, unreached, whole).await;
+        if let Err(failure) = &tried {
+            if failure.is_of_connection() {
+                shared.suspect.notify_one();
+            }
+            if let Failure::StaleEpoch(_) = failure {
+                // Whoever tries again does so over a new registration.
+                shared.renew(epoch, unreached).await.ok();
+            }
+        }
+        tried
+    }
+}
+
+fn refusal(failure: Failure, unsure: &str) -> Refusal {
+    match failure {
+        Failure::NotTaken(it) | Failure::TurnedAway(it) | Failure::Refused(it) => it,
+        Failure::Lost(why) | Failure::Unsure(why) => {
+            Refusal { reason: Reason::OutcomeUnknown, message: format!("{why}; {unsure}") }
+        }
+        Failure::StaleEpoch(why) => Refusal { reason: Reason::Unavailable, message: why },
+    }
+}
