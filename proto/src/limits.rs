@@ -383,3 +383,29 @@ pub const STEP_FILES_MAX: usize = 8;
 
 /// Runners or labels of one node.
 pub const RUNNERS_MAX: usize = 64;
+
+// Tools that roles export
+
+/// Tools that one role exports.
+pub const EXPORTED_TOOLS_MAX: usize = 200;
+
+/// The name of one.
+pub const TOOL_NAME_BYTES_MAX: usize = 128;
+
+/// What `tools/list` says of one.
+pub const TOOL_LISTING_BYTES_MAX: usize = 32 * 1024;
+
+/// Names, listings and callers of all tools of a role: the broker has them in memory.
+pub const EXPORTS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Roles, or patterns of them, that may call one tool.
+pub const TOOL_CALLERS_MAX: usize = 64;
+
+/// Arguments of a call.
+pub const TOOL_ARGUMENTS_BYTES_MAX: usize = 1024 * 1024;
+
+/// What a call answers. It fits into one gRPC message.
+pub const TOOL_RESULT_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// One notification of progress. A longer one is left out.
+pub const TOOL_PROGRESS_BYTES_MAX: usize = 4096;

@@ -4,7 +4,8 @@
 //! A page is one more client of the API. It asks and acts through the same guard as everybody, with
 //! the token of whoever looks, over any [`Channel`]: in the broker's own process, or from a node.
 //!
-//! - **WD1** Nothing is read or done but by a call of the API with the visitor's own token.
+//! - **WD1** Nothing is read or done but by a call of the API with the visitor's own token; what MCP
+//!   servers a node has is the node's own to say ([`ToolServers`]), on pages that it serves itself.
 //! - **WD2** What agents wrote is text. It is escaped, or sanitised where it is Markdown, and nothing
 //!   in it makes a browser load, run or send anything.
 //! - **WD3** What changes something carries a token that only this server's own pages have.
@@ -27,7 +28,7 @@ mod session;
 mod view;
 mod visit;
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
 
 use axum::{Router, middleware, routing::get};
 use futures::future::BoxFuture;
@@ -56,6 +57,54 @@ pub trait Words: Send + Sync {
     fn open<'a>(&'a self, response: &'a mut Box<dyn Any + Send>) -> BoxFuture<'a, ()>;
 }
 
+/// The MCP servers of the node that serves the pages.
+pub trait ToolServers: Send + Sync {
+    fn list(&self) -> Vec<ToolServer>;
+
+    /// Approves changes of tools of a server, each by the digest of what a person looked at.
+    ///
+    /// The future's error says why nothing was approved.
+    fn approve(
+        &self,
+        server: String,
+        digests: BTreeMap<String, String>,
+    ) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// One of them, or a role of another node, as a person is shown it.
+#[derive(Debug, Clone, Default)]
+pub struct ToolServer {
+    pub name: String,
+    /// Its command or address.
+    pub endpoint: String,
+    pub state: String,
+    pub is_ready: bool,
+    /// Why it is not.
+    pub why: String,
+    /// Its name and version, as it says.
+    pub version: String,
+    pub restarts: u64,
+    /// Calls under way.
+    pub in_flight: usize,
+    /// Names as agents see them, with what each does.
+    pub tools: Vec<(String, String)>,
+    /// Tools that changed and wait for a person.
+    pub held: Vec<ChangedTool>,
+    /// Tools that are not shown, and why.
+    pub refused: Vec<(String, String)>,
+}
+
+/// A tool before and after it changed.
+#[derive(Debug, Clone)]
+pub struct ChangedTool {
+    pub tool: String,
+    /// Names this change.
+    pub digest: String,
+    /// As JSON.
+    pub approved: String,
+    pub current: String,
+}
+
 /// How pages are served.
 pub struct Settings {
     pub channel: Channel,
@@ -65,6 +114,8 @@ pub struct Settings {
     pub secure_port: Option<u16>,
     /// `None`: sealed words stay sealed.
     pub words: Option<Arc<dyn Words>>,
+    /// `None`: whoever serves the pages has no MCP servers.
+    pub servers: Option<Arc<dyn ToolServers>>,
     /// The workspace to begin with.
     pub home: WorkspaceId,
     /// Ends streams when the server stops.

@@ -101,6 +101,7 @@ pub(super) fn serve(listener: TcpListener, parts: Parts, stopping: CancellationT
         asks_for_token: is_guarded,
         secure_port: listener.local_addr().ok().map(|it| it.port()).filter(|_| is_guarded),
         words: None,
+        servers: None,
         home: WORKSPACE_DEFAULT.parse().expect("the default is an id"),
         stopping: stopping.clone(),
     });

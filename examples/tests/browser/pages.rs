@@ -265,7 +265,9 @@ async fn two_browsers_do_the_same_once() {
     let loops = scene.call(wire::ListLoopsRequest::default()).await.loops;
     assert_eq!(loops[0].turn, 2, "the second reclaim of turn 1 took nothing");
     // Nothing is wider than a phone.
-    for path in ["now", "timeline", "mail?role=A", "tasks", "runs", "machines", "search?q=A"] {
+    for path in
+        ["now", "timeline", "mail?role=A", "tasks", "runs", "gateway", "machines", "search?q=A"]
+    {
         other.go(&scene.page(path)).await;
         other.until("document.querySelector('#live.on')").await;
         let over = other.run("return document.documentElement.scrollWidth - innerWidth").await;

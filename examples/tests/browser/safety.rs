@@ -82,6 +82,7 @@ async fn nothing_that_an_agent_wrote_does_anything() {
         format!("tasks?q={}", "%22%3E%3Cscript%3Ewindow.canary%3D1%3C%2Fscript%3E"),
         format!("runs?run={}", run.run_id),
         format!("runs?run={}", ended.run_id),
+        "gateway".to_owned(),
         "machines".to_owned(),
         "search?q=canary".to_owned(),
         format!("search?q={}", ended.run_id),

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{Config, Role, Source, Sourced},
-    gateway::Gateway,
+    gateway::{Export, Gateway},
     hooks::Hooks,
     identity::DataLock,
     link::{LinkState, Phase},
@@ -189,8 +189,8 @@ impl Hosting {
             task_key: Some(task_key),
             hooks: Some(hooks.clone()),
             runs: Some(runs.host.clone()),
+            pages: Some(node.link().pages(gateway.clone().map(|it| it as _), stop.clone())),
             gateway,
-            pages: Some(node.link().pages(stop.clone())),
             wake_file: Some(Adapters::path(data)),
             workspace: config.workspace.value.to_string(),
             guard: guarding.map(|it| it.guard),
@@ -349,7 +349,10 @@ impl Hosting {
 
 /// The MCP servers whose tools are offered, none of them started yet.
 fn gateway(config: &Config, node: &Node) -> Result<Option<Arc<Gateway>>, Failure> {
-    let settings = config.gateway.as_ref().map(|it| it.value.clone()).unwrap_or_default();
+    let mut settings = config.gateway.as_ref().map(|it| it.value.clone()).unwrap_or_default();
+    // One file may be of several nodes.
+    let is_hosted = |export: &Export| config.roles.value.iter().any(|it| it.name == export.role);
+    settings.exports.retain(is_hosted);
     // Without servers of its own it offers what roles of other nodes export.
     let has_set = |role: &Role| role.toolsets.iter().any(|it| it.set == GATEWAY);
     if settings.servers.is_empty() && !config.roles.value.iter().any(has_set) {

@@ -2,7 +2,10 @@
 //!
 //! It opens what runs here to others, so it is the operator's to say, as `[gateway]` is.
 
-use tasuki_proto::id::RoleId;
+use tasuki_proto::{
+    id::RoleId,
+    limits::{TOOL_CALLERS_MAX, TOOL_NAME_BYTES_MAX},
+};
 use toml::{Spanned, de::DeValue};
 
 use super::{
@@ -91,6 +94,18 @@ fn export(
     let set = |field: &str, item: &Spanned<DeValue<'_>>| {
         let all = items(item)?;
         all.iter().try_for_each(|it| pattern(it))?;
+        if all.is_empty() {
+            return Err((None, "names nothing; leave it out, or name something".to_owned()));
+        }
+        if field == "callers" && TOOL_CALLERS_MAX < all.len() {
+            return Err((
+                None,
+                format!("has {} names; the limit is {TOOL_CALLERS_MAX}", all.len()),
+            ));
+        }
+        if all.iter().any(|it| TOOL_NAME_BYTES_MAX < it.len()) {
+            return Err((None, format!("has a name over {TOOL_NAME_BYTES_MAX} bytes")));
+        }
         match field {
             "tools" => tools = all,
             _ => callers = all,

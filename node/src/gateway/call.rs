@@ -139,7 +139,7 @@ async fn answer(
 }
 
 /// Tells whoever called, unless that one did not take what was told before.
-async fn tell(takes_news: &mut bool, telling: impl Future<Output = ()>) {
+pub(super) async fn tell(takes_news: &mut bool, telling: impl Future<Output = ()>) {
     *takes_news = *takes_news && timeout(PROGRESS_TAKEN_WITHIN, telling).await.is_ok();
 }
 

@@ -64,8 +64,9 @@ pub struct Catalogue {
     pub prompts: BTreeMap<String, OfferedPrompt>,
     pub resources: Vec<(Arc<Server>, Resource)>,
     pub templates: Vec<(Arc<Server>, ResourceTemplate)>,
-    /// Servers that had answered, or failed, when this was put together.
-    pub settled: usize,
+    /// Each server had answered, or failed, when this was put together, and it was known what roles
+    /// export.
+    pub is_settled: bool,
     index: Option<ToolIndex>,
 }
 
@@ -74,7 +75,6 @@ impl Catalogue {
         let mut tools: BTreeMap<String, Arc<OfferedTool>> = BTreeMap::new();
         let mut all = Self::default();
         for (server, view) in servers {
-            all.settled += usize::from(view.is_settled);
             let shown = view.shown();
             if shown == Shown::Gone {
                 continue;
@@ -109,15 +109,19 @@ impl Catalogue {
         }
         for (role, view) in roles {
             let shown = view.shown();
-            // Nobody elsewhere takes the name of a server here.
-            let is_taken = |(it, _): &(Arc<Server>, View)| {
-                it.name().eq_ignore_ascii_case(role.name().as_str())
-            };
-            if shown == Shown::Gone || servers.iter().any(is_taken) {
+            if shown == Shown::Gone {
                 continue;
             }
             for tool in &view.offer.tools {
                 let exposed = names::exposed_of_role(role.name().as_str(), &tool.name);
+                // Nobody elsewhere takes the name of a server here.
+                let prefix = names::split(&exposed).map(|it| it.0);
+                let is_taken = |(it, _): &(Arc<Server>, View)| {
+                    prefix.as_ref().is_none_or(|own| it.name().eq_ignore_ascii_case(own.as_str()))
+                };
+                if servers.iter().any(is_taken) {
+                    continue;
+                }
                 let origin = Arc::clone(role);
                 let tool = OfferedTool::new(exposed.clone(), tool, origin, shown);
                 tools.entry(exposed).or_insert_with(|| Arc::new(tool));

@@ -19,6 +19,7 @@ mod listing;
 pub mod names;
 mod ordered;
 mod origin;
+mod page;
 mod pins;
 #[cfg(unix)]
 mod program;
@@ -141,7 +142,13 @@ impl Gateway {
             let away = roles.iter().filter_map(|(_, it)| Some(it.offline_since? + GRACE));
             let now = Instant::now();
             let due = due.chain(away.filter(|it| now < *it)).min();
-            if let Ok(all) = spawn_blocking(move || Catalogue::new(&views, &roles)).await {
+            let is_synced = self.roles.as_ref().is_none_or(Roles::is_synced);
+            let all = spawn_blocking(move || {
+                let mut all = Catalogue::new(&views, &roles);
+                all.is_settled = is_synced && views.iter().all(|(_, view)| view.is_settled);
+                all
+            });
+            if let Ok(all) = all.await {
                 self.catalogue.send_replace(Arc::new(all));
             }
             tokio::select! {
@@ -196,11 +203,11 @@ impl Gateway {
         self.catalogue.subscribe()
     }
 
-    /// What there is once each server has answered or failed: whoever asks right after the start wants
+    /// What there is once each server has answered or failed, and it is known what roles export: whoever asks right after the start wants
     /// no empty list. Nobody waits for that longer than [`LIST_MAX`] after the start.
     pub async fn settled(&self) -> Arc<Catalogue> {
         let mut catalogue = self.watch();
-        let whole = catalogue.wait_for(|it| it.settled == self.servers.len());
+        let whole = catalogue.wait_for(|it| it.is_settled);
         timeout_at(self.began + LIST_MAX, whole).await.ok();
         self.catalogue()
     }

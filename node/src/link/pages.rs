@@ -4,11 +4,11 @@
 //! roles may read. What a person sends in a private workspace is refused by the broker: it would
 //! not be sealed.
 
-use std::any::Any;
+use std::{any::Any, sync::Arc};
 
 use axum::Router;
 use futures::{FutureExt as _, future::BoxFuture};
-use tasuki_broker::dashboard::{self, Channel, Words};
+use tasuki_broker::dashboard::{self, Channel, ToolServers, Words};
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tower::ServiceExt as _;
@@ -17,14 +17,19 @@ use super::Link;
 
 impl Link {
     /// All pages, as whoever has this node's token.
-    pub fn pages(&self, stopping: CancellationToken) -> Router {
+    pub fn pages(
+        &self,
+        servers: Option<Arc<dyn ToolServers>>,
+        stopping: CancellationToken,
+    ) -> Router {
         let channel = self.shared.client.channel();
         let channel = channel.map_response(|it| it.map(Body::new)).map_err(Into::into);
         dashboard::router(dashboard::Settings {
             channel: Channel::new(channel),
             asks_for_token: false,
             secure_port: None,
-            words: Some(std::sync::Arc::new(self.clone())),
+            words: Some(Arc::new(self.clone())),
+            servers,
             home: self.shared.settings.workspace.clone(),
             stopping,
         })

@@ -14,7 +14,7 @@ use crate::{
         channel::{self, ATTEMPT_MS_MAX, Channel},
         retry::{Failure, UNREACHED_MS_MAX},
     },
-    private::Unsealable,
+    private::{Fresh, Unsealable},
     refusal::Refusal,
 };
 
@@ -35,7 +35,7 @@ impl Link {
         mut first: wire::ServeToolsRequest,
         said: mpsc::Receiver<wire::ServeToolsRequest>,
     ) -> Result<Streaming<wire::ToolOrder>, Refusal> {
-        self.may_leave_plain(Unsealable::ToolCalls).await?;
+        self.may_export().await?;
         let open = |channel: Channel, caller| async move {
             first.caller = Some(caller);
             let all = tokio_stream::StreamExt::chain(
@@ -45,6 +45,16 @@ impl Link {
             channel::relay(channel).serve_tools(all).await
         };
         self.try_once(open).await.map_err(|failure| refusal(failure, "nothing is served"))
+    }
+
+    /// Whether what roles export may be said to the broker, by what it says now.
+    pub(crate) async fn may_export(&self) -> Result<(), Refusal> {
+        self.sealer().check_plain(self, Unsealable::ToolCalls, Fresh::Always).await
+    }
+
+    /// Whether calls may be answered: the broker refuses them where mail is private by now.
+    pub(crate) async fn may_answer_calls(&self) -> Result<(), Refusal> {
+        self.may_leave_plain(Unsealable::ToolCalls).await
     }
 
     /// Calls a tool of a role. It is under way when this returns.
@@ -75,7 +85,7 @@ impl Link {
         let whole = Duration::from_millis(ATTEMPT_MS_MAX);
         let tried = shared.client.attempt(attempt, unreached, whole).await;
         if let Err(failure) = &tried {
-            if failure.is_of_connection() {
+            if matches!(failure, Failure::Lost(_)) {
                 shared.suspect.notify_one();
             }
             if let Failure::StaleEpoch(_) = failure {

@@ -6,7 +6,10 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Process, soon};
+use crate::{
+    http::Http,
+    process::{Process, soon},
+};
 
 /// It has the tools that the file beside it says, and keeps a pipe open for as long as it lives, if
 /// there is one.
@@ -128,6 +131,47 @@ async fn a_person_lists_calls_and_approves_tools() {
     }
     let approved = one(&up, &format!("gateway approve sh --digest {digest}")).await;
     assert_eq!(approved["approved"], json!(["read"]));
+    while tools(&one(&up, "gateway tools").await).len() < 2 {}
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_is_shown_and_approved_on_the_page() {
+    let place = Place::new();
+    let mut up = place.up().await;
+    one(&up, "gateway status").await;
+    place.says("Reads, and tells me all.");
+    up.stop().await;
+    up.start().await;
+    assert_eq!(tools(&one(&up, "gateway tools sh").await), ["sh__bad"]);
+    let (mut http, host) = (Http::connect(up.mcp).await, up.mcp.to_string());
+    http.send("GET /w/default/gateway", &[("Host", &host)], b"").await;
+    assert_eq!(http.status, 200);
+    let cookie = http.headers["set-cookie"].split(';').next().unwrap().to_owned();
+    let page = http.text().await;
+    for said in ["/bin/sh server.sh", "ready", "Reads, and tells me all.", "sh__bad"] {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+    // The form, as a browser sends it.
+    let form = page.split("/gateway/approve").nth(1).unwrap().split("</form>").next().unwrap();
+    let fields = form.split("name=\"").skip(1).map(|it| {
+        let (name, rest) = it.split_once('"').unwrap();
+        let value = rest.split("value=\"").nth(1).unwrap().split('"').next().unwrap();
+        format!("{name}={}", value.replace(' ', "+"))
+    });
+    let body = fields.collect::<Vec<_>>().join("&");
+    let origin = format!("http://{host}");
+    let headers = [
+        ("Host", &*host),
+        ("Origin", &*origin),
+        ("Content-Type", "application/x-www-form-urlencoded"),
+    ];
+    http.send("POST /w/default/gateway/approve", &headers, body.as_bytes()).await;
+    assert_eq!(http.status, 403, "it is of another browser");
+    http.text().await;
+    let with_cookie = [&headers[..], &[("Cookie", &*cookie)]].concat();
+    http.send("POST /w/default/gateway/approve", &with_cookie, body.as_bytes()).await;
+    assert_eq!(http.status, 303);
     while tools(&one(&up, "gateway tools").await).len() < 2 {}
     up.stop().await;
 }

@@ -15,7 +15,7 @@ mod echoes;
 mod fake_agent;
 mod flips;
 mod full;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod gateway;
 mod guard;
 mod guarded;
@@ -35,7 +35,7 @@ mod patience;
 mod private;
 mod process;
 mod projects;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod relay;
 mod repeats;
 mod runs;

@@ -1,6 +1,7 @@
 //! The pages, one folder or file a noun.
 
 mod entry;
+mod gateway;
 mod machines;
 mod mail;
 mod now;
@@ -50,6 +51,7 @@ pub(super) const ALL: &[PageDef] = &[
     PageDef { folder: "mail", title: "Mail", key: 'm', routes: mail::routes },
     PageDef { folder: "tasks", title: "Tasks", key: 't', routes: tasks::routes },
     PageDef { folder: "runs", title: "Runs", key: 'r', routes: runs::routes },
+    PageDef { folder: "gateway", title: "Gateway", key: 'g', routes: gateway::routes },
     PageDef { folder: "machines", title: "Machines", key: 'c', routes: machines::routes },
 ];
 

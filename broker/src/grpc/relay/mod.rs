@@ -9,53 +9,42 @@ mod router;
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::StreamExt as _;
+use prost::Message as _;
 use tasuki_proto::{
     echo::echo,
     id::{RoleId, Timestamp},
+    limits::{
+        EXPORTED_TOOLS_MAX, EXPORTS_BYTES_MAX, TOOL_ARGUMENTS_BYTES_MAX, TOOL_CALLERS_MAX,
+        TOOL_LISTING_BYTES_MAX, TOOL_NAME_BYTES_MAX, TOOL_PROGRESS_BYTES_MAX,
+        TOOL_RESULT_BYTES_MAX,
+    },
     reason::Reason,
     wire::{self, call_event::Kind, call_tool_response::Said, serve_tools_request},
 };
 use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep_until},
+    sync::{mpsc, oneshot},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, codegen::BoxStream};
 
 pub(super) use self::router::ToolRouter;
 use self::router::{CALLS_MAX, CALLS_OF_NODE_MAX, NoRoute, Place, RoutedCall};
-use super::{Admitted, Services, WorkspaceSession, only, parse, status};
+use super::{Admitted, Answer, Endpoint, Services, WorkspaceSession, only, parse, status};
 use crate::rules::{
     Reply,
     call::{self, Call, Outcome},
 };
 
-/// Tools that one role exports.
-const TOOLS_MAX: usize = 200;
-
-/// A tool's name, in bytes.
-const NAME_BYTES_MAX: usize = 128;
-
-/// What `tools/list` says of one, in bytes.
-const LISTING_BYTES_MAX: usize = 32 * 1024;
-
-/// The same of all of a role, in bytes.
-const LISTINGS_BYTES_MAX: usize = 1024 * 1024;
-
-/// Patterns of roles that may call a tool.
-const CALLERS_MAX: usize = 64;
-
-/// Arguments of a call, in bytes.
-const ARGUMENTS_BYTES_MAX: usize = 1024 * 1024;
-
-/// A result, in bytes.
-const RESULT_BYTES_MAX: usize = 3 * 1024 * 1024;
-
-/// Progress, in bytes.
-const PROGRESS_BYTES_MAX: usize = 4096;
-
 /// The longest that a call takes.
 const CALL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// For a caller to read its result.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+
+/// Between two tries to record how a call ended, in a workspace that has too much to do.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+const AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
 
 /// Of a caller that does not read: progress that is under way to it.
 const UNREAD_MAX: usize = 16;
@@ -99,6 +88,15 @@ const fn outcome_of(it: wire::CallOutcome) -> Outcome {
     }
 }
 
+impl Endpoint for wire::ListToolsRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let of: Option<RoleId> = parse::optional("of", &self.of)?;
+        check_caller(session).await?;
+        let roles = session.services.tools.list(&session.workspace, of.as_ref());
+        Ok(wire::ListToolsResponse { roles })
+    }
+}
+
 pub(in crate::grpc) async fn watch_tools(
     services: Services,
     admitted: Admitted,
@@ -131,7 +129,8 @@ pub(in crate::grpc) async fn serve_tools(
         session.caller.node.clone().ok_or_else(|| status::invalid("caller.node", &missing))?;
     check_caller(&session).await?;
     let place: Place = (session.workspace.clone(), node);
-    let orders = services.tools.serve(place.clone(), epoch);
+    let newer = || Reason::StaleEpoch.status("a newer registration of this node is served");
+    let orders = services.tools.serve(place.clone(), epoch).ok_or_else(newer)?;
     let stream = orders.stream;
     let router = services.tools.clone();
     tokio::spawn(async move {
@@ -147,7 +146,7 @@ pub(in crate::grpc) async fn serve_tools(
     Ok(Box::pin(orders.take_until(services.stopping.cancelled_owned())))
 }
 
-/// Takes what a node says.
+/// Takes what a node says. What is wrong with it is no harm to the rest, unless it is the node.
 async fn take(
     session: &WorkspaceSession,
     place: &Place,
@@ -158,19 +157,35 @@ async fn take(
     match message.said {
         Some(serve_tools_request::Said::Tools(it)) => {
             let role: RoleId = parse::id("role", &it.role)?;
-            check_tools(&it.tools)?;
-            // It speaks for the role, and hosts it.
-            session.query(Some(&role), |_| Ok(())).await?;
-            router.export(place, stream, role, it.tools);
+            let tools = loop {
+                let Err(why) = check_exports(session, &role, &it.tools).await else {
+                    break it.tools;
+                };
+                match Reason::of(&why) {
+                    Some(
+                        Reason::StaleEpoch
+                        | Reason::Unauthenticated
+                        | Reason::RightForbidden
+                        | Reason::UnknownWorkspace,
+                    ) => return Err(why),
+                    Some(reason) if reason.is_retryable() => sleep(AGAIN_AFTER).await,
+                    Some(_) | None => {
+                        let workspace = &session.workspace;
+                        tracing::info!(%workspace, %role, %why, "what a role exports is not taken");
+                        break Vec::new();
+                    }
+                }
+            };
+            router.export(place, stream, role, tools);
         }
-        Some(serve_tools_request::Said::Progress(it)) => {
-            parse::check_size("progress", it.progress.len(), PROGRESS_BYTES_MAX)?;
-            router.progress(stream, it);
-        }
+        // Progress that says too much is left out: the next one says more.
+        Some(serve_tools_request::Said::Progress(it))
+            if TOOL_PROGRESS_BYTES_MAX < it.progress.len() => {}
+        Some(serve_tools_request::Said::Progress(it)) => router.progress(stream, it),
         Some(serve_tools_request::Said::Answer(mut it)) => {
             let result = it.result.get_or_insert_default();
             let bytes = result.result.len() + result.error.len();
-            if RESULT_BYTES_MAX < bytes {
+            if TOOL_RESULT_BYTES_MAX < bytes {
                 *result = too_large(bytes);
             }
             router.answer(stream, it);
@@ -180,10 +195,20 @@ async fn take(
     Ok(())
 }
 
+async fn check_exports(
+    session: &WorkspaceSession,
+    role: &RoleId,
+    tools: &[wire::ExportedTool],
+) -> Result<(), Status> {
+    check_tools(tools)?;
+    // Its node speaks for the role, and hosts it; and listings are not sealed.
+    session.query(Some(role), |view| view.workspace.privacy.check_words(false)).await
+}
+
 /// In place of a result that is not passed on.
 fn too_large(bytes: usize) -> wire::ToolResult {
     let message = format!(
-        "the result is {bytes} bytes long, and at most {RESULT_BYTES_MAX} are passed on. The tool \
+        "the result is {bytes} bytes long, and at most {TOOL_RESULT_BYTES_MAX} are passed on. The tool \
          was run"
     );
     let error = serde_json::json!({ "code": -32603, "message": message }).to_string();
@@ -195,22 +220,23 @@ fn too_large(bytes: usize) -> wire::ToolResult {
 }
 
 fn check_tools(tools: &[wire::ExportedTool]) -> Result<(), Status> {
-    parse::check_count("tools", tools.len(), 0..=TOOLS_MAX)?;
+    parse::check_count("tools", tools.len(), 0..=EXPORTED_TOOLS_MAX)?;
     let mut names = BTreeMap::new();
     let mut bytes = 0;
     for tool in tools {
         if tool.name.is_empty() || names.insert(&tool.name, ()).is_some() {
             return Err(status::invalid("tools.name", &"is empty, or there are two of it"));
         }
-        parse::check_size("tools.name", tool.name.len(), NAME_BYTES_MAX)?;
-        parse::check_size("tools.listing", tool.listing.len(), LISTING_BYTES_MAX)?;
-        parse::check_count("tools.callers", tool.callers.len(), 0..=CALLERS_MAX)?;
+        parse::check_size("tools.name", tool.name.len(), TOOL_NAME_BYTES_MAX)?;
+        parse::check_size("tools.listing", tool.listing.len(), TOOL_LISTING_BYTES_MAX)?;
+        parse::check_count("tools.callers", tool.callers.len(), 0..=TOOL_CALLERS_MAX)?;
         for caller in &tool.callers {
-            parse::check_size("tools.callers", caller.len(), NAME_BYTES_MAX)?;
+            parse::check_size("tools.callers", caller.len(), TOOL_NAME_BYTES_MAX)?;
+            bytes += caller.len();
         }
         bytes += tool.name.len() + tool.listing.len();
     }
-    parse::check_size("tools", bytes, LISTINGS_BYTES_MAX)
+    parse::check_size("tools", bytes, EXPORTS_BYTES_MAX)
 }
 
 pub(in crate::grpc) async fn call_tool(
@@ -219,11 +245,12 @@ pub(in crate::grpc) async fn call_tool(
     asked: Streaming<wire::CallToolRequest>,
 ) -> Result<BoxStream<wire::CallToolResponse>, Status> {
     let it = only(asked).await?;
+    let bytes = it.encoded_len();
     let session = services.enter(&admitted, it.caller.as_ref())?;
     let (role, target): (RoleId, RoleId) =
         (parse::id("role", &it.role)?, parse::id("target", &it.target)?);
-    parse::check_size("tool", it.tool.len(), NAME_BYTES_MAX)?;
-    parse::check_size("arguments", it.arguments.len(), ARGUMENTS_BYTES_MAX)?;
+    parse::check_size("tool", it.tool.len(), TOOL_NAME_BYTES_MAX)?;
+    parse::check_size("arguments", it.arguments.len(), TOOL_ARGUMENTS_BYTES_MAX)?;
     let lasts = match it.timeout_ms {
         0 => CALL_MAX,
         ms => CALL_MAX.min(Duration::from_millis(ms)),
@@ -243,26 +270,46 @@ pub(in crate::grpc) async fn call_tool(
     let no_route = |why| refusal(why, &target, &it.tool);
     let called = (&role, &target, it.tool.as_str());
     let mut routed = router.begin(&session.workspace, called, host).map_err(no_route)?;
+    // Until it has ended, as it may lie in a queue.
+    let reserved = admitted.grant.reserve_bytes(bytes)?;
     let started = router.started(&session.workspace, now);
-    let call = Call { role: role.clone(), target: target.clone(), tool: it.tool.clone() };
-    let number = begin(&session, call, started).await?;
-    let sent = routed.send(wire::ToolCall {
-        role: it.role,
-        target: it.target,
-        tool: it.tool.clone(),
-        arguments: it.arguments,
-        timeout_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
-    });
-    if let Err(why) = sent {
-        end(&session, number, Outcome::Failed).await;
-        return Err(refusal(why, &target, &it.tool));
-    }
     let (told, stream) = mpsc::channel(UNREAD_MAX);
+    let (tell, begun) = oneshot::channel();
+    // It goes on without whoever asked, so that what begins ends.
     tokio::spawn(async move {
-        let outcome = drive(&session, routed, &target, Instant::now() + lasts, &told).await;
-        drop(told);
-        end(&session, number, outcome).await;
+        let _reserved = reserved;
+        let call = Call { role, target: target.clone(), tool: it.tool.clone() };
+        let number = match begin(&session, call, started).await {
+            Ok(number) => number,
+            Err(why) => return drop(tell.send(Err(why))),
+        };
+        let sent = routed.send(wire::ToolCall {
+            role: it.role,
+            target: it.target,
+            tool: it.tool.clone(),
+            arguments: it.arguments,
+            timeout_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+        });
+        if let Err(why) = sent {
+            drop(tell.send(Err(refusal(why, &target, &it.tool))));
+            return end(&session, number, Outcome::Failed).await;
+        }
+        // Who asked may be gone; then its stream is, too.
+        drop(tell.send(Ok(())));
+        let deadline = Instant::now() + lasts;
+        let (outcome, last) = drive(&session, &mut routed, &target, deadline, &told).await;
+        let telling = async {
+            if let Some(last) = last {
+                // Progress that is not read leaves room for it as soon as it is.
+                timeout(READ_WITHIN, told.send(last)).await.ok();
+            }
+            drop(told);
+        };
+        tokio::join!(end(&session, number, outcome), telling);
+        drop(routed);
     });
+    let gone = || Status::internal("the call was dropped");
+    begun.await.map_err(|_| gone())??;
     Ok(Box::pin(ReceiverStream::new(stream)))
 }
 
@@ -281,19 +328,24 @@ fn refusal(why: NoRoute, target: &RoleId, tool: &str) -> Status {
     }
 }
 
-/// Passes on what a node says of a call, until it ended; answers how.
+/// What a caller is told last.
+type Last = Result<wire::CallToolResponse, Status>;
+
+/// Passes on what a node says of a call, until it ended; answers how, and what its caller is told of
+/// that.
 async fn drive(
     session: &WorkspaceSession,
-    mut routed: RoutedCall,
+    routed: &mut RoutedCall,
     target: &RoleId,
     deadline: Instant,
-    told: &mpsc::Sender<Result<wire::CallToolResponse, Status>>,
-) -> Outcome {
+    told: &mpsc::Sender<Last>,
+) -> (Outcome, Option<Last>) {
     let say = |said| Ok(wire::CallToolResponse { said: Some(said) });
     let unknown = |why: &str| {
-        Reason::OutcomeUnknown.status(format!("{why}; the call may or may not have taken effect"))
+        let text = format!("{why}; the call may or may not have taken effect");
+        Some(Err(Reason::OutcomeUnknown.status(text)))
     };
-    let (outcome, last) = loop {
+    loop {
         tokio::select! {
             biased;
             // What came before the result is told before it.
@@ -301,28 +353,22 @@ async fn drive(
                 // Who does not read is not waited for.
                 told.try_send(say(Said::Progress(progress))).ok();
             }
-            answered = &mut routed.answered => break match answered {
-                Ok(result) => (outcome_of(result.outcome()), say(Said::Result(result))),
+            answered = &mut routed.answered => return match answered {
+                Ok(result) => (outcome_of(result.outcome()), Some(say(Said::Result(result)))),
                 Err(_) => {
                     let why = format!("the node of the role {target} went away before it answered");
-                    (Outcome::Unknown, Err(unknown(&why)))
+                    (Outcome::Unknown, unknown(&why))
                 }
             },
-            () = told.closed() => return Outcome::Canceled,
+            () = told.closed() => return (Outcome::Canceled, None),
             () = sleep_until(deadline) => {
                 let why = format!("the role {target} did not answer in the time given");
-                break (Outcome::TimedOut, Err(unknown(&why)));
+                return (Outcome::TimedOut, unknown(&why));
             }
             () = session.services.stopping.cancelled() => {
-                break (Outcome::Unknown, Err(unknown("the broker is stopping")));
+                return (Outcome::Unknown, unknown("the broker is stopping"));
             }
         }
-    };
-    drop(routed);
-    // Progress that is not read leaves room for it as soon as it is.
-    match told.send(last).await {
-        Ok(()) => outcome,
-        Err(_) => Outcome::Canceled,
     }
 }
 
@@ -340,7 +386,14 @@ async fn end(session: &WorkspaceSession, number: u64, outcome: Outcome) {
     let mut own = session.clone();
     own.caller.node = None;
     let end = call::Command::End(call::End { number, outcome });
-    if let Err(why) = own.execute_within(None, end, |_, _| Ok(())).await {
-        tracing::warn!(%why, number, "how a call ended was not recorded");
+    let mut pause = AGAIN_AFTER;
+    while let Err(why) = own.execute_within(None, end.clone(), |_, _| Ok(())).await {
+        let is_over = session.services.stopping.is_cancelled();
+        if is_over || !Reason::of(&why).is_some_and(Reason::is_retryable) {
+            tracing::warn!(%why, number, "how a call ended was not recorded");
+            return;
+        }
+        sleep(pause).await;
+        pause = AGAIN_AFTER_MAX.min(pause * 2);
     }
 }

@@ -9,6 +9,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures::Stream;
@@ -17,11 +18,14 @@ use tasuki_proto::{
     id::{Epoch, NodeId, RoleId, Timestamp, WorkspaceId},
     wire,
 };
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::sleep,
+};
 use tonic::Status;
 
 /// Orders that one node was sent and has not taken yet.
-const UNTAKEN_MAX: usize = 64;
+const UNTAKEN_MAX: usize = 16;
 
 /// Calls of one node's tools that are under way.
 pub(super) const CALLS_OF_NODE_MAX: usize = 64;
@@ -32,6 +36,9 @@ pub(super) const CALLS_MAX: usize = 512;
 /// Progress of one call that its caller has not taken. What is more is left out: the next one says
 /// more.
 const PROGRESS_MAX: usize = 64;
+
+/// Between two looks at what changed.
+const GATHERED_WITHIN: Duration = Duration::from_millis(100);
 
 /// A node of a workspace.
 pub(super) type Place = (WorkspaceId, NodeId);
@@ -59,6 +66,8 @@ struct Node {
     /// Of the registration that it was opened by.
     epoch: Epoch,
     orders: mpsc::Sender<Result<wire::ToolOrder, Status>>,
+    /// Calls that it took and that nobody waits for any more.
+    taken_back: mpsc::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -66,7 +75,7 @@ struct Exports {
     stream: u64,
     place: Place,
     change: u64,
-    tools: Vec<wire::ExportedTool>,
+    tools: Arc<Vec<wire::ExportedTool>>,
 }
 
 #[derive(Debug)]
@@ -74,7 +83,10 @@ struct UnderWay {
     workspace: WorkspaceId,
     stream: u64,
     progress: mpsc::Sender<String>,
-    answer: oneshot::Sender<wire::ToolResult>,
+    /// `None`: it was answered.
+    answer: Option<oneshot::Sender<wire::ToolResult>>,
+    /// Its node was told of it.
+    is_taken: bool,
 }
 
 /// Why a call goes nowhere.
@@ -95,7 +107,9 @@ impl Routes {
 
     /// Forgets what rests on a stream: whoever waits for an answer on it has none.
     fn end(&mut self, workspace: &WorkspaceId, stream: u64) {
-        self.calls.retain(|_, it| it.stream != stream);
+        for call in self.calls.values_mut().filter(|it| it.stream == stream) {
+            call.answer = None;
+        }
         let roles = self.roles.len();
         self.roles.retain(|_, it| it.stream != stream);
         if self.roles.len() != roles {
@@ -115,17 +129,22 @@ impl Routes {
 }
 
 impl ToolRouter {
-    /// Orders for a node from here on. They end when it is served anew.
-    pub(super) fn serve(&self, place: Place, epoch: Epoch) -> Orders {
+    /// Orders for a node from here on. They end when it is served anew. `None`: a newer
+    /// registration of it is served already.
+    pub(super) fn serve(&self, place: Place, epoch: Epoch) -> Option<Orders> {
         let (orders, told) = mpsc::channel(UNTAKEN_MAX);
+        let (taken_back, cancels) = mpsc::channel(CALLS_OF_NODE_MAX);
         let mut routes = self.0.lock();
+        if routes.nodes.get(&place).is_some_and(|it| epoch < it.epoch) {
+            return None;
+        }
         let stream = routes.next_number();
-        let node = Node { stream, epoch, orders };
+        let node = Node { stream, epoch, orders, taken_back };
         if let Some(former) = routes.nodes.insert(place.clone(), node) {
             routes.end(&place.0, former.stream);
         }
         drop(routes);
-        Orders { router: self.clone(), place, stream, told }
+        Some(Orders { router: self.clone(), place, stream, told, cancels })
     }
 
     /// What a role exports, by its node.
@@ -147,7 +166,7 @@ impl ToolRouter {
             }
         } else {
             let change = routes.next_number();
-            let exports = Exports { stream, place: place.clone(), change, tools };
+            let exports = Exports { stream, place: place.clone(), change, tools: Arc::new(tools) };
             routes.roles.insert(key, exports);
         }
         routes.changed(&place.0);
@@ -162,6 +181,28 @@ impl ToolRouter {
         }
     }
 
+    /// What roles of a workspace export, or one of them; listings only of one.
+    pub(super) fn list(
+        &self,
+        workspace: &WorkspaceId,
+        of: Option<&RoleId>,
+    ) -> Vec<wire::RoleTools> {
+        let routes = self.0.lock();
+        let own = routes
+            .roles
+            .iter()
+            .filter(|((its, role), _)| its == workspace && of.is_none_or(|of| of == role));
+        let tools = own.map(|((_, role), exports)| {
+            let tools = exports.tools.iter().map(|it| wire::ExportedTool {
+                name: it.name.clone(),
+                listing: of.map_or_else(String::new, |_| it.listing.clone()),
+                callers: it.callers.clone(),
+            });
+            wire::RoleTools { role: role.to_string(), tools: tools.collect() }
+        });
+        tools.collect()
+    }
+
     pub(super) fn watch(&self, workspace: WorkspaceId) -> ToolWatch {
         let mut routes = self.0.lock();
         let changes = routes.changes.entry(workspace.clone()).or_default().subscribe();
@@ -172,6 +213,7 @@ impl ToolRouter {
             changes,
             sent: BTreeMap::new(),
             next: VecDeque::new(),
+            is_synced: false,
         }
     }
 
@@ -189,10 +231,14 @@ impl ToolRouter {
     ) -> Result<RoutedCall, NoRoute> {
         let mut routes = self.0.lock();
         let exports = routes.roles.get(&(workspace.clone(), target.clone()));
-        let exports = exports.ok_or(match host {
-            Some(_) => NoRoute::Unknown,
-            None => NoRoute::Away,
-        })?;
+        let Some(exports) = exports else {
+            // One that is served exports nothing; of one that is not nobody knows.
+            let is_served = host.is_some_and(|(node, epoch)| {
+                let place = (workspace.clone(), node);
+                routes.nodes.get(&place).is_some_and(|it| it.epoch == epoch)
+            });
+            return Err(if is_served { NoRoute::Unknown } else { NoRoute::Away });
+        };
         let exported = exports.tools.iter().find(|it| it.name == tool);
         if !exported.is_some_and(|it| may_call(caller, it)) {
             return Err(NoRoute::Unknown);
@@ -212,11 +258,11 @@ impl ToolRouter {
         let (progress, told) = mpsc::channel(PROGRESS_MAX);
         let (answer, answered) = oneshot::channel();
         let number = routes.next_number();
-        let call = UnderWay { workspace: workspace.clone(), stream, progress, answer };
+        let (workspace, answer) = (workspace.clone(), Some(answer));
+        let call = UnderWay { workspace, stream, progress, answer, is_taken: false };
         routes.calls.insert(number, call);
         drop(routes);
-        let is_sent = false;
-        Ok(RoutedCall { router: self.clone(), number, orders, progress: told, answered, is_sent })
+        Ok(RoutedCall { router: self.clone(), number, orders, progress: told, answered })
     }
 
     /// Takes progress of the node that was asked; any other is none.
@@ -229,11 +275,10 @@ impl ToolRouter {
     /// The same of an answer.
     pub(super) fn answer(&self, stream: u64, said: wire::ToolAnswer) {
         let mut routes = self.0.lock();
-        if routes.calls.get(&said.number).is_some_and(|it| it.stream == stream)
-            && let Some(call) = routes.calls.remove(&said.number)
-        {
+        let call = routes.calls.get_mut(&said.number).filter(|it| it.stream == stream);
+        if let Some(answer) = call.and_then(|it| it.answer.take()) {
             // Who asked may be gone.
-            let _ = call.answer.send(said.result.unwrap_or_default());
+            let _ = answer.send(said.result.unwrap_or_default());
         }
     }
 }
@@ -256,24 +301,25 @@ pub(super) struct RoutedCall {
     orders: mpsc::Sender<Result<wire::ToolOrder, Status>>,
     pub(super) progress: mpsc::Receiver<String>,
     pub(super) answered: oneshot::Receiver<wire::ToolResult>,
-    is_sent: bool,
 }
 
 impl RoutedCall {
     pub(super) fn send(&mut self, call: wire::ToolCall) -> Result<(), NoRoute> {
         let order = wire::ToolOrder { number: self.number, call: Some(call) };
         // One that takes nothing is as good as away.
-        self.orders.try_send(Ok(order)).map_err(|_| NoRoute::Away)?;
-        self.is_sent = true;
-        Ok(())
+        self.orders.try_send(Ok(order)).map_err(|_| NoRoute::Away)
     }
 }
 
 impl Drop for RoutedCall {
     fn drop(&mut self) {
-        let is_open = self.router.0.lock().calls.remove(&self.number).is_some();
-        if is_open && self.is_sent {
-            self.orders.try_send(Ok(wire::ToolOrder { number: self.number, call: None })).ok();
+        let mut routes = self.router.0.lock();
+        let Some(call) = routes.calls.remove(&self.number) else { return };
+        // What its node did not take it never will.
+        if call.answer.is_some() && call.is_taken {
+            let node = routes.nodes.values().find(|it| it.stream == call.stream);
+            // It has room for all that a node took: no more are taken while none are told.
+            node.map(|it| it.taken_back.try_send(self.number).ok());
         }
     }
 }
@@ -285,13 +331,29 @@ pub(super) struct Orders {
     place: Place,
     pub(super) stream: u64,
     told: mpsc::Receiver<Result<wire::ToolOrder, Status>>,
+    cancels: mpsc::Receiver<u64>,
 }
 
 impl Stream for Orders {
     type Item = Result<wire::ToolOrder, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.told.poll_recv(cx)
+        if let Poll::Ready(Some(number)) = self.cancels.poll_recv(cx) {
+            return Poll::Ready(Some(Ok(wire::ToolOrder { number, call: None })));
+        }
+        loop {
+            let next = std::task::ready!(self.told.poll_recv(cx));
+            let mut routes = self.router.0.lock();
+            if routes.nodes.get(&self.place).is_none_or(|it| it.stream != self.stream) {
+                return Poll::Ready(None);
+            }
+            let Some(Ok(order)) = &next else { return Poll::Ready(next) };
+            if let Some(call) = routes.calls.get_mut(&order.number) {
+                call.is_taken = true;
+                return Poll::Ready(next);
+            }
+            // It was taken back before it was told.
+        }
     }
 }
 
@@ -313,21 +375,29 @@ pub(super) struct ToolWatch {
     changes: watch::Receiver<u64>,
     /// The change of each role that was told.
     sent: BTreeMap<RoleId, u64>,
-    next: VecDeque<wire::RoleTools>,
+    next: VecDeque<RoleId>,
+    /// It was told that all there is was told.
+    is_synced: bool,
 }
 
 impl ToolWatch {
     /// The next role whose tools are others than those that were told.
     pub(super) async fn next(&mut self) -> Option<wire::RoleTools> {
         loop {
-            if let Some(next) = self.next.pop_front() {
-                return Some(next);
+            if let Some(role) = self.next.pop_front() {
+                return Some(self.told(role));
             }
             self.changes.mark_unchanged();
             self.gather();
-            if self.next.is_empty() {
-                self.changes.changed().await.ok()?;
+            if !self.next.is_empty() {
+                continue;
             }
+            if !std::mem::replace(&mut self.is_synced, true) {
+                return Some(wire::RoleTools::default());
+            }
+            self.changes.changed().await.ok()?;
+            // What changes all the time is told now and then.
+            sleep(GATHERED_WITHIN).await;
         }
     }
 
@@ -340,15 +410,24 @@ impl ToolWatch {
             }
             there.insert(role.clone(), exports.change);
             if self.sent.get(role) != Some(&exports.change) {
-                let tools = exports.tools.clone();
-                self.next.push_back(wire::RoleTools { role: role.to_string(), tools });
+                self.next.push_back(role.clone());
             }
         }
         drop(routes);
-        for role in self.sent.keys().filter(|role| !there.contains_key(*role)) {
-            self.next.push_back(wire::RoleTools { role: role.to_string(), tools: Vec::new() });
-        }
+        let gone = self.sent.keys().filter(|role| !there.contains_key(*role));
+        self.next.extend(gone.cloned());
         self.sent = there;
+    }
+
+    /// What a role exports now; nothing, if it does not any more.
+    fn told(&self, role: RoleId) -> wire::RoleTools {
+        let name = role.to_string();
+        let routes = self.router.0.lock();
+        let tools =
+            routes.roles.get(&(self.workspace.clone(), role)).map(|it| Arc::clone(&it.tools));
+        drop(routes);
+        let tools = tools.map(|it| (*it).clone()).unwrap_or_default();
+        wire::RoleTools { role: name, tools }
     }
 }
 
@@ -373,7 +452,7 @@ mod tests {
 
     /// A node `n1` whose role `qa` exports two tools.
     fn served(router: &ToolRouter) -> Orders {
-        let orders = router.serve(place("n1"), 1.into());
+        let orders = router.serve(place("n1"), 1.into()).unwrap();
         let tools = vec![tool("test", &[]), tool("drop", &["dev*", "lead"])];
         router.export(&place("n1"), orders.stream, role("qa"), tools);
         orders
@@ -397,7 +476,7 @@ mod tests {
     async fn a_call_is_answered_by_the_node_that_was_asked_and_once() {
         let router = ToolRouter::default();
         let mut orders = served(&router);
-        let other = router.serve(place("n2"), 1.into());
+        let other = router.serve(place("n2"), 1.into()).unwrap();
         let mut call = begin(&router, "dev", "test").unwrap();
         call.send(wire::ToolCall::default()).unwrap();
         let number = ordered(&mut orders).number;
@@ -433,7 +512,9 @@ mod tests {
             assert_eq!(router.begin(&workspace, asked, host).err(), Some(NoRoute::Away));
         }
         drop(orders);
-        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::Unknown));
+        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::Away), "it is not served");
+        let _orders = router.serve(place("n1"), 1.into());
+        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::Unknown), "of nothing");
     }
 
     #[tokio::test]
@@ -444,10 +525,15 @@ mod tests {
         lost.send(wire::ToolCall::default()).unwrap();
         let mut left = begin(&router, "dev", "test").unwrap();
         left.send(wire::ToolCall::default()).unwrap();
+        assert!(ordered(&mut orders).call.is_some() && ordered(&mut orders).call.is_some());
         drop(left);
-        let told: Vec<bool> = (0..3).map(|_| ordered(&mut orders).call.is_some()).collect();
-        assert_eq!(told, [true, true, false]);
-        let newer = router.serve(place("n1"), 2.into());
+        assert!(ordered(&mut orders).call.is_none());
+        let mut early = begin(&router, "dev", "test").unwrap();
+        early.send(wire::ToolCall::default()).unwrap();
+        drop(early);
+        assert!(orders.next().now_or_never().is_none(), "what was not taken is never told");
+        assert!(router.serve(place("n1"), 0.into()).is_none(), "a former registration");
+        let newer = router.serve(place("n1"), 2.into()).unwrap();
         assert!((&mut lost.answered).await.is_err());
         drop(lost);
         assert!(orders.next().await.is_none());
@@ -461,17 +547,22 @@ mod tests {
         let router = ToolRouter::default();
         let mut orders = served(&router);
         let mut calls = Vec::new();
-        for _ in 0..CALLS_OF_NODE_MAX {
+        for _ in 0..UNTAKEN_MAX {
             let mut call = begin(&router, "dev", "test").unwrap();
             call.send(wire::ToolCall::default()).unwrap();
             calls.push(call);
         }
-        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::TooMany));
-        calls.pop();
         let mut call = begin(&router, "dev", "test").unwrap();
         assert_eq!(call.send(wire::ToolCall::default()), Err(NoRoute::Away), "it takes nothing");
         ordered(&mut orders);
         call.send(wire::ToolCall::default()).unwrap();
+        calls.push(call);
+        while calls.len() < CALLS_OF_NODE_MAX {
+            calls.push(begin(&router, "dev", "test").unwrap());
+        }
+        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::TooMany));
+        calls.pop();
+        assert!(begin(&router, "dev", "test").is_ok());
     }
 
     #[tokio::test]
@@ -484,8 +575,9 @@ mod tests {
             (it.role, it.tools.len())
         };
         assert_eq!(told(&mut watch).await, ("qa".to_owned(), 2));
+        assert_eq!(told(&mut watch).await, (String::new(), 0), "that was all");
         assert!(watch.next().now_or_never().is_none());
-        let elsewhere = router.serve(("v".parse().unwrap(), place("n1").1), 1.into());
+        let elsewhere = router.serve(("v".parse().unwrap(), place("n1").1), 1.into()).unwrap();
         router.export(&elsewhere.place, elsewhere.stream, role("qa"), vec![tool("x", &[])]);
         assert!(watch.next().now_or_never().is_none(), "of another workspace");
         router.export(&place("n1"), orders.stream, role("qa"), vec![tool("test", &[])]);

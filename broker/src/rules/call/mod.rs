@@ -18,6 +18,9 @@ use super::{
     Acting, Asked, Decision, Kept, Needs, Principal, Rejection, Reply as AnyReply, privacy::Privacy,
 };
 
+/// Calls that one record says are lost; the next one says more.
+const LOST_AT_ONCE: usize = 100;
+
 /// Calls of a workspace, numbered from 1.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Calls {
@@ -168,6 +171,7 @@ impl Calls {
         match command {
             Command::Begin(Begin { call, started }) => {
                 let lost = self.open.iter().filter(|(_, it)| it.began < *started);
+                let lost = lost.take(LOST_AT_ONCE);
                 let lost = lost
                     .map(|(number, it)| Event::Ended(*number, it.call.clone(), Outcome::Unknown));
                 let number = self.last + 1;

@@ -188,6 +188,9 @@ pub(super) static CALLS: &[Call] = &[
             ..wire::RegisterRequest::default()
         })
     }),
+    inside("/tasuki.v1.Relay/ListTools", Right::Read, |workspace, _| {
+        bytes(wire::ListToolsRequest { caller: caller(workspace), ..Default::default() })
+    }),
     stream(inside("/tasuki.v1.Relay/WatchTools", Right::Read, |workspace, _| {
         bytes(wire::WatchToolsRequest { caller: caller(workspace) })
     })),

@@ -13,7 +13,10 @@ mod serve;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures::{FutureExt as _, TryStreamExt as _};
@@ -27,7 +30,7 @@ pub use self::{
     remote_role::{RemoteRole, RoleView},
     serve::Export,
 };
-use super::{listing::judge, pins::Pins};
+use super::{listing::judge, pins::Pins, server::Shown};
 use crate::{
     client::retry::{Backoff, chance},
     limiter::Limiter,
@@ -47,6 +50,8 @@ pub(super) struct Roles {
     data: PathBuf,
     all: Mutex<BTreeMap<RoleId, Arc<RemoteRole>>>,
     changes: watch::Sender<u64>,
+    /// What there is was told once.
+    is_synced: AtomicBool,
     calls: Arc<Limiter>,
 }
 
@@ -54,7 +59,8 @@ impl Roles {
     pub(super) fn new(link: Link, data: &Path) -> Self {
         let (data, changes) = (data.to_owned(), watch::Sender::new(0));
         let calls = Arc::new(Limiter::new("calls of other nodes' tools", CALLS_MAX));
-        Self { link, data, all: Mutex::default(), changes, calls }
+        let (all, is_synced) = (Mutex::default(), AtomicBool::new(false));
+        Self { link, data, all, changes, is_synced, calls }
     }
 
     pub(super) const fn link(&self) -> &Link {
@@ -63,6 +69,11 @@ impl Roles {
 
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// Whether what there is was told.
+    pub(super) fn is_synced(&self) -> bool {
+        self.is_synced.load(Ordering::Acquire)
     }
 
     pub(super) fn all(&self) -> Vec<Arc<RemoteRole>> {
@@ -116,6 +127,11 @@ impl Roles {
     }
 
     async fn take(&self, told: wire::RoleTools) {
+        if told.role.is_empty() {
+            // That was all there is.
+            self.is_synced.store(true, Ordering::Release);
+            return self.changed();
+        }
         let Ok(name) = told.role.parse::<RoleId>() else { return };
         let known = self.all.lock().get(&name).cloned();
         if told.tools.is_empty() {
@@ -140,6 +156,9 @@ impl Roles {
                     Err(_) => return,
                 };
                 let mut all = self.all.lock();
+                if ROLES_MAX <= all.len() {
+                    all.retain(|_, it| it.view().shown() != Shown::Gone);
+                }
                 if ROLES_MAX <= all.len() {
                     tracing::warn!(role = %name, "tools of a role are left out: there are too many");
                     return;

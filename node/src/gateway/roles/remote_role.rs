@@ -25,11 +25,11 @@ use tasuki_proto::{
 use tokio::{
     sync::watch,
     task::spawn_blocking,
-    time::{Instant, timeout},
+    time::{Instant, sleep},
 };
 
 use super::super::{
-    call::{Caller, TIMED_OUT},
+    call::{Caller, TIMED_OUT, tell},
     listing::Offer,
     origin::Origin,
     pins::Pins,
@@ -39,6 +39,9 @@ use crate::{limiter::Limiter, link::Link, refusal::Refusal};
 
 /// For a role to come back whose node went away during a call that may be repeated.
 const BACK_WITHIN: Duration = Duration::from_secs(15);
+
+/// Between two tries of it.
+const AGAIN_AFTER: Duration = Duration::from_millis(300);
 
 /// A role's tools as they stand.
 #[derive(Debug, Clone, Default)]
@@ -68,6 +71,8 @@ pub struct RemoteRole {
     told: Mutex<Vec<wire::ExportedTool>>,
     callers: Mutex<BTreeMap<String, Vec<String>>>,
     view: watch::Sender<RoleView>,
+    /// One judges at a time.
+    judging: tokio::sync::Mutex<()>,
 }
 
 /// Judges the tools of one.
@@ -83,6 +88,7 @@ impl RemoteRole {
             told: Mutex::default(),
             callers: Mutex::default(),
             view: watch::Sender::default(),
+            judging: tokio::sync::Mutex::default(),
         }
     }
 
@@ -100,7 +106,7 @@ impl RemoteRole {
         });
     }
 
-    pub(super) async fn take(&self, told: Vec<wire::ExportedTool>, judge: Judge) {
+    async fn judge(&self, told: Vec<wire::ExportedTool>, judge: Judge) {
         let mut tools = Vec::new();
         let (mut callers, mut unreadable) = (BTreeMap::new(), BTreeSet::new());
         for it in &told {
@@ -120,9 +126,16 @@ impl RemoteRole {
         for name in unreadable {
             offer.refused.insert(name, "its listing cannot be read".to_owned());
         }
-        *self.told.lock() = told;
         *self.callers.lock() = callers;
-        self.view.send_replace(RoleView { offer: Arc::new(offer), offline_since: None });
+        self.view.send_modify(|it| it.offer = Arc::new(offer));
+    }
+
+    /// Takes what its node says of it, which is there.
+    pub(super) async fn take(&self, told: Vec<wire::ExportedTool>, judge: Judge) {
+        let _alone = self.judging.lock().await;
+        *self.told.lock() = told.clone();
+        self.judge(told, judge).await;
+        self.view.send_modify(|it| it.offline_since = None);
     }
 
     /// Approves changes of tools, each by the digest of what somebody looked at.
@@ -132,12 +145,9 @@ impl RemoteRole {
         judge: Judge,
     ) -> Result<Vec<String>, String> {
         let approved = Pins::approve_held(&self.pins, &self.view().offer.held, tools).await?;
-        let is_there = self.view().offline_since.is_none();
+        let _alone = self.judging.lock().await;
         let told = self.told.lock().clone();
-        self.take(told, judge).await;
-        if !is_there {
-            self.set_offline();
-        }
+        self.judge(told, judge).await;
         Ok(approved)
     }
 
@@ -161,6 +171,7 @@ impl RemoteRole {
             timeout_ms: 0,
         };
         let mut answers = self.link.call_tool(call).await?;
+        let mut takes_news = true;
         loop {
             match answers.message().await {
                 Ok(Some(wire::CallToolResponse { said: Some(Said::Progress(it)) })) => {
@@ -171,7 +182,7 @@ impl RemoteRole {
                             progress,
                         );
                         (told.total, told.message) = (total, message);
-                        caller.progress(told).await;
+                        tell(&mut takes_news, caller.progress(told)).await;
                     }
                 }
                 Ok(Some(wire::CallToolResponse { said: Some(Said::Result(it)) })) => return Ok(it),
@@ -202,6 +213,14 @@ impl RemoteRole {
         let data = json!({ "role": self.name, "reason": refusal.reason.as_str() });
         ErrorData::internal_error(refusal.message.clone(), Some(data))
     }
+}
+
+/// Whether a call that may be repeated may be answered next time.
+const fn is_for_now(refusal: &Refusal) -> bool {
+    matches!(
+        refusal.reason,
+        Reason::OutcomeUnknown | Reason::UnknownTool | Reason::Unavailable | Reason::Overloaded
+    )
 }
 
 fn lost(why: &str) -> Refusal {
@@ -237,14 +256,15 @@ impl Origin for RemoteRole {
         let place = self.calls.try_acquire();
         let _place = place.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
         let mut called = self.attempt(role, &request, caller).await;
-        if let Err(refusal) = &called
-            && refusal.reason == Reason::OutcomeUnknown
-            && self.is_repeatable(&request.name)
-        {
-            let mut view = self.view.subscribe();
-            // Its node may be the one that is away, or this one's connection.
-            let back = view.wait_for(|it| it.offline_since.is_none());
-            if timeout(BACK_WITHIN, back).await.is_ok() {
+        let is_lost = |called: &Result<_, Refusal>| {
+            called.as_ref().is_err_and(|it: &Refusal| it.reason == Reason::OutcomeUnknown)
+        };
+        if is_lost(&called) && self.is_repeatable(&request.name) {
+            // Its node may be the one that is away, or this one's connection: it takes a while until
+            // both know of each other again.
+            let until = Instant::now() + BACK_WITHIN;
+            while called.as_ref().is_err_and(is_for_now) && Instant::now() < until {
+                sleep(AGAIN_AFTER).await;
                 called = self.attempt(role, &request, caller).await;
             }
         }

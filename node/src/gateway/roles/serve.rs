@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -19,10 +20,19 @@ use rmcp::{
 use serde_json::json;
 use tasuki_proto::{
     id::RoleId,
-    wire::{self, serve_tools_request::Said},
+    limits::{
+        EXPORTED_TOOLS_MAX, EXPORTS_BYTES_MAX, TOOL_LISTING_BYTES_MAX, TOOL_NAME_BYTES_MAX,
+        TOOL_PROGRESS_BYTES_MAX, TOOL_RESULT_BYTES_MAX,
+    },
+    wire::{self, serve_tools_request::Said as What},
 };
-use tokio::{sync::mpsc, task::JoinSet, time::sleep};
+use tokio::{
+    sync::mpsc,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
+use tonic::Streaming;
 
 use super::{
     super::{
@@ -43,12 +53,11 @@ use crate::{
 /// What is said to the broker and not sent yet.
 const UNSENT_MAX: usize = 64;
 
-/// What `tools/list` says of one exported tool, in bytes: what is larger is not exported.
-const LISTING_BYTES_MAX: usize = 32 * 1024;
+/// After a stream that stood for so long, pauses begin at the first again.
+const STEADY: Duration = Duration::from_secs(60);
 
-/// The same of all of a role, and how many they may be.
-const LISTINGS_BYTES_MAX: usize = 1024 * 1024;
-const TOOLS_MAX: usize = 200;
+/// What is on its way to the broker.
+type Said = mpsc::Sender<wire::ServeToolsRequest>;
 
 /// Some tools of servers here that a role lets others call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,9 +94,15 @@ impl Exporter {
             let (mut backoff, mut refused) = (Backoff::default(), Backoff::turned_away());
             loop {
                 exporter.link.connected().await;
-                let pause = match exporter.serve().await {
-                    Ok(()) => {
-                        refused = Backoff::turned_away();
+                let pause = match exporter.open().await {
+                    Ok((orders, said)) => {
+                        refused.reset();
+                        let began = Instant::now();
+                        let ended = exporter.serve(orders, said).await;
+                        tracing::debug!(?ended, "tools are to be exported anew");
+                        if STEADY <= began.elapsed() {
+                            backoff.reset();
+                        }
                         backoff.pause(chance())
                     }
                     Err(why) => {
@@ -107,30 +122,47 @@ impl Exporter {
         }
     }
 
-    /// Serves over one stream, until that ends. Calls that are under way end with it: nobody could
-    /// be told what became of them.
-    async fn serve(self: &Arc<Self>) -> Result<(), String> {
+    async fn open(&self) -> Result<(Streaming<wire::ToolOrder>, Said), String> {
         let (said, unsent) = mpsc::channel(UNSENT_MAX);
         let first = wire::ServeToolsRequest::default();
         let orders = self.link.serve_tools(first, unsent).await;
-        let mut orders = orders.map_err(|refusal| refusal.message)?;
+        Ok((orders.map_err(|refusal| refusal.message)?, said))
+    }
+
+    /// Serves over one stream, until that ends. Calls that are under way end with it: nobody could
+    /// be told what became of them.
+    async fn serve(
+        self: &Arc<Self>,
+        mut orders: Streaming<wire::ToolOrder>,
+        said: Said,
+    ) -> Result<(), String> {
         let mut changes = self.gateway.watch();
         let mut told: BTreeMap<RoleId, wire::RoleTools> = BTreeMap::new();
         let mut calls = JoinSet::new();
         let open: Arc<Mutex<BTreeMap<u64, CancellationToken>>> = Arc::default();
+        let mut is_changed = true;
         loop {
-            let roles: BTreeSet<&RoleId> = self.exports.iter().map(|it| &it.role).collect();
-            for role in roles {
-                let tools = self.listed(role);
-                let before = told.get(role).map(|it| &it.tools[..]).unwrap_or_default();
-                if before != tools.tools {
-                    say(&said, Said::Tools(tools.clone())).await?;
-                    told.insert(role.clone(), tools);
+            if std::mem::take(&mut is_changed) {
+                // Words that are to leave go by what counts now.
+                let may_leave = self.link.may_export().await;
+                may_leave.map_err(|refusal| refusal.message)?;
+                let roles: BTreeSet<&RoleId> = self.exports.iter().map(|it| &it.role).collect();
+                for role in roles {
+                    let tools = self.listed(role);
+                    let before = told.get(role).map(|it| &it.tools[..]).unwrap_or_default();
+                    if before != tools.tools {
+                        say(&said, What::Tools(tools.clone())).await?;
+                        told.insert(role.clone(), tools);
+                    }
                 }
             }
             let order = tokio::select! {
                 order = orders.message() => order,
-                _ = changes.changed() => continue,
+                changed = changes.changed() => {
+                    changed.map_err(|why| why.to_string())?;
+                    is_changed = true;
+                    continue;
+                }
                 Some(_) = calls.join_next() => continue,
             };
             let Some(order) = order.map_err(|why| why.message().to_owned())? else {
@@ -155,7 +187,7 @@ impl Exporter {
                 open.lock().remove(&number);
                 if let Some(result) = result {
                     let answer = wire::ToolAnswer { number, result: Some(result) };
-                    say(&said, Said::Answer(answer)).await.ok();
+                    say(&said, What::Answer(answer)).await.ok();
                 }
             });
         }
@@ -199,11 +231,16 @@ impl Exporter {
     }
 
     fn listed(&self, role: &RoleId) -> wire::RoleTools {
-        let (mut tools, mut room) = (Vec::new(), LISTINGS_BYTES_MAX);
+        let (mut tools, mut room) = (Vec::new(), EXPORTS_BYTES_MAX);
         for (name, it) in self.exported(role) {
             let listing = serde_json::to_string(&it.tool).unwrap_or_default();
-            let bytes = name.len() + listing.len();
-            if LISTING_BYTES_MAX < listing.len() || room < bytes || TOOLS_MAX <= tools.len() {
+            let callers: usize = it.callers.iter().map(String::len).sum();
+            let bytes = name.len() + listing.len() + callers;
+            if TOOL_LISTING_BYTES_MAX < listing.len()
+                || room < bytes
+                || EXPORTED_TOOLS_MAX <= tools.len()
+                || TOOL_NAME_BYTES_MAX < name.len()
+            {
                 tracing::warn!(%role, tool = name, "a tool is not exported: it, or all together, is too large");
                 continue;
             }
@@ -214,15 +251,35 @@ impl Exporter {
     }
 
     async fn answer(&self, call: wire::ToolCall, caller: &Elsewhere) -> wire::ToolResult {
-        match self.call(call, caller).await {
+        let called = match self.link.may_answer_calls().await {
+            Ok(()) => self.call(call, caller).await,
+            Err(refusal) => Err(ErrorData::invalid_request(refusal.message, None)),
+        };
+        let called = called.and_then(|(outcome, result)| {
+            let bytes = result.len();
+            if TOOL_RESULT_BYTES_MAX < bytes {
+                let why = format!(
+                    "the result is {bytes} bytes long, and at most {TOOL_RESULT_BYTES_MAX} are \
+                     passed on. The tool was run"
+                );
+                return Err(ErrorData::internal_error(why, None));
+            }
+            Ok((outcome, result))
+        });
+        match called {
             Ok((outcome, result)) => {
                 wire::ToolResult { outcome: outcome.into(), result, ..Default::default() }
             }
-            Err(error) => wire::ToolResult {
-                outcome: outcome_of(&error).into(),
-                error: json!(error).to_string(),
-                ..Default::default()
-            },
+            Err(mut error) => {
+                let mut said = json!(error).to_string();
+                if TOOL_RESULT_BYTES_MAX < said.len() {
+                    error =
+                        ErrorData::new(error.code, "the error is too long to be passed on", None);
+                    said = json!(error).to_string();
+                }
+                let outcome = outcome_of(&error).into();
+                wire::ToolResult { outcome, error: said, ..Default::default() }
+            }
         }
     }
 
@@ -263,7 +320,7 @@ impl Exporter {
     }
 }
 
-async fn say(said: &mpsc::Sender<wire::ServeToolsRequest>, what: Said) -> Result<(), String> {
+async fn say(said: &Said, what: What) -> Result<(), String> {
     let request = wire::ServeToolsRequest { caller: None, said: Some(what) };
     said.send(request).await.map_err(|_| "the stream has ended".to_owned())
 }
@@ -271,17 +328,21 @@ async fn say(said: &mpsc::Sender<wire::ServeToolsRequest>, what: Said) -> Result
 /// A caller on another node.
 struct Elsewhere {
     number: u64,
-    said: mpsc::Sender<wire::ServeToolsRequest>,
+    said: Said,
 }
 
 #[async_trait]
 impl Caller for Elsewhere {
     async fn progress(&self, it: ProgressNotificationParam) {
-        let progress = json!({ "progress": it.progress, "total": it.total, "message": it.message });
-        let progress = progress.to_string();
-        say(&self.said, Said::Progress(wire::ToolProgress { number: self.number, progress }))
-            .await
-            .ok();
+        let written = |message: Option<&str>| {
+            json!({ "progress": it.progress, "total": it.total, "message": message }).to_string()
+        };
+        let mut progress = written(it.message.as_deref());
+        if TOOL_PROGRESS_BYTES_MAX < progress.len() {
+            progress = written(None);
+        }
+        let progress = wire::ToolProgress { number: self.number, progress };
+        say(&self.said, What::Progress(progress)).await.ok();
     }
 
     async fn log(&self, _: LoggingMessageNotificationParam) {}

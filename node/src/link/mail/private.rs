@@ -27,7 +27,7 @@ use crate::{
 };
 
 impl Link {
-    pub(super) fn sealer(&self) -> &Sealer {
+    pub(in crate::link) fn sealer(&self) -> &Sealer {
         &self.shared.sealer
     }
 
