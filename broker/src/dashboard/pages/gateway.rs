@@ -28,9 +28,13 @@ const EVERY_S: u32 = 10;
 /// Tools of one server that are listed.
 const TOOLS_MAX: usize = 100;
 
-/// Letters of a tool's description, and of a tool as JSON.
+/// Letters of a tool's description in the list.
 const DESCRIPTION_CHARS_MAX: usize = 120;
-const JSON_CHARS_MAX: usize = 8_000;
+
+/// A tool as JSON, before and after it changed, in bytes, and how many are shown: more is for the
+/// command line.
+const JSON_BYTES_MAX: usize = 16 * 1024;
+const CHANGES_MAX: usize = 10;
 
 pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router
@@ -46,14 +50,14 @@ async fn gateway(visit: Visit) -> Result<Response, Trouble> {
         section aria-labelledby="servers" {
             h2 #servers { "MCP servers of this node" }
             @match &servers {
-                None => p.note { "This page comes from the broker, or from a node without MCP servers. The page of a node shows its own: open the address that " code { "tasuki status" } " says for MCP." },
-                Some(servers) if servers.is_empty() => (nothing("None is configured.")),
+                None => p.note { "MCP servers are listed on the dashboard of the node that runs them. Open the MCP address of the node, which " code { "tasuki status" } " prints." },
+                Some(servers) if servers.is_empty() => (nothing("No MCP servers are configured.")),
                 Some(servers) => @for it in servers { (server(&visit, it)) },
             }
         }
         section aria-labelledby="exported" {
             h2 #exported { "Tools that roles export" }
-            @if exported.is_empty() { (nothing("No role that is connected exports any.")) }
+            @if exported.is_empty() { (nothing("No connected role exports tools.")) }
             @else { div.scroll { table {
                 thead { tr { th { "Role" } th { "Tool" } th { "Roles that may call it" } } }
                 tbody { @for of in &exported { @for tool in &of.tools {
@@ -114,14 +118,22 @@ fn server(visit: &Visit, it: &ToolServer) -> Markup {
 
 /// Tools that changed since they were approved, with both, and what approves just these.
 fn held(visit: &Visit, it: &ToolServer) -> Markup {
-    let digests = html! {
+    // Nobody approves here what is not shown whole.
+    let (whole, long): (Vec<_>, Vec<_>) =
+        it.held.iter().partition(|it| it.approved.len() + it.current.len() <= JSON_BYTES_MAX);
+    let shown = &whole[..whole.len().min(CHANGES_MAX)];
+    let fields = html! {
         (hidden_field("server", &it.name))
-        @for changed in &it.held { (hidden_field("change", &format!("{} {}", changed.digest, changed.tool))) }
+        @for it in shown { (hidden_field("change", &format!("{} {}", it.digest, it.tool))) }
     };
+    let hidden = whole.len() - shown.len() + long.len();
     html! {
-        p.trouble { (counted(it.held.len(), "tool")) " changed since you approved it. It is neither shown to agents nor called." }
-        @for changed in &it.held { (difference(changed)) }
-        (button(visit, "Approve what is shown here", "/gateway/approve", &digests))
+        p.trouble { (counted(it.held.len(), "tool")) " changed after approval. Agents cannot see or call what changed until you approve it." }
+        @for it in shown { (difference(it)) }
+        @if !shown.is_empty() { (button(visit, "Approve the changes shown here", "/gateway/approve", &fields)) }
+        @if hidden != 0 {
+            p.note { "Not shown here: " (counted(hidden, "change")) ". To review and approve all: " code { "tasuki gateway approve " (it.name) } }
+        }
     }
 }
 
@@ -130,9 +142,9 @@ fn difference(it: &ChangedTool) -> Markup {
         details open {
             summary { code { (plain(&it.tool)) } }
             h4 { "Approved" }
-            pre { (plain(&cut(&it.approved, JSON_CHARS_MAX))) }
+            pre { (plain(&it.approved)) }
             h4 { "Now" }
-            pre { (plain(&cut(&it.current, JSON_CHARS_MAX))) }
+            pre { (plain(&it.current)) }
         }
     }
 }

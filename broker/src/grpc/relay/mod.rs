@@ -6,7 +6,7 @@
 
 mod router;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures::StreamExt as _;
 use prost::Message as _;
@@ -45,6 +45,9 @@ const READ_WITHIN: Duration = Duration::from_secs(30);
 /// Between two tries to record how a call ended, in a workspace that has too much to do.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
+
+/// Tries to check what a role exports, in such a workspace.
+const CHECKS_MAX: u32 = 50;
 
 /// Of a caller that does not read: progress that is under way to it.
 const UNREAD_MAX: usize = 16;
@@ -157,10 +160,12 @@ async fn take(
     match message.said {
         Some(serve_tools_request::Said::Tools(it)) => {
             let role: RoleId = parse::id("role", &it.role)?;
+            let mut tries = 0;
             let tools = loop {
                 let Err(why) = check_exports(session, &role, &it.tools).await else {
                     break it.tools;
                 };
+                tries += 1;
                 match Reason::of(&why) {
                     Some(
                         Reason::StaleEpoch
@@ -168,7 +173,9 @@ async fn take(
                         | Reason::RightForbidden
                         | Reason::UnknownWorkspace,
                     ) => return Err(why),
-                    Some(reason) if reason.is_retryable() => sleep(AGAIN_AFTER).await,
+                    Some(reason) if reason.is_retryable() && tries < CHECKS_MAX => {
+                        sleep(AGAIN_AFTER).await;
+                    }
                     Some(_) | None => {
                         let workspace = &session.workspace;
                         tracing::info!(%workspace, %role, %why, "what a role exports is not taken");
@@ -221,10 +228,10 @@ fn too_large(bytes: usize) -> wire::ToolResult {
 
 fn check_tools(tools: &[wire::ExportedTool]) -> Result<(), Status> {
     parse::check_count("tools", tools.len(), 0..=EXPORTED_TOOLS_MAX)?;
-    let mut names = BTreeMap::new();
+    let mut names = BTreeSet::new();
     let mut bytes = 0;
     for tool in tools {
-        if tool.name.is_empty() || names.insert(&tool.name, ()).is_some() {
+        if tool.name.is_empty() || !names.insert(&tool.name) {
             return Err(status::invalid("tools.name", &"is empty, or there are two of it"));
         }
         parse::check_size("tools.name", tool.name.len(), TOOL_NAME_BYTES_MAX)?;

@@ -161,9 +161,11 @@ impl ToolRouter {
         }
         let key = (place.0.clone(), role);
         if tools.is_empty() {
-            if routes.roles.remove(&key).is_none() {
+            // Another node may play the role by now, and exports for itself.
+            if routes.roles.get(&key).is_none_or(|it| it.stream != stream) {
                 return;
             }
+            routes.roles.remove(&key);
         } else {
             let change = routes.next_number();
             let exports = Exports { stream, place: place.clone(), change, tools: Arc::new(tools) };
@@ -582,6 +584,9 @@ mod tests {
         assert!(watch.next().now_or_never().is_none(), "of another workspace");
         router.export(&place("n1"), orders.stream, role("qa"), vec![tool("test", &[])]);
         assert_eq!(told(&mut watch).await, ("qa".to_owned(), 1));
+        let other = router.serve(place("n2"), 1.into()).unwrap();
+        router.export(&place("n2"), other.stream, role("qa"), Vec::new());
+        assert!(watch.next().now_or_never().is_none(), "of a node that does not play the role");
         router.export(&place("n1"), orders.stream + 99, role("qa"), Vec::new());
         assert!(watch.next().now_or_never().is_none(), "of a stream that is over");
         drop(orders);
