@@ -15,7 +15,7 @@
 //! - [`json`]: what is written for programs to read.
 //! - [`trace`]: which call of an agent a call of ours belongs to.
 //! - [`visible`]: what of somebody else's text may stand in ours.
-//! - [`nearest`]: the name that was meant. [`counted`]: numbers in sentences.
+//! - [`nearest`]: the name that was meant. [`pattern`]: names by their beginning. [`counted`]: numbers in sentences.
 //! - [`host`]: files, settings, trust, logs. [`net`]: TLS and connections.
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
@@ -31,6 +31,7 @@ pub mod limits;
 pub mod mail;
 pub mod nearest;
 pub mod net;
+pub mod pattern;
 pub mod private;
 pub mod reason;
 pub mod review_terms;

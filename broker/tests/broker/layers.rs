@@ -14,6 +14,7 @@ const PROTO: &[&str] = &[
     "limits",
     "visible",
     "nearest",
+    "pattern",
     "echo",
     "wire",
     "review_terms",

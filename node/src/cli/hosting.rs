@@ -19,7 +19,7 @@ use super::{
 use crate::{
     clock::Clock,
     config::{Config, Role, Source, Sourced},
-    gateway::{Export, Gateway},
+    gateway::{Gateway, settings::Export},
     hooks::Hooks,
     identity::DataLock,
     link::{LinkState, Phase},

@@ -14,7 +14,7 @@ use super::{
     gateway::pattern,
     value,
 };
-use crate::gateway::{Export, settings::GatewaySettings};
+use crate::gateway::settings::{Export, GatewaySettings};
 
 /// The table.
 pub(super) const ROLE: &str = "role";

@@ -31,7 +31,7 @@ use super::{
 };
 use crate::{
     accept::settings::Settings,
-    gateway::{Export, settings::GatewaySettings},
+    gateway::settings::{Export, GatewaySettings},
     hooks::spec::Hook,
     launch::settings::LaunchSettings,
     runner::runners::RunnerTable,

@@ -7,7 +7,7 @@ use rmcp::model::{Prompt, Resource, ResourceTemplate, Tool};
 use super::{
     find::ToolIndex,
     names,
-    origin::Origin,
+    provider::ToolProvider,
     roles::{RemoteRole, RoleView},
     server::{Server, Shown, View},
 };
@@ -25,7 +25,7 @@ const OFFLINE: &str = "[offline] ";
 /// A tool as agents see it.
 #[derive(Debug)]
 pub struct OfferedTool {
-    pub origin: Arc<dyn Origin>,
+    pub provider: Arc<dyn ToolProvider>,
     /// Its own name, where it is.
     pub own: String,
     /// Under the name that agents see.
@@ -33,14 +33,14 @@ pub struct OfferedTool {
 }
 
 impl OfferedTool {
-    fn new(exposed: String, tool: &Tool, origin: Arc<dyn Origin>, shown: Shown) -> Self {
+    fn new(exposed: String, tool: &Tool, provider: Arc<dyn ToolProvider>, shown: Shown) -> Self {
         let mut listing = tool.clone();
         listing.name = Cow::Owned(exposed);
         if shown == Shown::Offline {
             let text = listing.description.unwrap_or_default();
             listing.description = Some(format!("{OFFLINE}{text}").into());
         }
-        Self { origin, own: tool.name.to_string(), listing }
+        Self { provider, own: tool.name.to_string(), listing }
     }
 
     /// The name that agents see.
@@ -81,8 +81,8 @@ impl Catalogue {
             }
             for tool in &view.offer.tools {
                 let exposed = names::exposed(&server.settings.name, &tool.name);
-                let origin = Arc::clone(server);
-                let tool = OfferedTool::new(exposed.clone(), tool, origin, shown);
+                let provider = Arc::clone(server);
+                let tool = OfferedTool::new(exposed.clone(), tool, provider, shown);
                 tools.insert(exposed, Arc::new(tool));
             }
             if shown == Shown::Offline {
@@ -122,8 +122,8 @@ impl Catalogue {
                 if servers.iter().any(is_taken) {
                     continue;
                 }
-                let origin = Arc::clone(role);
-                let tool = OfferedTool::new(exposed.clone(), tool, origin, shown);
+                let provider = Arc::clone(role);
+                let tool = OfferedTool::new(exposed.clone(), tool, provider, shown);
                 tools.entry(exposed).or_insert_with(|| Arc::new(tool));
             }
         }

@@ -12,22 +12,22 @@ mod call;
 mod catalogue;
 mod clean;
 mod client;
-#[cfg(test)]
-mod corpus;
 mod find;
 mod listing;
 pub mod names;
 mod ordered;
-mod origin;
-mod page;
 mod pins;
 #[cfg(unix)]
 mod program;
+mod provider;
 mod remote;
+mod report;
 mod roles;
 mod server;
 pub mod settings;
 mod stdio;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
@@ -45,15 +45,15 @@ pub use self::{
     catalogue::{Catalogue, OfferedPrompt, OfferedTool, split_uri},
     client::{Asked, Told},
     listing::{Held, LIST_MAX, Offer},
-    origin::Origin,
-    roles::{Export, RemoteRole, RoleView},
+    provider::ToolProvider,
+    report::{HeldTool, RefusedTool, ServerReport},
+    roles::{RemoteRole, RoleView},
     server::{GRACE, Phase, Server, Shown, View},
 };
 use self::{
-    listing::judge,
     pins::Pins,
     roles::{Exporter, Roles},
-    settings::GatewaySettings,
+    settings::{Export, GatewaySettings},
 };
 use crate::{clock::Clock, link::Link};
 
@@ -63,7 +63,7 @@ const GATHERED_WITHIN: Duration = Duration::from_millis(100);
 /// All servers of a node.
 pub struct Gateway {
     servers: Vec<Arc<Server>>,
-    roles: Option<Roles>,
+    roles: Option<Arc<Roles>>,
     exports: Vec<Export>,
     catalogue: watch::Sender<Arc<Catalogue>>,
     began: Instant,
@@ -93,7 +93,7 @@ impl Gateway {
             Arc::new(Server::new(settings, pins, keeper.to_owned(), clock.clone()))
         };
         let servers = settings.servers.into_iter().map(server).collect();
-        let roles = link.map(|link| Roles::new(link, data));
+        let roles = link.map(|link| Arc::new(Roles::new(link, data)));
         let (catalogue, began) = (watch::Sender::default(), Instant::now());
         Self { servers, roles, exports: settings.exports, catalogue, began }
     }
@@ -104,18 +104,13 @@ impl Gateway {
         for server in &self.servers {
             running.spawn(Arc::clone(server).run(stopping.clone()));
         }
-        if self.roles.is_some() {
-            let (own, stopping) = (Arc::clone(&self), stopping.clone());
-            running.spawn(async move {
-                if let Some(roles) = &own.roles {
-                    roles.run(stopping).await;
-                }
-            });
-        }
-        if let (Some(roles), false) = (&self.roles, self.exports.is_empty()) {
-            let (link, exports) = (roles.link().clone(), self.exports.clone());
-            let exporter = Exporter { gateway: Arc::clone(&self), link, exports };
-            running.spawn(exporter.run(stopping.clone()));
+        if let Some(roles) = &self.roles {
+            running.spawn(Arc::clone(roles).run(stopping.clone()));
+            if !self.exports.is_empty() {
+                let (link, exports) = (roles.link().clone(), self.exports.clone());
+                let exporter = Exporter { gateway: Arc::clone(&self), link, exports };
+                running.spawn(exporter.run(stopping.clone()));
+            }
         }
         self.gather(&stopping).await;
         while running.join_next().await.is_some() {}
@@ -130,19 +125,14 @@ impl Gateway {
         let mut changes = select_all(servers.chain(roles));
         loop {
             let views: Vec<_> = self.servers.iter().map(|it| (Arc::clone(it), it.view())).collect();
-            // Tools of a server that is away go when its time is over.
-            let due = views.iter().filter_map(|(_, view)| match &view.phase {
-                Phase::Offline { since, .. } if view.shown() == Shown::Offline => {
-                    Some(*since + GRACE)
-                }
-                Phase::Offline { .. } | Phase::Starting | Phase::Ready => None,
-            });
             let roles = self.roles();
             let roles: Vec<_> = roles.into_iter().map(|it| (Arc::clone(&it), it.view())).collect();
-            let away = roles.iter().filter_map(|(_, it)| Some(it.offline_since? + GRACE));
+            // Tools of whoever is away go when its time is over.
+            let away = views.iter().filter_map(|(_, view)| view.offline_since());
+            let away = away.chain(roles.iter().filter_map(|(_, view)| view.offline_since));
             let now = Instant::now();
-            let due = due.chain(away.filter(|it| now < *it)).min();
-            let is_synced = self.roles.as_ref().is_none_or(Roles::is_synced);
+            let due = away.map(|since| since + GRACE).filter(|due| now < *due).min();
+            let is_synced = self.roles.as_ref().is_none_or(|roles| roles.is_synced());
             let all = spawn_blocking(move || {
                 let mut all = Catalogue::new(&views, &roles);
                 all.is_settled = is_synced && views.iter().all(|(_, view)| view.is_settled);
@@ -174,7 +164,7 @@ impl Gateway {
 
     /// The roles of others that export tools, or did.
     pub fn roles(&self) -> Vec<Arc<RemoteRole>> {
-        self.roles.as_ref().map(Roles::all).unwrap_or_default()
+        self.roles.as_ref().map(|roles| roles.all()).unwrap_or_default()
     }
 
     /// Approves changes of tools of a server or a role, each by the digest of what somebody looked
@@ -188,7 +178,7 @@ impl Gateway {
             return Some(server.approve(tools).await);
         }
         let roles = self.roles.as_ref()?;
-        let approved = roles.role(name)?.approve(tools, judge).await;
+        let approved = roles.role(name)?.approve(tools).await;
         roles.changed();
         Some(approved)
     }

@@ -59,30 +59,37 @@ impl std::str::FromStr for ServerName {
 /// The name of a server's tool or prompt, as agents see it. Where letters had to go or it is too
 /// long, it ends with a hash of the whole, so that two tools never share one.
 pub fn exposed(server: &ServerName, tool: &str) -> String {
-    let plain: String = tool.chars().map(|c| if is_letter(c) { c } else { '_' }).collect();
+    let plain = letters(tool);
     let name = format!("{server}{SEPARATOR}{plain}");
     if name.len() <= NAME_BYTES_MAX && plain == tool && !tool.is_empty() {
         return name;
     }
-    let hash = hex(&Sha256::digest(tool.as_bytes()));
-    let begin = &name[..name.len().min(NAME_BYTES_MAX - HASH_DIGITS - 1)];
-    format!("{begin}_{}", &hash[..HASH_DIGITS])
+    with_hash(&name, tool)
 }
 
-/// The same of a tool of a role. A role may have a name that no server can have: then it is made one,
-/// and the hash is of both names.
+/// The same of a tool of a role. The name of a role that no server could have is changed to one that
+/// a server could, and the hash is of both names.
 pub fn exposed_of_role(role: &str, tool: &str) -> String {
     if let Ok(name) = role.parse::<ServerName>() {
         return exposed(&name, tool);
     }
-    let plain: String =
+    let prefix: String =
         role.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    let plain = plain[..plain.len().min(SERVER_BYTES_MAX)].trim_matches('-');
-    let plain = if plain.is_empty() { "role" } else { plain };
-    let rest: String = tool.chars().map(|c| if is_letter(c) { c } else { '_' }).collect();
-    let name = format!("{plain}{SEPARATOR}{rest}");
+    let prefix = prefix[..prefix.len().min(SERVER_BYTES_MAX)].trim_matches('-');
+    let prefix = if prefix.is_empty() { "role" } else { prefix };
+    let name = format!("{prefix}{SEPARATOR}{}", letters(tool));
+    with_hash(&name, &format!("{role}\0{tool}"))
+}
+
+/// A text with `_` in place of what no name may have.
+fn letters(text: &str) -> String {
+    text.chars().map(|c| if is_letter(c) { c } else { '_' }).collect()
+}
+
+/// The begin of a name, and a hash of what it stands for.
+fn with_hash(name: &str, whole: &str) -> String {
     let begin = &name[..name.len().min(NAME_BYTES_MAX - HASH_DIGITS - 1)];
-    let hash = hex(&Sha256::digest(format!("{role}\0{tool}").as_bytes()));
+    let hash = hex(&Sha256::digest(whole.as_bytes()));
     format!("{begin}_{}", &hash[..HASH_DIGITS])
 }
 

@@ -25,31 +25,31 @@ pub(super) const UNASKED_MAX: usize = 20_000;
 /// Over this time.
 const FLOOD_WITHIN: Duration = Duration::from_secs(10);
 
-/// How much came lately that nobody asked for.
-pub(super) struct Unasked {
+/// Counts what came lately that nobody asked for.
+pub(super) struct FloodLimit {
     since: Instant,
     count: usize,
 }
 
-impl Default for Unasked {
+impl Default for FloodLimit {
     fn default() -> Self {
         Self { since: Instant::now(), count: 0 }
     }
 }
 
-impl Unasked {
-    /// Whether one more is too many.
-    pub(super) fn is_flood(&mut self) -> bool {
+impl FloodLimit {
+    /// Counts one more. Answers whether it is within the limit.
+    pub(super) fn admit(&mut self) -> bool {
         let now = Instant::now();
         if FLOOD_WITHIN <= now.duration_since(self.since) {
             *self = Self { since: now, count: 0 };
         }
         self.count += 1;
-        let is_flood = UNASKED_MAX < self.count;
-        if is_flood {
-            tracing::warn!("a server says more than anybody asked for, and is left");
+        let is_within = self.count <= UNASKED_MAX;
+        if !is_within {
+            tracing::warn!("a server sends more than anybody asked for, and is disconnected");
         }
-        is_flood
+        is_within
     }
 }
 
@@ -58,12 +58,12 @@ pub(super) struct Ordered<T> {
     calls: Arc<Calls>,
     /// Requests without an answer.
     open: HashSet<RequestId>,
-    unasked: Unasked,
+    unasked: FloodLimit,
 }
 
 impl<T> Ordered<T> {
     pub(super) fn new(inner: T, calls: Arc<Calls>) -> Self {
-        Self { inner, calls, open: HashSet::new(), unasked: Unasked::default() }
+        Self { inner, calls, open: HashSet::new(), unasked: FloodLimit::default() }
     }
 
     fn note(&mut self, sent: &TxJsonRpcMessage<RoleClient>) {
@@ -112,7 +112,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
             if self.is_asked_for(&message) {
                 return Some(message);
             }
-            if self.unasked.is_flood() {
+            if !self.unasked.admit() {
                 return None;
             }
             match message {

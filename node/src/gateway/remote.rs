@@ -29,7 +29,7 @@ const REQUESTS_MAX: usize = 256;
 pub(super) fn transport(
     url: &str,
     token_env: Option<&str>,
-) -> Result<StreamableHttpClientTransport<Patient>, String> {
+) -> Result<StreamableHttpClientTransport<TimeoutClient>, String> {
     // A redirect could lead a token to somebody else.
     let client = Client::builder()
         .connect_timeout(CONNECT_MAX)
@@ -46,19 +46,19 @@ pub(super) fn transport(
         let token = std::env::var(name);
         config.auth_header = Some(token.map_err(|_| format!("the variable {name} is not set"))?);
     }
-    Ok(StreamableHttpClientTransport::with_client(Patient(client), config))
+    Ok(StreamableHttpClientTransport::with_client(TimeoutClient(client), config))
 }
 
-/// A client that does not wait for ever for the answer to a greeting: rmcp keeps to it when nobody
-/// waits for the connection any more, with its socket.
+/// A client with a time limit for requests that begin a connection, and for notifications: rmcp goes
+/// on with them, and keeps their socket, when nobody waits for the connection any more.
 #[derive(Clone)]
-pub(super) struct Patient(Client);
+pub(super) struct TimeoutClient(Client);
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Failure = StreamableHttpError<reqwest::Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-impl StreamableHttpClient for Patient {
+impl StreamableHttpClient for TimeoutClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -82,7 +82,7 @@ impl StreamableHttpClient for Patient {
         headers: Headers,
         max: usize,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let is_greeting = match &message {
+        let has_limit = match &message {
             JsonRpcMessage::Request(it) => matches!(
                 it.request,
                 ClientRequest::InitializeRequest(_) | ClientRequest::DiscoverRequest(_)
@@ -92,7 +92,7 @@ impl StreamableHttpClient for Patient {
         };
         let post =
             self.0.post_message_with_max_sse_event_size(uri, message, session, token, headers, max);
-        if is_greeting {
+        if has_limit {
             timeout(START_MAX, post).await.unwrap_or(Err(Failure::ControlRequestTimeout))
         } else {
             post.await

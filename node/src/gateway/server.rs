@@ -39,9 +39,9 @@ use super::{
     client::{Calls, Handler},
     listing::{Offer, judge, pages},
     ordered::Ordered,
-    origin::Origin,
     pins::Pins,
     program::Program,
+    provider::ToolProvider,
     remote,
     settings::{ServerSettings, ServerTransport},
 };
@@ -103,13 +103,17 @@ pub struct View {
 }
 
 impl View {
+    /// Since when it is away; `None`: it is not.
+    pub const fn offline_since(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Starting | Phase::Ready => None,
+            Phase::Offline { since, .. } => Some(*since),
+        }
+    }
+
     /// Whether its tools are shown, and as what.
     pub fn shown(&self) -> Shown {
-        match &self.phase {
-            Phase::Starting | Phase::Ready => Shown::Online,
-            Phase::Offline { since, .. } if since.elapsed() < GRACE => Shown::Offline,
-            Phase::Offline { .. } => Shown::Gone,
-        }
+        Shown::of(self.offline_since())
     }
 }
 
@@ -118,6 +122,17 @@ pub enum Shown {
     Online,
     Offline,
     Gone,
+}
+
+impl Shown {
+    /// How tools are shown whose server, or role, is away since then.
+    pub(super) fn of(offline_since: Option<Instant>) -> Self {
+        match offline_since {
+            None => Self::Online,
+            Some(since) if since.elapsed() < GRACE => Self::Offline,
+            Some(_) => Self::Gone,
+        }
+    }
 }
 
 /// One of the servers behind a node.
@@ -480,7 +495,11 @@ impl Server {
 }
 
 #[async_trait]
-impl Origin for Server {
+impl ToolProvider for Server {
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
     fn allows(&self, role: &RoleId, tool: &str) -> bool {
         self.settings.access.allows(role, tool)
     }

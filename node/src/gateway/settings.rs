@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
 
-use tasuki_proto::id::RoleId;
+use tasuki_proto::{id::RoleId, pattern};
 
-use super::{names::ServerName, roles::Export};
+use super::names::ServerName;
 
 /// Servers of one node.
 pub const SERVERS_MAX: usize = 64;
@@ -55,6 +55,16 @@ impl ServerSettings {
     pub fn timeout_of(&self, tool: &str) -> Duration {
         self.timeouts.get(tool).copied().unwrap_or(self.timeout)
     }
+}
+
+/// Tools of servers that a role lets roles of other nodes call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Export {
+    pub role: RoleId,
+    /// Patterns of names as agents here see them (`server__tool`).
+    pub tools: Vec<String>,
+    /// Patterns of roles that may call them. None: every role.
+    pub callers: Vec<String>,
 }
 
 /// How a server is reached.
@@ -121,7 +131,7 @@ pub struct Rule {
 
 impl Rule {
     fn covers(&self, role: &RoleId, tool: &str) -> bool {
-        is_like(role.as_str(), &self.roles) && is_like(tool, &self.tools)
+        pattern::matches(&self.roles, role.as_str()) && pattern::matches(&self.tools, tool)
     }
 }
 
@@ -136,17 +146,9 @@ impl Access {
     /// Whether a role may read what is no tool: who may call some of the tools, unless it is denied
     /// all of them.
     pub fn sees(&self, role: &RoleId) -> bool {
-        let is_of = |rule: &&Rule| is_like(role.as_str(), &rule.roles);
+        let is_of = |rule: &&Rule| pattern::matches(&rule.roles, role.as_str());
         let is_allowed = self.allow.as_deref().is_none_or(|all| all.iter().any(|it| is_of(&it)));
         is_allowed && !self.deny.iter().filter(is_of).any(|rule| rule.tools == "*")
-    }
-}
-
-/// `*` at the end of a pattern stands for anything.
-pub(super) fn is_like(name: &str, pattern: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(begin) => name.starts_with(begin),
-        None => name == pattern,
     }
 }
 

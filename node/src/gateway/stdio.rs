@@ -17,7 +17,7 @@ use tokio::{
     sync::Mutex,
 };
 
-use super::ordered::Unasked;
+use super::ordered::FloodLimit;
 
 /// One message of a server, in bytes.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -35,7 +35,7 @@ pub(super) struct Stdio<R, W> {
     line: Line,
     writer: Arc<Mutex<Option<W>>>,
     /// Lines that are no message.
-    garbage: Unasked,
+    garbage: FloodLimit,
 }
 
 /// What was read of a line so far.
@@ -118,7 +118,7 @@ where
             reader: BufReader::with_capacity(READ_BYTES, reader),
             line: Line::default(),
             writer: Arc::new(Mutex::new(Some(writer))),
-            garbage: Unasked::default(),
+            garbage: FloodLimit::default(),
         }
     }
 
@@ -174,7 +174,7 @@ where
             if message.is_some() {
                 return message;
             }
-            if self.garbage.is_flood() {
+            if !self.garbage.admit() {
                 return None;
             }
         }

@@ -25,6 +25,7 @@ mod network_monitor;
 mod pages;
 mod receipts;
 mod relay;
+pub(crate) mod reopen;
 mod session;
 mod state;
 mod waits;

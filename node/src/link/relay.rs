@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tasuki_proto::{reason::Reason, wire};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Response, Status, Streaming};
 
 use super::Link;
@@ -28,20 +28,16 @@ impl Link {
         self.ask(open).await
     }
 
-    /// Calls of tools that roles of this node export. `first` is said before anything else, and
-    /// what comes by `said` after it.
+    /// Calls of tools that roles of this node export. What comes by `outbound` is sent to the
+    /// broker.
     pub(crate) async fn serve_tools(
         &self,
-        mut first: wire::ServeToolsRequest,
-        said: mpsc::Receiver<wire::ServeToolsRequest>,
+        outbound: mpsc::Receiver<wire::ServeToolsRequest>,
     ) -> Result<Streaming<wire::ToolOrder>, Refusal> {
         self.may_export().await?;
         let open = |channel: Channel, caller| async move {
-            first.caller = Some(caller);
-            let all = tokio_stream::StreamExt::chain(
-                tokio_stream::once(first),
-                ReceiverStream::new(said),
-            );
+            let first = wire::ServeToolsRequest { caller: Some(caller), said: None };
+            let all = tokio_stream::once(first).chain(ReceiverStream::new(outbound));
             channel::relay(channel).serve_tools(all).await
         };
         self.try_once(open).await.map_err(|failure| refusal(failure, "nothing is served"))

@@ -23,14 +23,14 @@ use rmcp::{
     },
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use tasuki_proto::{echo::echo, nearest::did_you_mean};
 
 use super::{
     host::Host,
     transport::{bearer::only_its_user, server::refuse},
 };
-use crate::gateway::{Asked, Caller, Gateway, Offer, Phase, RemoteRole, Server, Told};
+use crate::gateway::{Asked, Caller, Gateway, ServerReport, Told};
 
 pub(super) fn routes() -> Router<Arc<Host>> {
     Router::new()
@@ -48,121 +48,6 @@ async fn only_people(request: Request, next: Next) -> Response {
     }
 }
 
-/// A server as `tasuki gateway status` shows it.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct GatewayServer {
-    pub name: String,
-    /// Its command or address.
-    pub endpoint: String,
-    /// `starting`, `ready` or `offline`.
-    pub state: String,
-    /// Why it is offline.
-    pub why: String,
-    /// Seconds for which it has been.
-    pub offline_sec: u64,
-    /// Calls are refused for a while: it failed several times in a row.
-    pub is_failing: bool,
-    pub restarts: u64,
-    /// Its name and version, as it says.
-    pub version: String,
-    pub protocol: String,
-    pub tools: usize,
-    pub prompts: usize,
-    pub resources: usize,
-    /// Calls under way.
-    pub in_flight: usize,
-    /// Tools that changed and wait for a person.
-    pub held: Vec<HeldTool>,
-    /// Tools that are not shown.
-    pub refused: Vec<RefusedTool>,
-}
-
-/// A tool before and after it changed.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct HeldTool {
-    pub tool: String,
-    /// Names this change, for whoever approves it.
-    pub digest: String,
-    /// As it was approved, and as it is now.
-    pub approved: Value,
-    pub current: Value,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-pub struct RefusedTool {
-    pub tool: String,
-    pub why: String,
-}
-
-fn report(server: &Server) -> GatewayServer {
-    let view = server.view();
-    let (state, why, offline_sec) = match view.phase {
-        Phase::Starting => ("starting", String::new(), 0),
-        Phase::Ready => ("ready", String::new(), 0),
-        Phase::Offline { why, since } => ("offline", why, since.elapsed().as_secs()),
-    };
-    let offer = &view.offer;
-    GatewayServer {
-        name: server.name().to_owned(),
-        endpoint: server.settings.transport.endpoint(),
-        state: state.to_owned(),
-        why,
-        offline_sec,
-        is_failing: server.is_failing(),
-        restarts: view.restarts,
-        version: view.version,
-        protocol: view.protocol,
-        tools: offer.tools.len(),
-        prompts: offer.prompts.len(),
-        resources: offer.resources.len() + offer.templates.len(),
-        in_flight: server.in_flight(),
-        held: held(offer),
-        refused: refused(offer),
-    }
-}
-
-fn held(offer: &Offer) -> Vec<HeldTool> {
-    let held = offer.held.iter().map(|(tool, it)| HeldTool {
-        tool: tool.clone(),
-        digest: it.digest(),
-        approved: json!(it.approved),
-        current: json!(it.shown),
-    });
-    held.collect()
-}
-
-fn refused(offer: &Offer) -> Vec<RefusedTool> {
-    let refused = offer.refused.iter();
-    refused.map(|(tool, why)| RefusedTool { tool: tool.clone(), why: why.clone() }).collect()
-}
-
-/// The same of a role of another node.
-fn report_role(role: &RemoteRole) -> GatewayServer {
-    let view = role.view();
-    let offer = &view.offer;
-    let (state, why, offline_sec) = match view.offline_since {
-        None => ("ready", "", 0),
-        Some(since) => ("offline", "its node is not connected", since.elapsed().as_secs()),
-    };
-    GatewayServer {
-        name: role.name().to_string(),
-        endpoint: format!("the role {}", role.name()),
-        state: state.to_owned(),
-        why: why.to_owned(),
-        offline_sec,
-        is_failing: false,
-        restarts: 0,
-        version: String::new(),
-        protocol: String::new(),
-        tools: offer.tools.len(),
-        prompts: 0,
-        resources: 0,
-        in_flight: 0,
-        held: held(offer),
-        refused: refused(offer),
-    }
-}
-
 fn gateway(host: &Host) -> Result<&Arc<Gateway>, Box<Response>> {
     host.gateway.as_ref().ok_or_else(|| {
         let message = "no MCP servers are configured for this node; add [[gateway.server]] to \
@@ -172,11 +57,10 @@ fn gateway(host: &Host) -> Result<&Arc<Gateway>, Box<Response>> {
 }
 
 async fn status(State(host): State<Arc<Host>>) -> Response {
-    let servers: Vec<GatewayServer> = match &host.gateway {
+    let servers: Vec<ServerReport> = match &host.gateway {
         Some(gateway) => {
             gateway.settled().await;
-            let servers = gateway.servers().iter().map(|it| report(it));
-            servers.chain(gateway.roles().iter().map(|it| report_role(it))).collect()
+            gateway.reports()
         }
         None => Vec::new(),
     };
@@ -213,23 +97,23 @@ async fn call(State(host): State<Arc<Host>>, Json(asked): Json<PersonCall>) -> R
     };
     let request = CallToolRequestParams::new(tool.own.clone()).with_arguments(asked.arguments);
     // A person calls as a role of this node that may.
-    let Some(role) = host.roles.keys().find(|it| tool.origin.allows(it, &tool.own)) else {
+    let Some(role) = host.roles.keys().find(|it| tool.provider.allows(it, &tool.own)) else {
         let message = format!("no role of this node may call {}", echo(&asked.tool));
         return refuse(StatusCode::FORBIDDEN, "role_forbidden", message);
     };
-    let told = match tool.origin.call(role, request, &ClientCapabilities::default(), &Nobody).await
-    {
-        Ok(CallToolResponse::Complete(result)) => json!({ "result": result }),
-        Ok(CallToolResponse::Task(_) | CallToolResponse::InputRequired(_)) => {
-            let why =
-                "the tool asks its user before it answers, which only an agent's client can do";
-            json!({ "error": ErrorData::invalid_request(why, None) })
-        }
-        Ok(_) => {
-            json!({ "error": ErrorData::internal_error("an answer of an unknown kind", None) })
-        }
-        Err(error) => json!({ "error": error }),
-    };
+    let told =
+        match tool.provider.call(role, request, &ClientCapabilities::default(), &Nobody).await {
+            Ok(CallToolResponse::Complete(result)) => json!({ "result": result }),
+            Ok(CallToolResponse::Task(_) | CallToolResponse::InputRequired(_)) => {
+                let why =
+                    "the tool asks its user before it answers, which only an agent's client can do";
+                json!({ "error": ErrorData::invalid_request(why, None) })
+            }
+            Ok(_) => {
+                json!({ "error": ErrorData::internal_error("an answer of an unknown kind", None) })
+            }
+            Err(error) => json!({ "error": error }),
+        };
     Json(told).into_response()
 }
 

@@ -57,7 +57,6 @@ mod wake;
 
 use crate::toolset::ToolsetChoice;
 
-pub use gateway_admin::{GatewayServer, HeldTool, RefusedTool};
 pub use prompts::{prompt, turn_order, turn_takers};
 pub use tasks::TaskKey;
 pub use tools::tools_bytes;

@@ -91,8 +91,8 @@ fn server(visit: &Visit, it: &ToolServer) -> Markup {
             p.note {
                 @if !it.version.is_empty() { (plain(&it.version)) ", " }
                 (counted(it.tools.len(), "tool"))
-                @if it.in_flight != 0 { ", " (counted(it.in_flight, "call")) " under way" }
-                @if it.restarts != 0 { ", started again " (counted(it.restarts, "time")) }
+                @if it.in_flight != 0 { ", " (counted(it.in_flight, "call")) " in progress" }
+                @if it.restarts != 0 { ", restarted " (counted(it.restarts, "time")) }
             }
             @if !it.held.is_empty() { (held(visit, it)) }
             @if !it.tools.is_empty() {

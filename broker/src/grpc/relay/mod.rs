@@ -29,7 +29,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, codegen::BoxStream};
 
 pub(super) use self::router::ToolRouter;
-use self::router::{CALLS_MAX, CALLS_OF_NODE_MAX, NoRoute, Place, RoutedCall};
+use self::router::{CALLS_MAX, CALLS_OF_NODE_MAX, Place, RouteError, RoutedCall};
 use super::{Admitted, Answer, Endpoint, Services, WorkspaceSession, only, parse, status};
 use crate::rules::{
     Reply,
@@ -277,60 +277,72 @@ pub(in crate::grpc) async fn call_tool(
     let no_route = |why| refusal(why, &target, &it.tool);
     let called = (&role, &target, it.tool.as_str());
     let mut routed = router.begin(&session.workspace, called, host).map_err(no_route)?;
-    // Until it has ended, as it may lie in a queue.
+    // Until the call has ended: its arguments may lie in a queue.
     let reserved = admitted.grant.reserve_bytes(bytes)?;
     let started = router.started(&session.workspace, now);
-    let (told, stream) = mpsc::channel(UNREAD_MAX);
-    let (tell, begun) = oneshot::channel();
+    let call = Call { role, target, tool: it.tool.clone() };
+    let order = wire::ToolCall {
+        role: it.role,
+        target: it.target,
+        tool: it.tool,
+        arguments: it.arguments,
+        timeout_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+    };
+    let (responses, stream) = mpsc::channel(UNREAD_MAX);
+    let (report, begun) = oneshot::channel();
     // It goes on without whoever asked, so that what begins ends.
     tokio::spawn(async move {
         let _reserved = reserved;
-        let call = Call { role, target: target.clone(), tool: it.tool.clone() };
-        let number = match begin(&session, call, started).await {
+        let number = match start(&session, &mut routed, call.clone(), order, started).await {
             Ok(number) => number,
-            Err(why) => return drop(tell.send(Err(why))),
+            Err(why) => return drop(report.send(Err(why))),
         };
-        let sent = routed.send(wire::ToolCall {
-            role: it.role,
-            target: it.target,
-            tool: it.tool.clone(),
-            arguments: it.arguments,
-            timeout_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
-        });
-        if let Err(why) = sent {
-            drop(tell.send(Err(refusal(why, &target, &it.tool))));
-            return end(&session, number, Outcome::Failed).await;
-        }
         // Who asked may be gone; then its stream is, too.
-        drop(tell.send(Ok(())));
+        drop(report.send(Ok(())));
         let deadline = Instant::now() + lasts;
-        let (outcome, last) = drive(&session, &mut routed, &target, deadline, &told).await;
-        let telling = async {
+        let (outcome, last) =
+            drive(&session, &mut routed, &call.target, deadline, &responses).await;
+        let respond = async {
             if let Some(last) = last {
                 // Progress that is not read leaves room for it as soon as it is.
-                timeout(READ_WITHIN, told.send(last)).await.ok();
+                timeout(READ_WITHIN, responses.send(last)).await.ok();
             }
-            drop(told);
+            drop(responses);
         };
-        tokio::join!(end(&session, number, outcome), telling);
-        drop(routed);
+        tokio::join!(end(&session, number, outcome), respond);
     });
     let gone = || Status::internal("the call was dropped");
     begun.await.map_err(|_| gone())??;
     Ok(Box::pin(ReceiverStream::new(stream)))
 }
 
-fn refusal(why: NoRoute, target: &RoleId, tool: &str) -> Status {
+/// Records that a call begins, and sends it to its node. Answers its number.
+async fn start(
+    session: &WorkspaceSession,
+    routed: &mut RoutedCall,
+    call: Call,
+    order: wire::ToolCall,
+    started: Timestamp,
+) -> Result<u64, Status> {
+    let (target, tool) = (call.target.clone(), call.tool.clone());
+    let number = begin(session, call, started).await?;
+    if let Err(why) = routed.send(order) {
+        end(session, number, Outcome::Failed).await;
+        return Err(refusal(why, &target, &tool));
+    }
+    Ok(number)
+}
+
+fn refusal(why: RouteError, target: &RoleId, tool: &str) -> Status {
     match why {
-        NoRoute::Unknown => Reason::UnknownTool
-            .status(format!("the role {target} exports no tool {} that you may call", echo(tool))),
-        NoRoute::Away => Reason::Unavailable.status(format!(
-            "the node of the role {target} is not connected, or does not take calls. Nothing was \
-             done"
+        RouteError::Unknown => Reason::UnknownTool
+            .status(format!("role {target} exports no tool {} that you can call", echo(tool))),
+        RouteError::Away => Reason::Unavailable.status(format!(
+            "the node of role {target} is not connected, or does not accept calls. No call was made"
         )),
-        NoRoute::TooMany => Reason::Overloaded.status(format!(
-            "{CALLS_MAX} calls of tools are under way in this workspace, or {CALLS_OF_NODE_MAX} of \
-             this node's, which is the limit; try again shortly"
+        RouteError::TooMany => Reason::Overloaded.status(format!(
+            "too many calls are in progress: the limit is {CALLS_MAX} for the workspace and \
+             {CALLS_OF_NODE_MAX} for the node of role {target}. Try again shortly"
         )),
     }
 }
@@ -345,7 +357,7 @@ async fn drive(
     routed: &mut RoutedCall,
     target: &RoleId,
     deadline: Instant,
-    told: &mpsc::Sender<Last>,
+    responses: &mpsc::Sender<Last>,
 ) -> (Outcome, Option<Last>) {
     let say = |said| Ok(wire::CallToolResponse { said: Some(said) });
     let unknown = |why: &str| {
@@ -358,18 +370,18 @@ async fn drive(
             // What came before the result is told before it.
             Some(progress) = routed.progress.recv() => {
                 // Who does not read is not waited for.
-                told.try_send(say(Said::Progress(progress))).ok();
+                responses.try_send(say(Said::Progress(progress))).ok();
             }
             answered = &mut routed.answered => return match answered {
                 Ok(result) => (outcome_of(result.outcome()), Some(say(Said::Result(result)))),
                 Err(_) => {
-                    let why = format!("the node of the role {target} went away before it answered");
+                    let why = format!("the node of role {target} disconnected before it answered");
                     (Outcome::Unknown, unknown(&why))
                 }
             },
-            () = told.closed() => return (Outcome::Canceled, None),
+            () = responses.closed() => return (Outcome::Canceled, None),
             () = sleep_until(deadline) => {
-                let why = format!("the role {target} did not answer in the time given");
+                let why = format!("role {target} did not answer within the time limit");
                 return (Outcome::TimedOut, unknown(&why));
             }
             () = session.services.stopping.cancelled() => {

@@ -16,6 +16,7 @@ use futures::Stream;
 use parking_lot::Mutex;
 use tasuki_proto::{
     id::{Epoch, NodeId, RoleId, Timestamp, WorkspaceId},
+    pattern::matches_any,
     wire,
 };
 use tokio::{
@@ -51,7 +52,7 @@ pub(in crate::grpc) struct ToolRouter(Arc<Mutex<Routes>>);
 struct Routes {
     nodes: BTreeMap<Place, Node>,
     roles: BTreeMap<(WorkspaceId, RoleId), Exports>,
-    calls: BTreeMap<u64, UnderWay>,
+    calls: BTreeMap<u64, PendingCall>,
     /// Told of each change of what roles export.
     changes: BTreeMap<WorkspaceId, watch::Sender<u64>>,
     /// When the first call of a workspace came since this broker started.
@@ -67,7 +68,7 @@ struct Node {
     epoch: Epoch,
     orders: mpsc::Sender<Result<wire::ToolOrder, Status>>,
     /// Calls that it took and that nobody waits for any more.
-    taken_back: mpsc::Sender<u64>,
+    cancel: mpsc::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -79,19 +80,19 @@ struct Exports {
 }
 
 #[derive(Debug)]
-struct UnderWay {
+struct PendingCall {
     workspace: WorkspaceId,
     stream: u64,
     progress: mpsc::Sender<String>,
     /// `None`: it was answered.
     answer: Option<oneshot::Sender<wire::ToolResult>>,
     /// Its node was told of it.
-    is_taken: bool,
+    is_delivered: bool,
 }
 
 /// Why a call goes nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoRoute {
+pub(super) enum RouteError {
     /// The role exports no such tool, or not to whoever calls.
     Unknown,
     /// Its node is not connected, or does not take anything.
@@ -131,20 +132,20 @@ impl Routes {
 impl ToolRouter {
     /// Orders for a node from here on. They end when it is served anew. `None`: a newer
     /// registration of it is served already.
-    pub(super) fn serve(&self, place: Place, epoch: Epoch) -> Option<Orders> {
+    pub(super) fn serve(&self, place: Place, epoch: Epoch) -> Option<OrderStream> {
         let (orders, told) = mpsc::channel(UNTAKEN_MAX);
-        let (taken_back, cancels) = mpsc::channel(CALLS_OF_NODE_MAX);
+        let (cancel, cancels) = mpsc::channel(CALLS_OF_NODE_MAX);
         let mut routes = self.0.lock();
         if routes.nodes.get(&place).is_some_and(|it| epoch < it.epoch) {
             return None;
         }
         let stream = routes.next_number();
-        let node = Node { stream, epoch, orders, taken_back };
+        let node = Node { stream, epoch, orders, cancel };
         if let Some(former) = routes.nodes.insert(place.clone(), node) {
             routes.end(&place.0, former.stream);
         }
         drop(routes);
-        Some(Orders { router: self.clone(), place, stream, told, cancels })
+        Some(OrderStream { router: self.clone(), place, stream, told, cancels })
     }
 
     /// What a role exports, by its node.
@@ -230,7 +231,7 @@ impl ToolRouter {
         workspace: &WorkspaceId,
         (caller, target, tool): (&RoleId, &RoleId, &str),
         host: Option<(NodeId, Epoch)>,
-    ) -> Result<RoutedCall, NoRoute> {
+    ) -> Result<RoutedCall, RouteError> {
         let mut routes = self.0.lock();
         let exports = routes.roles.get(&(workspace.clone(), target.clone()));
         let Some(exports) = exports else {
@@ -239,29 +240,29 @@ impl ToolRouter {
                 let place = (workspace.clone(), node);
                 routes.nodes.get(&place).is_some_and(|it| it.epoch == epoch)
             });
-            return Err(if is_served { NoRoute::Unknown } else { NoRoute::Away });
+            return Err(if is_served { RouteError::Unknown } else { RouteError::Away });
         };
         let exported = exports.tools.iter().find(|it| it.name == tool);
-        if !exported.is_some_and(|it| may_call(caller, it)) {
-            return Err(NoRoute::Unknown);
+        if !exported.is_some_and(|it| matches_any(&it.callers, caller.as_str())) {
+            return Err(RouteError::Unknown);
         }
         let (place, stream) = (exports.place.clone(), exports.stream);
-        let host = host.filter(|(node, _)| *node == place.1).ok_or(NoRoute::Away)?;
+        let host = host.filter(|(node, _)| *node == place.1).ok_or(RouteError::Away)?;
         let node = routes.nodes.get(&place).filter(|it| it.stream == stream && it.epoch == host.1);
-        let node = node.ok_or(NoRoute::Away)?;
+        let node = node.ok_or(RouteError::Away)?;
         let own = routes.calls.values().filter(|it| it.workspace == *workspace);
         let (all, of_node) = own.fold((0, 0), |(all, of_node), it| {
             (all + 1, of_node + usize::from(it.stream == stream))
         });
         if CALLS_OF_NODE_MAX <= of_node || CALLS_MAX <= all {
-            return Err(NoRoute::TooMany);
+            return Err(RouteError::TooMany);
         }
         let orders = node.orders.clone();
         let (progress, told) = mpsc::channel(PROGRESS_MAX);
         let (answer, answered) = oneshot::channel();
         let number = routes.next_number();
         let (workspace, answer) = (workspace.clone(), Some(answer));
-        let call = UnderWay { workspace, stream, progress, answer, is_taken: false };
+        let call = PendingCall { workspace, stream, progress, answer, is_delivered: false };
         routes.calls.insert(number, call);
         drop(routes);
         Ok(RoutedCall { router: self.clone(), number, orders, progress: told, answered })
@@ -285,15 +286,6 @@ impl ToolRouter {
     }
 }
 
-/// Whether a role may call a tool that another exports.
-fn may_call(role: &RoleId, tool: &wire::ExportedTool) -> bool {
-    let is_like = |pattern: &String| match pattern.strip_suffix('*') {
-        Some(begin) => role.as_str().starts_with(begin),
-        None => role.as_str() == pattern,
-    };
-    tool.callers.is_empty() || tool.callers.iter().any(is_like)
-}
-
 /// A call that has a place. When it is dropped before its answer came, its node is told that nobody
 /// waits for it.
 #[derive(Debug)]
@@ -306,10 +298,10 @@ pub(super) struct RoutedCall {
 }
 
 impl RoutedCall {
-    pub(super) fn send(&mut self, call: wire::ToolCall) -> Result<(), NoRoute> {
+    pub(super) fn send(&mut self, call: wire::ToolCall) -> Result<(), RouteError> {
         let order = wire::ToolOrder { number: self.number, call: Some(call) };
         // One that takes nothing is as good as away.
-        self.orders.try_send(Ok(order)).map_err(|_| NoRoute::Away)
+        self.orders.try_send(Ok(order)).map_err(|_| RouteError::Away)
     }
 }
 
@@ -318,17 +310,17 @@ impl Drop for RoutedCall {
         let mut routes = self.router.0.lock();
         let Some(call) = routes.calls.remove(&self.number) else { return };
         // What its node did not take it never will.
-        if call.answer.is_some() && call.is_taken {
+        if call.answer.is_some() && call.is_delivered {
             let node = routes.nodes.values().find(|it| it.stream == call.stream);
             // It has room for all that a node took: no more are taken while none are told.
-            node.map(|it| it.taken_back.try_send(self.number).ok());
+            node.map(|it| it.cancel.try_send(self.number).ok());
         }
     }
 }
 
 /// What a node is told. Its calls have no answer once this is dropped.
 #[derive(Debug)]
-pub(super) struct Orders {
+pub(super) struct OrderStream {
     router: ToolRouter,
     place: Place,
     pub(super) stream: u64,
@@ -336,7 +328,7 @@ pub(super) struct Orders {
     cancels: mpsc::Receiver<u64>,
 }
 
-impl Stream for Orders {
+impl Stream for OrderStream {
     type Item = Result<wire::ToolOrder, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -351,7 +343,7 @@ impl Stream for Orders {
             }
             let Some(Ok(order)) = &next else { return Poll::Ready(next) };
             if let Some(call) = routes.calls.get_mut(&order.number) {
-                call.is_taken = true;
+                call.is_delivered = true;
                 return Poll::Ready(next);
             }
             // It was taken back before it was told.
@@ -359,7 +351,7 @@ impl Stream for Orders {
     }
 }
 
-impl Drop for Orders {
+impl Drop for OrderStream {
     fn drop(&mut self) {
         let mut routes = self.router.0.lock();
         if routes.nodes.get(&self.place).is_some_and(|it| it.stream == self.stream) {
@@ -453,19 +445,19 @@ mod tests {
     }
 
     /// A node `n1` whose role `qa` exports two tools.
-    fn served(router: &ToolRouter) -> Orders {
+    fn served(router: &ToolRouter) -> OrderStream {
         let orders = router.serve(place("n1"), 1.into()).unwrap();
         let tools = vec![tool("test", &[]), tool("drop", &["dev*", "lead"])];
         router.export(&place("n1"), orders.stream, role("qa"), tools);
         orders
     }
 
-    fn begin(router: &ToolRouter, caller: &str, tool: &str) -> Result<RoutedCall, NoRoute> {
+    fn begin(router: &ToolRouter, caller: &str, tool: &str) -> Result<RoutedCall, RouteError> {
         let host = Some((place("n1").1, 1.into()));
         router.begin(&place("n1").0, (&role(caller), &role("qa"), tool), host)
     }
 
-    fn ordered(orders: &mut Orders) -> wire::ToolOrder {
+    fn ordered(orders: &mut OrderStream) -> wire::ToolOrder {
         orders.next().now_or_never().expect("an order").unwrap().unwrap()
     }
 
@@ -501,22 +493,22 @@ mod tests {
         for (caller, tool, expected) in [
             ("dev1", "drop", None),
             ("lead", "drop", None),
-            ("leads", "drop", Some(NoRoute::Unknown)),
-            ("ops", "drop", Some(NoRoute::Unknown)),
+            ("leads", "drop", Some(RouteError::Unknown)),
+            ("ops", "drop", Some(RouteError::Unknown)),
             ("ops", "test", None),
-            ("ops", "other", Some(NoRoute::Unknown)),
+            ("ops", "other", Some(RouteError::Unknown)),
         ] {
             assert_eq!(begin(&router, caller, tool).err(), expected, "{caller} {tool}");
         }
         let asked = (&role("dev"), &role("qa"), "test");
         let workspace = place("n1").0;
         for host in [None, Some((place("n1").1, 2.into())), Some((place("n2").1, 1.into()))] {
-            assert_eq!(router.begin(&workspace, asked, host).err(), Some(NoRoute::Away));
+            assert_eq!(router.begin(&workspace, asked, host).err(), Some(RouteError::Away));
         }
         drop(orders);
-        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::Away), "it is not served");
+        assert_eq!(begin(&router, "dev", "test").err(), Some(RouteError::Away), "it is not served");
         let _orders = router.serve(place("n1"), 1.into());
-        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::Unknown), "of nothing");
+        assert_eq!(begin(&router, "dev", "test").err(), Some(RouteError::Unknown), "of nothing");
     }
 
     #[tokio::test]
@@ -555,14 +547,14 @@ mod tests {
             calls.push(call);
         }
         let mut call = begin(&router, "dev", "test").unwrap();
-        assert_eq!(call.send(wire::ToolCall::default()), Err(NoRoute::Away), "it takes nothing");
+        assert_eq!(call.send(wire::ToolCall::default()), Err(RouteError::Away), "it takes nothing");
         ordered(&mut orders);
         call.send(wire::ToolCall::default()).unwrap();
         calls.push(call);
         while calls.len() < CALLS_OF_NODE_MAX {
             calls.push(begin(&router, "dev", "test").unwrap());
         }
-        assert_eq!(begin(&router, "dev", "test").err(), Some(NoRoute::TooMany));
+        assert_eq!(begin(&router, "dev", "test").err(), Some(RouteError::TooMany));
         calls.pop();
         assert!(begin(&router, "dev", "test").is_ok());
     }

@@ -61,7 +61,8 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(
         Failure::usage(format!("{} has no MCP servers: {why}.", args.file.display()))
     })?;
     let own = config.file.as_ref().map_or_else(|| PathBuf::from(FILE), |it| it.path.clone());
-    found.retain(|it| match refused(it, &own) {
+    let environment = Environment::of_process();
+    found.retain(|it| match refused(it, &own, &environment) {
         None => true,
         Some(why) => {
             notes.push(format!("{} is skipped: {why}", it.name));
@@ -93,9 +94,9 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(
 }
 
 /// Why the configuration would not take it.
-fn refused(server: &Found, own: &Path) -> Option<String> {
+fn refused(server: &Found, own: &Path, environment: &Environment) -> Option<String> {
     let (alone, _) = add("", std::slice::from_ref(server)).ok()?;
-    let problems = Config::problems_of(own, &alone, &Environment::of_process());
+    let problems = Config::problems_of(own, &alone, environment);
     let problems: Vec<String> = problems.into_iter().map(|it| it.message).collect();
     (!problems.is_empty()).then(|| problems.join("; "))
 }
@@ -330,8 +331,9 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["db", "files", "git-hub", "plain", "there"]);
         assert_eq!(found[4].directory.as_deref(), Some(Path::new("/project/tools")));
-        let refusals: Vec<bool> =
-            found.iter().map(|it| refused(it, Path::new(FILE)).is_some()).collect();
+        let environment = Environment::of_process();
+        let is_refused = |it: &Found| refused(it, Path::new(FILE), &environment).is_some();
+        let refusals: Vec<bool> = found.iter().map(is_refused).collect();
         assert_eq!(refusals, [false, false, false, true, false]);
         assert_eq!(found[1].command.join(" "), "npx -y server-filesystem .");
         assert_eq!(found[2].token_env.as_deref(), Some("GH_TOKEN"));

@@ -19,10 +19,9 @@ use super::{
 use crate::{
     agent_tokens::Bearing,
     config::Config,
-    gateway::settings::CALL_TIMEOUT_MAX,
+    gateway::{HeldTool, ServerReport, settings::CALL_TIMEOUT_MAX},
     hex::hex,
     mcp::{
-        GatewayServer, HeldTool,
         ask::{self, Error},
         dial::NodeAt,
     },
@@ -106,7 +105,7 @@ fn failed(why: Error) -> Failure {
     Failure::local(hosting::sentence(&why))
 }
 
-async fn servers(node: &NodeAt) -> Result<Vec<GatewayServer>, Failure> {
+async fn servers(node: &NodeAt) -> Result<Vec<ServerReport>, Failure> {
     let mut told = ask::get_within(node, "/gateway", ANSWER_WITHIN).await.map_err(failed)?;
     serde_json::from_value(told["servers"].take())
         .map_err(|why| Failure::local(format!("The node's answer cannot be read: {why}.")))
@@ -117,7 +116,7 @@ async fn status(node: &NodeAt, output: &mut Output) -> Result<(), Failure> {
     output.answer(|| json!({ "servers": servers }), || status_lines(&servers))
 }
 
-fn status_lines(servers: &[GatewayServer]) -> String {
+fn status_lines(servers: &[ServerReport]) -> String {
     if servers.is_empty() {
         return "No MCP servers are configured. Add [[gateway.server]] to tasuki.toml, or take over \
                 a client's with `tasuki gateway import`.\n"

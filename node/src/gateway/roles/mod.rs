@@ -5,7 +5,7 @@
 //! held when it changes. A role whose node went away is shown as offline for a while, then it is
 //! gone.
 //!
-//! Not here: the stream to the broker and what is sent twice (`link/relay`).
+//! Not here: the calls of the broker (`link/relay`).
 
 mod remote_role;
 mod serve;
@@ -22,19 +22,15 @@ use std::{
 use futures::{FutureExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
 use tasuki_proto::{id::RoleId, wire};
-use tokio::{sync::watch, task::spawn_blocking, time::sleep};
+use tokio::{sync::watch, task::spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
+pub use self::remote_role::{RemoteRole, RoleView};
 pub(super) use self::serve::Exporter;
-pub use self::{
-    remote_role::{RemoteRole, RoleView},
-    serve::Export,
-};
-use super::{listing::judge, pins::Pins, server::Shown};
+use super::{pins::Pins, server::Shown};
 use crate::{
-    client::retry::{Backoff, chance},
     limiter::Limiter,
-    link::Link,
+    link::{Link, reopen::Reopening},
 };
 
 /// Roles of others whose tools are offered here. What more there are is left out.
@@ -85,34 +81,29 @@ impl Roles {
     }
 
     /// Follows what roles export until `stopping`.
-    pub(super) async fn run(&self, stopping: CancellationToken) {
+    pub(super) async fn run(self: Arc<Self>, stopping: CancellationToken) {
         let following = async {
-            let (mut backoff, mut refused) = (Backoff::default(), Backoff::turned_away());
+            let mut reopening = Reopening::new();
             loop {
                 self.link.connected().await;
-                let pause = match self.link.watch_tools().await {
+                match self.link.watch_tools().await {
                     Ok(tools) => {
-                        refused.reset();
-                        let ended = tools
-                            .try_for_each(|it| {
-                                backoff.reset();
-                                self.take(it).map(Ok)
-                            })
-                            .await;
+                        reopening.opened();
+                        let watching = tools.try_for_each(|role_tools| {
+                            reopening.received();
+                            self.update(role_tools).map(Ok)
+                        });
+                        let ended = watching.await;
                         tracing::debug!(?ended, "tools of roles are to be watched again");
                         // Whether they are there nobody knows.
-                        self.all().iter().for_each(|it| it.set_offline());
+                        self.all().iter().for_each(|role| role.set_offline());
                         self.changed();
-                        backoff.pause(chance())
+                        reopening.after_end(&self.link).await;
                     }
                     Err(refusal) => {
                         tracing::debug!(%refusal, "tools of other roles are not known");
-                        refused.pause(chance())
+                        reopening.after_refusal(&self.link).await;
                     }
-                };
-                tokio::select! {
-                    () = sleep(pause) => {}
-                    () = self.link.reconnected() => {}
                 }
             }
         };
@@ -126,15 +117,16 @@ impl Roles {
         self.changes.send_modify(|number| *number += 1);
     }
 
-    async fn take(&self, told: wire::RoleTools) {
-        if told.role.is_empty() {
+    /// Takes over what a role exports now.
+    async fn update(&self, role_tools: wire::RoleTools) {
+        if role_tools.role.is_empty() {
             // That was all there is.
             self.is_synced.store(true, Ordering::Release);
             return self.changed();
         }
-        let Ok(name) = told.role.parse::<RoleId>() else { return };
+        let Ok(name) = role_tools.role.parse::<RoleId>() else { return };
         let known = self.all.lock().get(&name).cloned();
-        if told.tools.is_empty() {
+        if role_tools.tools.is_empty() {
             if let Some(role) = known {
                 role.set_offline();
                 self.changed();
@@ -168,7 +160,7 @@ impl Roles {
                 Arc::clone(all.entry(name).or_insert_with(|| Arc::new(new)))
             }
         };
-        role.take(told.tools, judge).await;
+        role.update(role_tools.tools).await;
         self.changed();
     }
 }

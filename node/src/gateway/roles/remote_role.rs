@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tasuki_proto::{
     id::RoleId,
+    pattern::matches_any,
     reason::Reason,
     wire::{self, call_tool_response::Said},
 };
@@ -30,10 +31,10 @@ use tokio::{
 
 use super::super::{
     call::{Caller, TIMED_OUT, tell},
-    listing::Offer,
-    origin::Origin,
+    listing::{Offer, judge},
     pins::Pins,
-    server::{GRACE, Shown},
+    provider::ToolProvider,
+    server::Shown,
 };
 use crate::{limiter::Limiter, link::Link, refusal::Refusal};
 
@@ -52,12 +53,9 @@ pub struct RoleView {
 }
 
 impl RoleView {
+    /// Whether its tools are shown, and as what.
     pub fn shown(&self) -> Shown {
-        match self.offline_since {
-            None => Shown::Online,
-            Some(since) if since.elapsed() < GRACE => Shown::Offline,
-            Some(_) => Shown::Gone,
-        }
+        Shown::of(self.offline_since)
     }
 }
 
@@ -67,16 +65,13 @@ pub struct RemoteRole {
     link: Link,
     calls: Arc<Limiter>,
     pins: Arc<Mutex<Pins>>,
-    /// What was told last, for when a change of it is approved.
-    told: Mutex<Vec<wire::ExportedTool>>,
+    /// What its node exported last, for when a change of it is approved.
+    exported: Mutex<Vec<wire::ExportedTool>>,
     callers: Mutex<BTreeMap<String, Vec<String>>>,
     view: watch::Sender<RoleView>,
-    /// One judges at a time.
-    judging: tokio::sync::Mutex<()>,
+    /// One review at a time.
+    reviewing: tokio::sync::Mutex<()>,
 }
-
-/// Judges the tools of one.
-type Judge = fn(Vec<Tool>, &mut Pins) -> Offer;
 
 impl RemoteRole {
     pub(super) fn new(name: RoleId, link: Link, pins: Pins, calls: Arc<Limiter>) -> Self {
@@ -85,10 +80,10 @@ impl RemoteRole {
             link,
             calls,
             pins: Arc::new(Mutex::new(pins)),
-            told: Mutex::default(),
+            exported: Mutex::default(),
             callers: Mutex::default(),
             view: watch::Sender::default(),
-            judging: tokio::sync::Mutex::default(),
+            reviewing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -106,17 +101,38 @@ impl RemoteRole {
         });
     }
 
-    async fn judge(&self, told: Vec<wire::ExportedTool>, judge: Judge) {
+    /// Takes over what its node exports now; so the node is there.
+    pub(super) async fn update(&self, exported: Vec<wire::ExportedTool>) {
+        let _alone = self.reviewing.lock().await;
+        self.review(&exported).await;
+        *self.exported.lock() = exported;
+        self.view.send_modify(|view| view.offline_since = None);
+    }
+
+    /// Approves changes of tools, each by the digest of what somebody looked at.
+    pub(in crate::gateway) async fn approve(
+        &self,
+        tools: &BTreeMap<String, String>,
+    ) -> Result<Vec<String>, String> {
+        let approved = Pins::approve_held(&self.pins, &self.view().offer.held, tools).await?;
+        let _alone = self.reviewing.lock().await;
+        let exported = self.exported.lock().clone();
+        self.review(&exported).await;
+        Ok(approved)
+    }
+
+    /// Decides which of these tools are shown.
+    async fn review(&self, exported: &[wire::ExportedTool]) {
         let mut tools = Vec::new();
         let (mut callers, mut unreadable) = (BTreeMap::new(), BTreeSet::new());
-        for it in &told {
-            match serde_json::from_str::<Tool>(&it.listing) {
+        for exported in exported {
+            match serde_json::from_str::<Tool>(&exported.listing) {
                 Ok(mut tool) => {
-                    tool.name = it.name.clone().into();
+                    tool.name = exported.name.clone().into();
                     tools.push(tool);
-                    callers.insert(it.name.clone(), it.callers.clone());
+                    callers.insert(exported.name.clone(), exported.callers.clone());
                 }
-                Err(_) => drop(unreadable.insert(it.name.clone())),
+                Err(_) => drop(unreadable.insert(exported.name.clone())),
             }
         }
         let pins = Arc::clone(&self.pins);
@@ -127,28 +143,7 @@ impl RemoteRole {
             offer.refused.insert(name, "its listing cannot be read".to_owned());
         }
         *self.callers.lock() = callers;
-        self.view.send_modify(|it| it.offer = Arc::new(offer));
-    }
-
-    /// Takes what its node says of it, which is there.
-    pub(super) async fn take(&self, told: Vec<wire::ExportedTool>, judge: Judge) {
-        let _alone = self.judging.lock().await;
-        *self.told.lock() = told.clone();
-        self.judge(told, judge).await;
-        self.view.send_modify(|it| it.offline_since = None);
-    }
-
-    /// Approves changes of tools, each by the digest of what somebody looked at.
-    pub(in crate::gateway) async fn approve(
-        &self,
-        tools: &BTreeMap<String, String>,
-        judge: Judge,
-    ) -> Result<Vec<String>, String> {
-        let approved = Pins::approve_held(&self.pins, &self.view().offer.held, tools).await?;
-        let _alone = self.judging.lock().await;
-        let told = self.told.lock().clone();
-        self.judge(told, judge).await;
-        Ok(approved)
+        self.view.send_modify(|view| view.offer = Arc::new(offer));
     }
 
     /// One call, and what became of it.
@@ -187,7 +182,9 @@ impl RemoteRole {
                 }
                 Ok(Some(wire::CallToolResponse { said: Some(Said::Result(it)) })) => return Ok(it),
                 Ok(Some(wire::CallToolResponse { said: None })) => {}
-                Ok(None) => return Err(lost("the broker went away before it answered")),
+                Ok(None) => {
+                    return Err(lost("the broker disconnected before the call was answered"));
+                }
                 Err(status) => {
                     return Err(match Reason::of(&status) {
                         Some(reason) => Refusal { reason, message: status.message().to_owned() },
@@ -237,13 +234,15 @@ struct Progress {
 }
 
 #[async_trait]
-impl Origin for RemoteRole {
+impl ToolProvider for RemoteRole {
+    fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
     fn allows(&self, role: &RoleId, tool: &str) -> bool {
         let callers = self.callers.lock();
         let Some(patterns) = callers.get(tool) else { return false };
-        *role != self.name
-            && (patterns.is_empty()
-                || patterns.iter().any(|it| super::super::settings::is_like(role.as_str(), it)))
+        *role != self.name && matches_any(patterns, role.as_str())
     }
 
     async fn call(
@@ -256,10 +255,8 @@ impl Origin for RemoteRole {
         let place = self.calls.try_acquire();
         let _place = place.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
         let mut called = self.attempt(role, &request, caller).await;
-        let is_lost = |called: &Result<_, Refusal>| {
-            called.as_ref().is_err_and(|it: &Refusal| it.reason == Reason::OutcomeUnknown)
-        };
-        if is_lost(&called) && self.is_repeatable(&request.name) {
+        let is_lost = matches!(&called, Err(it) if it.reason == Reason::OutcomeUnknown);
+        if is_lost && self.is_repeatable(&request.name) {
             // Its node may be the one that is away, or this one's connection: it takes a while until
             // both know of each other again.
             let until = Instant::now() + BACK_WITHIN;
@@ -280,7 +277,7 @@ impl Origin for RemoteRole {
     }
 
     fn error(&self, why: &str) -> ErrorData {
-        let text = format!("the role {} {why}", self.name);
+        let text = format!("role {} {why}", self.name);
         ErrorData::internal_error(text, Some(json!({ "role": self.name })))
     }
 }

@@ -24,13 +24,10 @@ use tasuki_proto::{
         EXPORTED_TOOLS_MAX, EXPORTS_BYTES_MAX, TOOL_LISTING_BYTES_MAX, TOOL_NAME_BYTES_MAX,
         TOOL_PROGRESS_BYTES_MAX, TOOL_RESULT_BYTES_MAX,
     },
-    wire::{self, serve_tools_request::Said as What},
+    pattern::{self, matches_any},
+    wire::{self, serve_tools_request::Said as Message},
 };
-use tokio::{
-    sync::mpsc,
-    task::JoinSet,
-    time::{Instant, sleep},
-};
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
@@ -41,13 +38,13 @@ use super::{
         client::{Asked, Told},
         names,
         server::{Server, Shown},
-        settings::is_like,
+        settings::Export,
     },
     remote_role::outcome_of,
 };
 use crate::{
-    client::retry::{Backoff, chance},
-    link::Link,
+    link::{Link, reopen::Reopening},
+    refusal::Refusal,
 };
 
 /// What is said to the broker and not sent yet.
@@ -56,18 +53,8 @@ const UNSENT_MAX: usize = 64;
 /// After a stream that stood for so long, pauses begin at the first again.
 const STEADY: Duration = Duration::from_secs(60);
 
-/// What is on its way to the broker.
-type Said = mpsc::Sender<wire::ServeToolsRequest>;
-
-/// Some tools of servers here that a role lets others call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Export {
-    pub role: RoleId,
-    /// Names as agents here see them (`server__tool`); `*` at the end stands for anything.
-    pub tools: Vec<String>,
-    /// Roles that may call them, likewise. None: every role.
-    pub callers: Vec<String>,
-}
+/// Sends to the broker.
+type Outbound = mpsc::Sender<wire::ServeToolsRequest>;
 
 /// What of an export there is now: a tool, where it is, and who may call it.
 #[derive(Clone)]
@@ -77,6 +64,7 @@ struct Exported {
     callers: Vec<String>,
 }
 
+/// By the names under which callers know them.
 type ExportedTools = BTreeMap<String, Exported>;
 
 /// Serves the exports of this node's roles.
@@ -91,28 +79,24 @@ impl Exporter {
     pub(in crate::gateway) async fn run(self, stopping: CancellationToken) {
         let exporter = Arc::new(self);
         let serving = async {
-            let (mut backoff, mut refused) = (Backoff::default(), Backoff::turned_away());
+            let mut reopening = Reopening::new();
             loop {
                 exporter.link.connected().await;
-                let pause = match exporter.open().await {
-                    Ok((orders, said)) => {
-                        refused.reset();
+                match exporter.open().await {
+                    Ok((orders, outbound)) => {
+                        reopening.opened();
                         let began = Instant::now();
-                        let ended = exporter.serve(orders, said).await;
+                        let ended = exporter.serve(orders, outbound).await;
                         tracing::debug!(?ended, "tools are to be exported anew");
                         if STEADY <= began.elapsed() {
-                            backoff.reset();
+                            reopening.received();
                         }
-                        backoff.pause(chance())
+                        reopening.after_end(&exporter.link).await;
                     }
-                    Err(why) => {
-                        tracing::debug!(%why, "tools are not exported");
-                        refused.pause(chance())
+                    Err(refusal) => {
+                        tracing::debug!(%refusal, "tools are not exported");
+                        reopening.after_refusal(&exporter.link).await;
                     }
-                };
-                tokio::select! {
-                    () = sleep(pause) => {}
-                    () = exporter.link.reconnected() => {}
                 }
             }
         };
@@ -122,11 +106,9 @@ impl Exporter {
         }
     }
 
-    async fn open(&self) -> Result<(Streaming<wire::ToolOrder>, Said), String> {
-        let (said, unsent) = mpsc::channel(UNSENT_MAX);
-        let first = wire::ServeToolsRequest::default();
-        let orders = self.link.serve_tools(first, unsent).await;
-        Ok((orders.map_err(|refusal| refusal.message)?, said))
+    async fn open(&self) -> Result<(Streaming<wire::ToolOrder>, Outbound), Refusal> {
+        let (outbound, unsent) = mpsc::channel(UNSENT_MAX);
+        Ok((self.link.serve_tools(unsent).await?, outbound))
     }
 
     /// Serves over one stream, until that ends. Calls that are under way end with it: nobody could
@@ -134,25 +116,29 @@ impl Exporter {
     async fn serve(
         self: &Arc<Self>,
         mut orders: Streaming<wire::ToolOrder>,
-        said: Said,
+        outbound: Outbound,
     ) -> Result<(), String> {
         let mut changes = self.gateway.watch();
-        let mut told: BTreeMap<RoleId, wire::RoleTools> = BTreeMap::new();
+        let mut sent: BTreeMap<RoleId, wire::RoleTools> = BTreeMap::new();
         let mut calls = JoinSet::new();
         let open: Arc<Mutex<BTreeMap<u64, CancellationToken>>> = Arc::default();
+        let roles: BTreeSet<&RoleId> = self.exports.iter().map(|it| &it.role).collect();
+        let mut exported: Arc<BTreeMap<RoleId, ExportedTools>> = Arc::default();
         let mut is_changed = true;
         loop {
             if std::mem::take(&mut is_changed) {
-                // Words that are to leave go by what counts now.
+                // What may leave goes by what counts now.
                 let may_leave = self.link.may_export().await;
                 may_leave.map_err(|refusal| refusal.message)?;
-                let roles: BTreeSet<&RoleId> = self.exports.iter().map(|it| &it.role).collect();
-                for role in roles {
-                    let tools = self.listed(role);
-                    let before = told.get(role).map(|it| &it.tools[..]).unwrap_or_default();
-                    if before != tools.tools {
-                        say(&said, What::Tools(tools.clone())).await?;
-                        told.insert(role.clone(), tools);
+                exported = Arc::new(
+                    roles.iter().map(|role| ((*role).clone(), self.exported(role))).collect(),
+                );
+                for (role, tools) in &*exported {
+                    let listed = listed(role, tools);
+                    let before = sent.get(role).map(|it| &it.tools[..]).unwrap_or_default();
+                    if before != listed.tools {
+                        send(&outbound, Message::Tools(listed.clone())).await?;
+                        sent.insert(role.clone(), listed);
                     }
                 }
             }
@@ -170,24 +156,23 @@ impl Exporter {
             };
             let number = order.number;
             let Some(call) = order.call else {
-                if let Some(taken_back) = open.lock().remove(&number) {
-                    taken_back.cancel();
+                if let Some(cancel) = open.lock().remove(&number) {
+                    cancel.cancel();
                 }
                 continue;
             };
-            let taken_back = CancellationToken::new();
-            open.lock().insert(number, taken_back.clone());
-            let (exporter, said, open) = (Arc::clone(self), said.clone(), Arc::clone(&open));
+            let cancel = CancellationToken::new();
+            open.lock().insert(number, cancel.clone());
+            let (exporter, exported) = (Arc::clone(self), Arc::clone(&exported));
+            let (outbound, open) = (outbound.clone(), Arc::clone(&open));
             calls.spawn(async move {
-                let caller = Elsewhere { number, said: said.clone() };
-                let result = tokio::select! {
-                    result = exporter.answer(call, &caller) => Some(result),
-                    () = taken_back.cancelled() => None,
-                };
+                let caller = RemoteCaller { number, outbound: outbound.clone() };
+                let answering = exporter.answer(&exported, call, &caller);
+                let result = cancel.run_until_cancelled(answering).await;
                 open.lock().remove(&number);
                 if let Some(result) = result {
                     let answer = wire::ToolAnswer { number, result: Some(result) };
-                    say(&said, What::Answer(answer)).await.ok();
+                    send(&outbound, Message::Answer(answer)).await.ok();
                 }
             });
         }
@@ -205,7 +190,8 @@ impl Exporter {
             for tool in &view.offer.tools {
                 let name = names::exposed(&server.settings.name, &tool.name);
                 let exports = self.exports.iter().find(|it| {
-                    it.role == *role && it.tools.iter().any(|pattern| is_like(&name, pattern))
+                    it.role == *role
+                        && it.tools.iter().any(|pattern| pattern::matches(pattern, &name))
                 });
                 let Some(export) = exports else { continue };
                 if !server.settings.access.allows(role, &tool.name) {
@@ -230,29 +216,14 @@ impl Exporter {
         all
     }
 
-    fn listed(&self, role: &RoleId) -> wire::RoleTools {
-        let (mut tools, mut room) = (Vec::new(), EXPORTS_BYTES_MAX);
-        for (name, it) in self.exported(role) {
-            let listing = serde_json::to_string(&it.tool).unwrap_or_default();
-            let callers: usize = it.callers.iter().map(String::len).sum();
-            let bytes = name.len() + listing.len() + callers;
-            if TOOL_LISTING_BYTES_MAX < listing.len()
-                || room < bytes
-                || EXPORTED_TOOLS_MAX <= tools.len()
-                || TOOL_NAME_BYTES_MAX < name.len()
-            {
-                tracing::warn!(%role, tool = name, "a tool is not exported: it, or all together, is too large");
-                continue;
-            }
-            room -= bytes;
-            tools.push(wire::ExportedTool { name, listing, callers: it.callers });
-        }
-        wire::RoleTools { role: role.to_string(), tools }
-    }
-
-    async fn answer(&self, call: wire::ToolCall, caller: &Elsewhere) -> wire::ToolResult {
+    async fn answer(
+        &self,
+        exported: &BTreeMap<RoleId, ExportedTools>,
+        call: wire::ToolCall,
+        caller: &RemoteCaller,
+    ) -> wire::ToolResult {
         let called = match self.link.may_answer_calls().await {
-            Ok(()) => self.call(call, caller).await,
+            Ok(()) => run_call(exported, call, caller).await,
             Err(refusal) => Err(ErrorData::invalid_request(refusal.message, None)),
         };
         let called = called.and_then(|(outcome, result)| {
@@ -282,57 +253,77 @@ impl Exporter {
             }
         }
     }
+}
 
-    async fn call(
-        &self,
-        call: wire::ToolCall,
-        caller: &Elsewhere,
-    ) -> Result<(wire::CallOutcome, String), ErrorData> {
-        let unknown = || {
-            let text = format!("the role {} does not export this tool any more", call.target);
-            ErrorData::invalid_params(text, None)
-        };
-        let role: RoleId = call.target.parse().map_err(|_| unknown())?;
-        let it = self.exported(&role).remove(&call.tool).ok_or_else(unknown)?;
-        // Its list of callers may have changed since the broker was told.
-        if !it.callers.is_empty() && !it.callers.iter().any(|who| is_like(&call.role, who)) {
-            return Err(unknown());
+/// What the broker is told of these tools: as many as it takes.
+fn listed(role: &RoleId, exported: &ExportedTools) -> wire::RoleTools {
+    let (mut tools, mut room) = (Vec::new(), EXPORTS_BYTES_MAX);
+    for (name, Exported { tool, callers, .. }) in exported {
+        let listing = serde_json::to_string(tool).unwrap_or_default();
+        let bytes = name.len() + listing.len() + callers.iter().map(String::len).sum::<usize>();
+        if TOOL_LISTING_BYTES_MAX < listing.len()
+            || room < bytes
+            || EXPORTED_TOOLS_MAX <= tools.len()
+            || TOOL_NAME_BYTES_MAX < name.len()
+        {
+            tracing::warn!(%role, tool = name, "a tool is not exported: it, or all together, is too large");
+            continue;
         }
-        let arguments: JsonObject = match call.arguments.as_str() {
-            "" => JsonObject::new(),
-            text => serde_json::from_str(text)
-                .map_err(|_| ErrorData::invalid_params("the arguments are no object", None))?,
-        };
-        let request = CallToolRequestParams::new(it.tool.name.clone()).with_arguments(arguments);
-        let answered = it.server.call(request, &ClientCapabilities::default(), caller).await?;
-        match answered {
-            CallToolResponse::Complete(result) => {
-                let outcome = match result.is_error {
-                    Some(true) => wire::CallOutcome::Failed,
-                    Some(false) | None => wire::CallOutcome::Succeeded,
-                };
-                Ok((outcome, json!(result).to_string()))
-            }
-            CallToolResponse::InputRequired(_) | CallToolResponse::Task(_) | _ => {
-                Err(it.server.error("asks its user, who is on another machine"))
-            }
+        room -= bytes;
+        let (name, callers) = (name.clone(), callers.clone());
+        tools.push(wire::ExportedTool { name, listing, callers });
+    }
+    wire::RoleTools { role: role.to_string(), tools }
+}
+
+/// Calls an exported tool. Answers how that ended, and its result as JSON.
+async fn run_call(
+    exported: &BTreeMap<RoleId, ExportedTools>,
+    call: wire::ToolCall,
+    caller: &RemoteCaller,
+) -> Result<(wire::CallOutcome, String), ErrorData> {
+    let unknown = || {
+        let text = format!("role {} does not export this tool any more", call.target);
+        ErrorData::invalid_params(text, None)
+    };
+    let role: RoleId = call.target.parse().map_err(|_| unknown())?;
+    let exported = exported.get(&role).and_then(|tools| tools.get(&call.tool));
+    // The list of callers may have changed since the broker was told.
+    let exported = exported.filter(|it| matches_any(&it.callers, &call.role));
+    let Exported { server, tool, .. } = exported.ok_or_else(unknown)?;
+    let arguments: JsonObject = match call.arguments.as_str() {
+        "" => JsonObject::new(),
+        text => serde_json::from_str(text)
+            .map_err(|_| ErrorData::invalid_params("the arguments are no object", None))?,
+    };
+    let request = CallToolRequestParams::new(tool.name.clone()).with_arguments(arguments);
+    match server.call(request, &ClientCapabilities::default(), caller).await? {
+        CallToolResponse::Complete(result) => {
+            let outcome = match result.is_error {
+                Some(true) => wire::CallOutcome::Failed,
+                Some(false) | None => wire::CallOutcome::Succeeded,
+            };
+            Ok((outcome, json!(result).to_string()))
+        }
+        CallToolResponse::InputRequired(_) | CallToolResponse::Task(_) | _ => {
+            Err(server.error("asks its user, who is on another machine"))
         }
     }
 }
 
-async fn say(said: &Said, what: What) -> Result<(), String> {
-    let request = wire::ServeToolsRequest { caller: None, said: Some(what) };
-    said.send(request).await.map_err(|_| "the stream has ended".to_owned())
+async fn send(outbound: &Outbound, message: Message) -> Result<(), String> {
+    let request = wire::ServeToolsRequest { caller: None, said: Some(message) };
+    outbound.send(request).await.map_err(|_| "the stream has ended".to_owned())
 }
 
 /// A caller on another node.
-struct Elsewhere {
+struct RemoteCaller {
     number: u64,
-    said: Said,
+    outbound: Outbound,
 }
 
 #[async_trait]
-impl Caller for Elsewhere {
+impl Caller for RemoteCaller {
     async fn progress(&self, it: ProgressNotificationParam) {
         let written = |message: Option<&str>| {
             json!({ "progress": it.progress, "total": it.total, "message": message }).to_string()
@@ -342,7 +333,7 @@ impl Caller for Elsewhere {
             progress = written(None);
         }
         let progress = wire::ToolProgress { number: self.number, progress };
-        say(&self.said, What::Progress(progress)).await.ok();
+        send(&self.outbound, Message::Progress(progress)).await.ok();
     }
 
     async fn log(&self, _: LoggingMessageNotificationParam) {}

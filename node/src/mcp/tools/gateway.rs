@@ -202,7 +202,7 @@ fn said(error: &ErrorData) -> CallToolResult {
 }
 
 fn allows(tool: &OfferedTool, role: &RoleId) -> bool {
-    tool.origin.allows(role, &tool.own)
+    tool.provider.allows(role, &tool.own)
 }
 
 /// A tool that all of these roles may call.
@@ -286,13 +286,13 @@ async fn send(
     tool: &OfferedTool,
     arguments: JsonObject,
 ) -> Result<CallToolResponse, ErrorData> {
-    let origin = &tool.origin;
+    let provider = &tool.provider;
     let hints = tool.listing.annotations.as_ref();
     let is_harmless =
         hints.is_some_and(|it| it.read_only_hint == Some(true) || it.idempotent_hint == Some(true));
     if !call.age().is_zero() && !is_harmless {
         // It was sent to a node that ended meanwhile, and nobody knows how far it came.
-        return Err(origin.error(
+        return Err(provider.error(
             "may or may not have carried this out: the node was restarted during the call",
         ));
     }
@@ -305,7 +305,8 @@ async fn send(
     }
     request.request_state.clone_from(&call.request_state);
     for _ in 0..ROUNDS_MAX {
-        let answered = origin.call(role, request.clone(), &capabilities(context), &caller).await?;
+        let answered =
+            provider.call(role, request.clone(), &capabilities(context), &caller).await?;
         let CallToolResponse::InputRequired(asked) = answered else { return Ok(answered) };
         if !is_legacy(context) {
             return Ok(CallToolResponse::InputRequired(asked));
@@ -331,5 +332,5 @@ async fn send(
         request.input_responses = Some(inputs);
         request.request_state = asked.request_state;
     }
-    Err(origin.error(&format!("asked {ROUNDS_MAX} times and did not answer")))
+    Err(provider.error(&format!("asked {ROUNDS_MAX} times and did not answer")))
 }

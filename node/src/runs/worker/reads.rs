@@ -5,10 +5,10 @@ use std::path::Path;
 
 use futures::{FutureExt as _, TryStreamExt as _};
 use tasuki_proto::{limits::OUTPUT_READ_BYTES_MAX, run::StepId, wire};
-use tokio::{task, time::sleep};
+use tokio::task;
 
 use super::{files::read_output, step::Context};
-use crate::client::retry::{Backoff, chance};
+use crate::link::reopen::Reopening;
 
 /// Reads that are answered at once: each takes a thread and up to [`OUTPUT_READ_BYTES_MAX`].
 const READS_MAX: usize = 4;
@@ -16,28 +16,24 @@ const READS_MAX: usize = 4;
 /// Answers what is asked while this node is connected. Does not end.
 pub(super) async fn answer(context: &Context) {
     let link = &context.link;
-    let (mut backoff, mut refused) = (Backoff::default(), Backoff::turned_away());
+    let mut reopening = Reopening::new();
     loop {
         link.connected().await;
-        let pause = match link.watch_reads().await {
+        match link.watch_reads().await {
             Ok(reads) => {
-                refused.reset();
+                reopening.opened();
                 let answering = reads.try_for_each_concurrent(READS_MAX, |read| {
-                    backoff.reset();
+                    reopening.received();
                     answer_one(context, read).map(Ok)
                 });
                 let ended = answering.await;
                 tracing::debug!(?ended, "what others want to read is to be asked for again");
-                backoff.pause(chance())
+                reopening.after_end(link).await;
             }
             Err(refusal) => {
                 tracing::debug!(%refusal, "others cannot read outputs of this node");
-                refused.pause(chance())
+                reopening.after_refusal(link).await;
             }
-        };
-        tokio::select! {
-            () = sleep(pause) => {}
-            () = link.reconnected() => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where a tool is that this node offers: at a server of its own, or with a role of another node.
+//! Who carries out a tool that this node offers: a server of its own, or a role of another node.
 
 use std::fmt;
 
@@ -12,7 +12,10 @@ use tasuki_proto::id::RoleId;
 use super::call::Caller;
 
 #[async_trait]
-pub trait Origin: fmt::Debug + Send + Sync {
+pub trait ToolProvider: fmt::Debug + Send + Sync {
+    /// The name of the server or the role.
+    fn name(&self) -> &str;
+
     /// Whether a role may call a tool, by the tool's own name.
     fn allows(&self, role: &RoleId, tool: &str) -> bool;
 
