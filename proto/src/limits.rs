@@ -407,5 +407,8 @@ pub const TOOL_ARGUMENTS_BYTES_MAX: usize = 1024 * 1024;
 /// What a call answers. It fits into one gRPC message.
 pub const TOOL_RESULT_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+/// What is recorded of the arguments of a call, and of its result, where that is asked for.
+pub const TOOL_RECORD_BYTES_MAX: usize = 16 * 1024;
+
 /// One notification of progress. A longer one is left out.
 pub const TOOL_PROGRESS_BYTES_MAX: usize = 4096;

@@ -365,6 +365,7 @@ fn gateway(config: &Config, node: &Node) -> Result<Option<Arc<Gateway>>, Failure
         &config.data.value,
         &keeper,
         &Clock::default(),
+        node.link().news(),
         Some(node.link().clone()),
     );
     Ok(Some(Arc::new(gateway)))

@@ -90,8 +90,15 @@ fn export(
     problems: &mut Vec<Problem>,
 ) -> Option<Export> {
     let before = problems.len();
-    let (mut tools, mut callers) = (Vec::new(), Vec::new());
+    let (mut tools, mut callers, mut record) = (Vec::new(), Vec::new(), false);
     let set = |field: &str, item: &Spanned<DeValue<'_>>| {
+        if field == "record" {
+            let Some(value) = item.get_ref().as_bool() else {
+                return Err((None, "takes true or false".to_owned()));
+            };
+            record = value;
+            return Ok(());
+        }
         let all = items(item)?;
         all.iter().try_for_each(|it| pattern(it))?;
         if all.is_empty() {
@@ -112,11 +119,11 @@ fn export(
         }
         Ok(())
     };
-    parse_table(EXPORT, &["tools", "callers"], item, at, problems, set);
+    parse_table(EXPORT, &["tools", "callers", "record"], item, at, problems, set);
     if tools.is_empty() && problems.len() == before {
         let message =
             format!("`{EXPORT}` of {role} lacks `tools`: names as `server__tool`, or `server__*`");
         problems.push(Problem { at: at(item.span().start), message });
     }
-    (problems.len() == before).then(|| Export { role: role.clone(), tools, callers })
+    (problems.len() == before).then(|| Export { role: role.clone(), tools, callers, record })
 }

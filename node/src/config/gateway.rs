@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
+use rmcp::model::ProtocolVersion;
 use tasuki_proto::echo::echo;
 use toml::{Spanned, de::DeValue};
 
@@ -29,13 +30,14 @@ pub(super) const GATEWAY: &str = "gateway";
 const SERVER: &str = "gateway.server";
 
 /// What each may say.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "name",
     "command",
     "env",
     "directory",
     "url",
     "token_env",
+    "protocol",
     "timeout_sec",
     "timeouts",
     "allow",
@@ -89,7 +91,7 @@ fn server(
 ) -> Option<ServerSettings> {
     let before = problems.len();
     let (mut name, mut words, mut target) = (None, None, None);
-    let (mut env, mut token_env, mut directory) = (None, None, None);
+    let (mut env, mut token_env, mut directory, mut protocol) = (None, None, None, None);
     let (mut timeout, mut timeouts, mut access) =
         (CALL_TIMEOUT, BTreeMap::new(), Access::default());
     let set = |field: &str, item: &Spanned<DeValue<'_>>| {
@@ -120,6 +122,7 @@ fn server(
                 }
                 token_env = Some(named.to_owned());
             }
+            "protocol" => protocol = Some(version(item)?),
             "timeout_sec" => timeout = secs(item)?,
             "timeouts" => {
                 let table = item
@@ -163,7 +166,7 @@ fn server(
     };
     match (name, transport) {
         (Some(name), Some(transport)) => {
-            Some(ServerSettings { name, transport, timeout, timeouts, access })
+            Some(ServerSettings { name, transport, protocol, timeout, timeouts, access })
         }
         (name, _) => {
             // What is wrong with one that is there was said.
@@ -190,6 +193,16 @@ fn command(item: &Spanned<DeValue<'_>>, home: Option<&Path>) -> Result<Vec<Strin
 
 fn secs(item: &Spanned<DeValue<'_>>) -> Result<Duration, Wrong> {
     Ok(Duration::from_secs(number(item, 1, CALL_TIMEOUT_MAX.as_secs())?))
+}
+
+/// A version of MCP.
+fn version(item: &Spanned<DeValue<'_>>) -> Result<ProtocolVersion, Wrong> {
+    let text = text(item)?;
+    let known = ProtocolVersion::KNOWN_VERSIONS;
+    known.iter().find(|it| it.as_str() == text).cloned().ok_or_else(|| {
+        let known: Vec<&str> = known.iter().map(ProtocolVersion::as_str).collect();
+        (None, format!("is {}; it takes {}", echo(text), known.join(", ")))
+    })
 }
 
 /// A list of tools for every role, or a table of roles with tools for each.

@@ -21,17 +21,34 @@ pub(super) struct Breaker {
     opened: Option<Moment>,
 }
 
+/// A call that was let through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Admission {
+    /// Of the one call that tries: since when the server was left alone, and when it tried.
+    trial: Option<(Moment, Moment)>,
+}
+
 impl Breaker {
     /// Whether a call may go there; else, after how long one may.
-    pub(super) fn admit(&mut self, now: Moment) -> Result<(), Duration> {
-        let Some(opened) = self.opened else { return Ok(()) };
+    pub(super) fn admit(&mut self, now: Moment) -> Result<Admission, Duration> {
+        let Some(opened) = self.opened else { return Ok(Admission { trial: None }) };
         let left = OPEN.saturating_sub(now.since(opened));
         if !left.is_zero() {
             return Err(left);
         }
         // The others wait for what becomes of this one.
         self.opened = Some(now);
-        Ok(())
+        Ok(Admission { trial: Some((opened, now)) })
+    }
+
+    /// A call was taken back before anything became of it: if it was the one that tried, another
+    /// may.
+    pub(super) fn canceled(&mut self, admission: Admission) {
+        if let Some((opened, tried)) = admission.trial
+            && self.opened == Some(tried)
+        {
+            self.opened = Some(opened);
+        }
     }
 
     pub(super) const fn succeeded(&mut self) {
@@ -64,20 +81,24 @@ mod tests {
         for turn in 0..3 {
             breaker.failed(at(turn));
             breaker.failed(at(turn));
-            assert_eq!(breaker.admit(at(turn)), Ok(()));
+            breaker.admit(at(turn)).unwrap();
             breaker.succeeded();
         }
         (0..3).for_each(|_| breaker.failed(at(10)));
         assert!(breaker.is_open());
         assert_eq!(breaker.admit(at(10)), Err(OPEN));
         assert_eq!(breaker.admit(at(39)), Err(Duration::from_secs(1)));
-        assert_eq!(breaker.admit(at(40)), Ok(()), "one may try");
+        let canceled = breaker.admit(at(40)).expect("one may try");
+        breaker.canceled(canceled);
+        breaker.admit(at(40)).expect("another may, once that one was taken back");
+        breaker.canceled(Admission { trial: None });
         assert_eq!(breaker.admit(at(41)), Err(Duration::from_secs(29)), "and only one");
         breaker.failed(at(42));
         assert_eq!(breaker.admit(at(71)), Err(Duration::from_secs(1)));
-        assert_eq!(breaker.admit(at(72)), Ok(()));
+        let late = breaker.admit(at(72)).unwrap();
         breaker.succeeded();
-        assert_eq!(breaker.admit(at(72)), Ok(()));
+        breaker.canceled(late);
+        breaker.admit(at(72)).unwrap();
         assert!(!breaker.is_open());
     }
 }

@@ -33,6 +33,14 @@ pub const TIMED_OUT: ErrorCode = ErrorCode(-32001);
 /// Whoever called, as a server reaches it.
 #[async_trait]
 pub trait Caller: Send + Sync {
+    /// What the caller's client can do and wants to be told, for servers that take it with each
+    /// request. By default nothing can be asked of it.
+    fn meta(&self) -> RequestMetaObject {
+        let mut meta = RequestMetaObject::default();
+        meta.set_client_capabilities(ClientCapabilities::default());
+        meta
+    }
+
     async fn progress(&self, progress: ProgressNotificationParam);
     async fn log(&self, message: LoggingMessageNotificationParam);
     async fn ask(&self, what: Asked) -> Result<Told, ErrorData>;
@@ -46,15 +54,11 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// What this very caller's client can do, for servers that are told with each request.
-    fn options(&self, capabilities: &ClientCapabilities) -> PeerRequestOptions {
-        let is_told = self.peer.peer_info().is_some_and(|it| !it.protocol_version.has_initialize());
+    fn options(&self, caller: &dyn Caller) -> PeerRequestOptions {
+        let takes_meta =
+            self.peer.peer_info().is_some_and(|it| !it.protocol_version.has_initialize());
         let mut options = PeerRequestOptions::no_options();
-        if is_told {
-            let mut meta = RequestMetaObject::default();
-            meta.set_client_capabilities(capabilities.clone());
-            options.meta = Some(meta);
-        }
+        options.meta = takes_meta.then(|| caller.meta());
         options
     }
 }
@@ -70,11 +74,10 @@ pub(super) enum Failed {
 pub(super) async fn ask(
     live: &Live,
     request: ClientRequest,
-    capabilities: &ClientCapabilities,
     timeout_after: Duration,
     caller: &dyn Caller,
 ) -> Result<ServerResult, Failed> {
-    let sent = live.peer.send_request_with_option(request, live.options(capabilities)).await;
+    let sent = live.peer.send_request_with_option(request, live.options(caller)).await;
     let mut sent = sent.map_err(|why| Failed::Gone(why.to_string()))?;
     let registered = live.calls.register(sent.progress_token.clone(), sent.id.clone());
     let answered = answer(&mut sent.rx, registered, timeout_after, caller);

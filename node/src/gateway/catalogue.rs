@@ -33,7 +33,12 @@ pub struct OfferedTool {
 }
 
 impl OfferedTool {
-    fn new(exposed: String, tool: &Tool, provider: Arc<dyn ToolProvider>, shown: Shown) -> Self {
+    pub fn new(
+        exposed: String,
+        tool: &Tool,
+        provider: Arc<dyn ToolProvider>,
+        shown: Shown,
+    ) -> Self {
         let mut listing = tool.clone();
         listing.name = Cow::Owned(exposed);
         if shown == Shown::Offline {

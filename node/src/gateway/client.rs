@@ -14,11 +14,15 @@ use rmcp::{
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult,
         ElicitRequestParams, ElicitResult, Implementation, LoggingMessageNotificationParam,
-        ProgressNotificationParam, ProgressToken, RequestId,
+        ProgressNotificationParam, ProgressToken, ProtocolVersion, RequestId,
+        ResourceUpdatedNotificationParam,
     },
     service::{InboundStreamOrigin, NotificationContext, RequestContext},
 };
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
+
+use super::changes::Changes;
+use crate::link::news::ServerPart;
 
 /// Progress of one call that was not passed on yet. What is more is left out: the next one says
 /// more.
@@ -140,8 +144,9 @@ impl Calls {
 /// The client's side of one connection to a server.
 pub(super) struct Handler {
     pub(super) calls: Arc<Calls>,
-    /// Its lists became others.
-    pub(super) changed: Arc<Notify>,
+    pub(super) changes: Arc<Changes>,
+    /// For servers that begin with a handshake.
+    pub(super) protocol: ProtocolVersion,
 }
 
 impl Handler {
@@ -175,7 +180,10 @@ impl ClientHandler for Handler {
             elicitation.url = Some(Default::default());
         }
         capabilities.sampling = Some(Default::default());
-        ClientConfig::new(capabilities, Implementation::new("tasuki", env!("CARGO_PKG_VERSION")))
+        let own = Implementation::new("tasuki", env!("CARGO_PKG_VERSION"));
+        let mut config = ClientConfig::new(capabilities, own);
+        config.protocol_version = self.protocol.clone();
+        config
     }
 
     async fn create_elicitation(
@@ -211,14 +219,22 @@ impl ClientHandler for Handler {
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
+        self.changes.record(ServerPart::Tools);
     }
 
     async fn on_resource_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
+        self.changes.record(ServerPart::Resources);
     }
 
     async fn on_prompt_list_changed(&self, _context: NotificationContext<RoleClient>) {
-        self.changed.notify_one();
+        self.changes.record(ServerPart::Prompts);
+    }
+
+    async fn on_resource_updated(
+        &self,
+        updated: ResourceUpdatedNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        self.changes.record(ServerPart::Resource(updated.uri));
     }
 }

@@ -10,6 +10,7 @@
 mod breaker;
 mod call;
 mod catalogue;
+mod changes;
 mod clean;
 mod client;
 mod find;
@@ -43,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::{
     call::{Caller, TIMED_OUT},
     catalogue::{Catalogue, OfferedPrompt, OfferedTool, split_uri},
+    changes::ResourceSubscription,
     client::{Asked, Told},
     listing::{Held, LIST_MAX, Offer},
     provider::ToolProvider,
@@ -55,7 +57,10 @@ use self::{
     roles::{Exporter, Roles},
     settings::{Export, GatewaySettings},
 };
-use crate::{clock::Clock, link::Link};
+use crate::{
+    clock::Clock,
+    link::{Link, news::News},
+};
 
 /// Several changes within it are one.
 const GATHERED_WITHIN: Duration = Duration::from_millis(100);
@@ -78,19 +83,20 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     /// Reads what was taken of each server. Servers that are programs run under `keeper`, which is
-    /// this program. With a `link` the tools of other nodes' roles are offered, too. Blocks on the
-    /// disk.
+    /// this program; what changes there is told in `news`. With a `link` the tools of other nodes'
+    /// roles are offered, too. Blocks on the disk.
     pub fn open(
         settings: GatewaySettings,
         data: &Path,
         keeper: &Path,
         clock: &Clock,
+        news: &News,
         link: Option<Link>,
     ) -> Self {
         let server = |settings: settings::ServerSettings| {
             // One file that cannot be read bars its own server alone.
             let pins = Pins::open(data, settings.name.as_str()).map_err(|why| why.to_string());
-            Arc::new(Server::new(settings, pins, keeper.to_owned(), clock.clone()))
+            Arc::new(Server::new(settings, pins, keeper.to_owned(), clock.clone(), news.clone()))
         };
         let servers = settings.servers.into_iter().map(server).collect();
         let roles = link.map(|link| Arc::new(Roles::new(link, data)));

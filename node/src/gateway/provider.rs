@@ -5,7 +5,7 @@ use std::fmt;
 use async_trait::async_trait;
 use rmcp::{
     ErrorData,
-    model::{CallToolRequestParams, CallToolResponse, ClientCapabilities},
+    model::{CallToolRequestParams, CallToolResponse},
 };
 use tasuki_proto::id::RoleId;
 
@@ -24,7 +24,6 @@ pub trait ToolProvider: fmt::Debug + Send + Sync {
         &self,
         role: &RoleId,
         request: CallToolRequestParams,
-        capabilities: &ClientCapabilities,
         caller: &dyn Caller,
     ) -> Result<CallToolResponse, ErrorData>;
 

@@ -8,7 +8,11 @@
 //! then they are gone until it is back.
 
 use std::{
-    collections::BTreeMap, convert::Infallible, fmt, path::PathBuf, pin::pin, sync::Arc,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+    pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,8 +20,8 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use rmcp::{
     model::{
-        CallToolRequest, CallToolRequestParams, CallToolResponse, ClientCapabilities,
-        ClientRequest, ErrorData, ProtocolVersion, ServerResult, SubscriptionFilter,
+        CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ErrorData,
+        ProtocolVersion, ServerCapabilities, ServerResult,
     },
     service::{
         ClientCacheConfig, ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService,
@@ -33,8 +37,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    breaker::{Breaker, FAILURES_MAX},
+    breaker::{Admission, Breaker, FAILURES_MAX},
     call::{Caller, Failed, Live, TIMED_OUT, ask},
+    changes::{Changes, ResourceSubscription},
     clean,
     client::{Calls, Handler},
     listing::{Offer, judge, pages},
@@ -49,6 +54,7 @@ use crate::{
     client::retry::{Backoff, chance},
     clock::Clock,
     limiter::Limiter,
+    link::news::News,
 };
 
 /// For a server to be ready, from its start on: its first start may download it.
@@ -100,6 +106,8 @@ pub struct View {
     /// Its name and version, as it says.
     pub version: String,
     pub protocol: String,
+    /// As it said last.
+    pub capabilities: ServerCapabilities,
 }
 
 impl View {
@@ -146,6 +154,7 @@ pub struct Server {
     disabled: Option<String>,
     calls: Limiter,
     relist: Notify,
+    changes: Arc<Changes>,
     /// This program, under which others run.
     keeper: PathBuf,
     clock: Clock,
@@ -163,6 +172,7 @@ impl Server {
         pins: Result<Pins, String>,
         keeper: PathBuf,
         clock: Clock,
+        news: News,
     ) -> Self {
         let (pins, disabled) = match pins {
             Ok(pins) => (pins, None),
@@ -175,7 +185,9 @@ impl Server {
             restarts: 0,
             version: String::new(),
             protocol: String::new(),
+            capabilities: ServerCapabilities::default(),
         };
+        let changes = Changes::new(settings.name.to_string(), news);
         Self {
             settings,
             view: watch::Sender::new(view),
@@ -185,6 +197,7 @@ impl Server {
             disabled,
             calls: Limiter::new("calls of this MCP server", CALLS_PER_SERVER_MAX),
             relist: Notify::new(),
+            changes: Arc::new(changes),
             keeper,
             clock,
         }
@@ -263,8 +276,12 @@ impl Server {
     /// Starts it and stays with it. Says why it is over, and since when it was ready.
     async fn run_once(&self, stopping: &CancellationToken, ready: &mut Option<Instant>) -> String {
         let calls: Arc<Calls> = Arc::default();
-        let changed: Arc<Notify> = Arc::default();
-        let handler = Handler { calls: Arc::clone(&calls), changed: Arc::clone(&changed) };
+        let protocol = self.settings.protocol.clone();
+        let handler = Handler {
+            calls: Arc::clone(&calls),
+            changes: Arc::clone(&self.changes),
+            protocol: protocol.unwrap_or(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        };
         let mut program = None;
         let started = tokio::select! {
             started = self.start(handler, &mut program) => started,
@@ -280,7 +297,7 @@ impl Server {
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let live = Live { peer: peer.clone(), calls };
         let why = tokio::select! {
-            why = self.follow(&live, &changed) => why,
+            why = self.follow(&live) => why,
             quit = running.waiting() => quit.map_or_else(|e| e.to_string(), |_| "it ended".to_owned()),
             () = stopping.cancelled() => STOPS.to_owned(),
         };
@@ -294,9 +311,15 @@ impl Server {
         handler: Handler,
         program: &mut Option<Program>,
     ) -> Result<RunningService<RoleClient, Handler>, String> {
-        let lifecycle = ClientLifecycleMode::Auto {
-            preferred_versions: vec![ProtocolVersion::LATEST],
-            legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+        let lifecycle = match &self.settings.protocol {
+            None => ClientLifecycleMode::Auto {
+                preferred_versions: vec![ProtocolVersion::LATEST],
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+            Some(version) if version.has_initialize() => ClientLifecycleMode::Initialize,
+            Some(version) => {
+                ClientLifecycleMode::Discover { preferred_versions: vec![version.clone()] }
+            }
         };
         let calls = Arc::clone(&handler.calls);
         let running = match &self.settings.transport {
@@ -315,12 +338,15 @@ impl Server {
     }
 
     /// Lists what it has, whenever that may have changed. Ends when it does not answer any more.
-    async fn follow(&self, live: &Live, changed: &Notify) -> String {
+    async fn follow(&self, live: &Live) -> String {
         let mut failures = 0;
-        let mut listening = pin!(listen(live, changed));
+        let mut changed = BTreeSet::new();
+        let mut listening = pin!(self.changes.listen(&live.peer));
         loop {
+            changed.append(&mut self.changes.take());
             let pause = match Box::pin(self.list(live)).await {
                 Ok(()) => {
+                    self.changes.publish(std::mem::take(&mut changed));
                     failures = 0;
                     REFRESH
                 }
@@ -337,7 +363,7 @@ impl Server {
             };
             tokio::select! {
                 () = sleep(pause) => {}
-                () = changed.notified() => sleep(DEBOUNCE).await,
+                () = self.changes.changed() => sleep(DEBOUNCE).await,
                 () = self.relist.notified() => {}
                 never = &mut listening => match never {},
             }
@@ -393,9 +419,15 @@ impl Server {
             view.offer = Arc::new(offer);
             view.is_settled = true;
             (view.version, view.protocol) = (version, protocol);
+            view.capabilities = has.clone();
             true
         });
         Ok(())
+    }
+
+    /// Subscribes to a resource, by the server's own address for it.
+    pub fn subscribe_resource(&self, uri: &str) -> Option<ResourceSubscription> {
+        self.changes.subscribe_resource(uri)
     }
 
     /// Approves changes of tools, each by the digest of what somebody looked at. Answers which.
@@ -409,12 +441,11 @@ impl Server {
     pub async fn call(
         &self,
         request: CallToolRequestParams,
-        capabilities: &ClientCapabilities,
         caller: &dyn Caller,
     ) -> Result<CallToolResponse, ErrorData> {
         let timeout = self.settings.timeout_of(&request.name);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(request));
-        match self.ask(request, timeout, capabilities, caller).await {
+        match self.ask(request, timeout, caller).await {
             Ok(ServerResult::CallToolResult(result)) => Ok(CallToolResponse::Complete(result)),
             Ok(ServerResult::InputRequiredResult(it)) => Ok(CallToolResponse::InputRequired(it)),
             Ok(ServerResult::CreateTaskResult(result)) => Ok(CallToolResponse::Task(result)),
@@ -427,10 +458,9 @@ impl Server {
     pub async fn request(
         &self,
         request: ClientRequest,
-        capabilities: &ClientCapabilities,
         caller: &dyn Caller,
     ) -> Result<ServerResult, ErrorData> {
-        self.ask(request, self.settings.timeout, capabilities, caller).await
+        self.ask(request, self.settings.timeout, caller).await
     }
 
     /// What went wrong, said of the server.
@@ -444,7 +474,6 @@ impl Server {
         &self,
         request: ClientRequest,
         timeout: Duration,
-        capabilities: &ClientCapabilities,
         caller: &dyn Caller,
     ) -> Result<ServerResult, ErrorData> {
         let place = self.calls.try_acquire();
@@ -456,13 +485,15 @@ impl Server {
                 Phase::Starting | Phase::Ready => self.error("is not ready yet"),
             });
         };
-        self.breaker.lock().admit(self.clock.now()).map_err(|left| {
+        let admission = self.breaker.lock().admit(self.clock.now()).map_err(|left| {
             let left = left.as_secs() + 1;
             self.error(&format!(
                 "failed several times in a row; calls are accepted again in {left} s"
             ))
         })?;
-        let asked = ask(&live, request, capabilities, timeout, caller).await;
+        let mut pending = PendingCall { breaker: &self.breaker, admission: Some(admission) };
+        let asked = ask(&live, request, timeout, caller).await;
+        pending.admission = None;
         let mut breaker = self.breaker.lock();
         match asked {
             Ok(result) => {
@@ -508,10 +539,9 @@ impl ToolProvider for Server {
         &self,
         _: &RoleId,
         request: CallToolRequestParams,
-        capabilities: &ClientCapabilities,
         caller: &dyn Caller,
     ) -> Result<CallToolResponse, ErrorData> {
-        Self::call(self, request, capabilities, caller).await
+        Self::call(self, request, caller).await
     }
 
     fn error(&self, why: &str) -> ErrorData {
@@ -519,25 +549,17 @@ impl ToolProvider for Server {
     }
 }
 
-/// Hears of changed lists, on connections where that has to be asked for.
-async fn listen(live: &Live, changed: &Notify) -> Infallible {
-    let is_late = live.peer.peer_info().is_some_and(|it| !it.protocol_version.has_initialize());
-    if !is_late {
-        return std::future::pending().await;
-    }
-    loop {
-        let mut filter = SubscriptionFilter::default();
-        filter.tools_list_changed = Some(true);
-        filter.prompts_list_changed = Some(true);
-        filter.resources_list_changed = Some(true);
-        if let Ok(mut subscription) = live.peer.listen(filter).await {
-            while let Ok(Some(_)) = subscription.next().await {
-                changed.notify_one();
-            }
+/// A call of which nothing has become yet; dropped before that, it was taken back.
+struct PendingCall<'a> {
+    breaker: &'a Mutex<Breaker>,
+    admission: Option<Admission>,
+}
+
+impl Drop for PendingCall<'_> {
+    fn drop(&mut self) {
+        if let Some(admission) = self.admission {
+            self.breaker.lock().canceled(admission);
         }
-        sleep(REFRESH).await;
-        // It may have changed while nobody listened.
-        changed.notify_one();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, time::Duration};
 
+use rmcp::model::ProtocolVersion;
 use tasuki_proto::{id::RoleId, pattern};
 
 use super::names::ServerName;
@@ -44,6 +45,8 @@ pub struct GatewaySettings {
 pub struct ServerSettings {
     pub name: ServerName,
     pub transport: ServerTransport,
+    /// The version to speak; `None`: the newest that the server knows.
+    pub protocol: Option<ProtocolVersion>,
     /// A call ends when so long nothing was heard of it.
     pub timeout: Duration,
     /// The same of single tools, by the server's own names.
@@ -65,6 +68,8 @@ pub struct Export {
     pub tools: Vec<String>,
     /// Patterns of roles that may call them. None: every role.
     pub callers: Vec<String>,
+    /// The broker records arguments and results.
+    pub record: bool,
 }
 
 /// How a server is reached.

@@ -18,7 +18,7 @@ use tasuki_proto::{
 };
 use tokio::sync::watch;
 
-/// Loops, roles and runs whose latest change is kept, each. Beyond it all of the kind count as changed.
+/// Things of each kind whose latest change is kept. Beyond it all of the kind count as changed.
 const KEPT_MAX: usize = 4_096;
 
 /// How far a follower's client was told. The default is before all.
@@ -60,6 +60,17 @@ impl<K: Ord> Latest<K> {
     }
 }
 
+/// What changes of another MCP server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServerPart {
+    Tools,
+    Prompts,
+    /// The list of them.
+    Resources,
+    /// One of them, by the server's own address for it.
+    Resource(String),
+}
+
 /// When each thing last changed.
 #[derive(Debug)]
 pub struct Changes {
@@ -71,12 +82,14 @@ pub struct Changes {
     /// Which loops a role takes part in.
     lists: Latest<RoleId>,
     runs: Latest<RunId>,
+    /// Of other MCP servers, by name.
+    servers: Latest<(String, ServerPart)>,
 }
 
 impl Default for Changes {
     fn default() -> Self {
-        let (loops, lists, runs) = Default::default();
-        Self { newest: BORN, tools: BORN, is_live: false, loops, lists, runs }
+        let (loops, lists, runs, servers) = Default::default();
+        Self { newest: BORN, tools: BORN, is_live: false, loops, lists, runs, servers }
     }
 }
 
@@ -98,8 +111,12 @@ impl Changes {
         self.runs.of(&run)
     }
 
-    /// When the tools and prompts of roles last became others: those of the node stay as they are,
-    /// those of other MCP servers do not.
+    pub fn of_server(&self, server: &str, part: ServerPart) -> Edition {
+        self.servers.of(&(server.to_owned(), part))
+    }
+
+    /// When tools, prompts and resources of other MCP servers last became others: those of the node
+    /// itself stay as they are.
     pub const fn of_tools(&self) -> Edition {
         self.tools
     }
@@ -273,6 +290,14 @@ impl News {
     /// Other MCP servers offer something else than before.
     pub fn tools_changed(&self) {
         self.0.changes.send_modify(|changes| changes.tools = changes.next());
+    }
+
+    /// A server said that a part of it changed.
+    pub fn server_changed(&self, server: &str, part: ServerPart) {
+        self.0.changes.send_modify(|changes| {
+            let edition = changes.next();
+            changes.servers.change((server.to_owned(), part), edition);
+        });
     }
 
     /// The broker tells of changes from now on; `is_gapless` when none was missed since it last

@@ -28,6 +28,18 @@ impl Link {
         self.ask(open).await
     }
 
+    /// Resolves when this node has registered again since this was called: the broker serves the
+    /// newest registration alone.
+    pub(crate) fn registered_again(&self) -> impl Future<Output = ()> + use<> {
+        let mut state = self.shared.state.subscribe();
+        let epoch = state.borrow().epoch;
+        async move {
+            if state.wait_for(|it| it.is_connected() && it.epoch != epoch).await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
     /// Calls of tools that roles of this node export. What comes by `outbound` is sent to the
     /// broker.
     pub(crate) async fn serve_tools(

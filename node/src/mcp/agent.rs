@@ -1,38 +1,25 @@
 //! What an MCP client talks to: the server's side of one connection, session or request.
 
+mod handler;
+
 use std::sync::{Arc, OnceLock};
 
-use rmcp::{
-    ErrorData, Peer, RoleServer, ServerHandler,
-    model::{
-        CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest, CustomResult,
-        DiscoverResult, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
-        Implementation, InitializeRequestParams, InitializeResult, ListPromptsResult,
-        ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-        ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-        SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
-    },
-    service::{RequestContext, SubscriptionContext},
-    transport::streamable_http_server::session::SessionRestoreMarker,
-};
-use tasuki_proto::{echo::echo, id::RoleId};
+use rmcp::{ErrorData, Peer, RoleServer, model::Implementation, service::RequestContext};
+use tasuki_proto::id::RoleId;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     address::Address,
-    caught::caught,
     gateway,
     hold::Transport,
     host::{Host, Scope},
     instances::Open,
-    liveness, malformed,
-    notices::{self, Client, Notices, SubscriptionRegistry},
+    liveness,
+    notices::{Client, Notices, SubscriptionRegistry},
     prompts,
-    request_context::{FRESH_MS, fresh, is_legacy, probe, takes_tasks, thread, traced},
-    resources::{self, Subject},
+    resources::Subject,
     run_resource,
     tasks::Asker,
-    tools::{self, Call},
     transport::{bearer::Bearer, service::ConnectionGuard},
 };
 use crate::{
@@ -87,18 +74,19 @@ impl Agent {
 
     /// Whether any role of this address has mail.
     fn has_mail(&self) -> bool {
-        self.scope.roles(&self.host).into_iter().any(|role| self.host.has_set(role, toolset::MAIL))
+        let mut roles = self.scope.shown_roles(&self.host).into_iter();
+        roles.any(|role| self.host.has_set(role, toolset::MAIL))
     }
 
     /// The roles of this address, with their toolsets.
     fn equipped(&self) -> impl Iterator<Item = (&RoleId, Vec<ToolsetChoice>)> {
-        let roles = self.scope.roles(&self.host).into_iter();
+        let roles = self.scope.shown_roles(&self.host).into_iter();
         roles.map(|role| (role, self.host.toolsets(role)))
     }
 
     /// The roles of this address that take turns.
     fn players(&self) -> Vec<&RoleId> {
-        let mut roles = self.scope.roles(&self.host);
+        let mut roles = self.scope.shown_roles(&self.host);
         roles.retain(|role| self.host.has_set(role, toolset::LOOP));
         roles
     }
@@ -115,8 +103,18 @@ impl Agent {
         overview.ok_or_else(|| ErrorData::invalid_request("this address has no resources", None))
     }
 
+    /// What tells of changes, if this address has any resources.
+    fn notifier(&self) -> Result<&dyn Overview, ErrorData> {
+        let shows_servers = gateway::is_shown(&self.host, &self.scope);
+        let overview = self.host.overview.as_deref().filter(|_| shows_servers);
+        overview.map_or_else(|| self.overview(), Ok)
+    }
+
     /// What is at `uri`, there or not, if this address shows such.
     fn subject(&self, uri: &str) -> Result<Subject, ErrorData> {
+        if let Some(resource) = gateway::subject(&self.host, &self.scope, uri) {
+            return Ok(Subject::Server(resource));
+        }
         let subject = Subject::named(uri)?;
         let is_run = subject.run().is_some();
         let is_shown = if is_run { self.has_runs() } else { self.has_loops() };
@@ -242,329 +240,5 @@ impl Agent {
             let asking = liveness::ask(peer, |is_answered| actions.answers(is_answered, &who));
             gone.run_until_cancelled(asking).await;
         });
-    }
-}
-
-impl ServerHandler for Agent {
-    fn get_info(&self) -> ServerConfig {
-        let mut server = Implementation::new("tasuki", env!("CARGO_PKG_VERSION"));
-        server.title = Some("Tasuki".to_owned());
-        let mut capabilities = ServerCapabilities::builder()
-            .enable_prompts()
-            .enable_prompts_list_changed()
-            .enable_tools()
-            .enable_tool_list_changed()
-            .enable_tasks()
-            .build();
-        if self.overview().is_ok() || gateway::is_shown(&self.host, &self.scope) {
-            let resources = ServerCapabilities::builder()
-                .enable_resources()
-                .enable_resources_list_changed()
-                .enable_resources_subscribe()
-                .build();
-            capabilities.resources = resources.resources;
-        }
-        let mut info = ServerConfig::new(capabilities);
-        info.server_info = server;
-        info.instructions = Some(self.instructions());
-        info
-    }
-
-    async fn initialize(
-        &self,
-        request: InitializeRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<InitializeResult, ErrorData> {
-        let initialized = async {
-            self.is_heard(Some(&request.client_info));
-            self.is_asked(context.peer.clone());
-            let mut answer = self.negotiate_initialize(&request)?;
-            context.peer.set_peer_info(request);
-            // Versions that begin so know nothing of extensions that are declared with each
-            // request.
-            answer.capabilities.extensions = None;
-            if context.extensions.get::<SessionRestoreMarker>().is_some()
-                && let Ok(overview) = self.overview()
-                && let Some(client) = self.client(overview, &context)
-            {
-                self.notices.restored(client).await;
-            }
-            Ok::<_, ErrorData>(answer)
-        };
-        caught("initialize", initialized).await?
-    }
-
-    async fn discover(
-        &self,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<DiscoverResult, ErrorData> {
-        let versions = self.supported_protocol_versions().into_owned();
-        Ok(DiscoverResult::from_server_info(versions, self.get_info()).with_ttl_ms(FRESH_MS))
-    }
-
-    async fn list_tools(
-        &self,
-        _page: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        if is_legacy(&context)
-            && gateway::lists_all(&self.host, &self.scope)
-            && let Some(overview) = self.host.overview.as_deref()
-            && let Some(client) = self.client(overview, &context)
-        {
-            self.notices.tools_listed(&client);
-        }
-        let mut list = ListToolsResult::with_all_items(tools::list(&self.host, &self.scope).await);
-        (list.ttl_ms, list.cache_scope) = fresh(&context);
-        Ok(list)
-    }
-
-    async fn list_prompts(
-        &self,
-        _page: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListPromptsResult, ErrorData> {
-        let mut list = prompts::list(self.equipped(), &self.host.order);
-        list.prompts.extend(gateway::prompts(&self.host, &self.scope).await);
-        (list.ttl_ms, list.cache_scope) = fresh(&context);
-        Ok(list)
-    }
-
-    async fn get_prompt(
-        &self,
-        request: GetPromptRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<GetPromptResponse, ErrorData> {
-        let got = async {
-            match gateway::get_prompt(&self.host, &self.scope, &request, &context).await {
-                Some(got) => got,
-                None => prompts::get(self.equipped(), &self.host.order, &request).map(Into::into),
-            }
-        };
-        tokio::select! {
-            biased;
-            got = caught("prompts/get", got) => got?,
-            error = self.is_unwanted(&context) => Err(error),
-        }
-    }
-
-    async fn list_resources(
-        &self,
-        page: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListResourcesResult, ErrorData> {
-        let of_servers = gateway::resources(&self.host, &self.scope);
-        let overview = match self.overview() {
-            Err(_) if gateway::is_shown(&self.host, &self.scope) => {
-                return Ok(ListResourcesResult::with_all_items(of_servers.await));
-            }
-            overview => overview?,
-        };
-        if is_legacy(&context)
-            && let Some(client) = self.client(overview, &context)
-        {
-            self.notices.listed(client).await;
-        }
-        let cursor = page.and_then(|page| page.cursor);
-        let players = self.players();
-        let listed = async {
-            let mut list = resources::list(overview, &players, cursor.as_deref()).await?;
-            if list.next_cursor.is_none() {
-                list.resources.extend(of_servers.await);
-            }
-            Ok(list)
-        };
-        caught("resources/list", listed).await?
-    }
-
-    async fn list_resource_templates(
-        &self,
-        _page: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let mut list = resources::templates(self.has_loops(), self.has_runs());
-        list.resource_templates.extend(gateway::templates(&self.host, &self.scope).await);
-        (list.ttl_ms, list.cache_scope) = fresh(&context);
-        Ok(list)
-    }
-
-    async fn read_resource(
-        &self,
-        request: ReadResourceRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ReadResourceResponse, ErrorData> {
-        let read = async {
-            if let Some(read) = gateway::read(&self.host, &self.scope, &request, &context).await {
-                return read;
-            }
-            let (overview, uri) = (self.overview()?, &*request.uri);
-            let read = match self.subject(uri)? {
-                Subject::Loop(loop_id) => {
-                    let role = self.scope.only(&self.host).map(|actions| actions.role());
-                    resources::read(overview, role, &loop_id, uri).await
-                }
-                Subject::Run(run) => run_resource::read(&self.host, &self.scope, run, uri).await,
-            };
-            read.map(Into::into)
-        };
-        tokio::select! {
-            biased;
-            read = caught("resources/read", read) => read?,
-            error = self.is_unwanted(&context) => Err(error),
-        }
-    }
-
-    async fn subscribe(
-        &self,
-        request: SubscribeRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        let subscribed = async {
-            let overview = self.overview()?;
-            let subject = self.subject(&request.uri)?;
-            let Some(client) = self.client(overview, &context) else {
-                return Err(ErrorData::invalid_request("there is no session to be told on", None));
-            };
-            let subscribed = self.notices.subscribe(subject, client).await;
-            subscribed.map_err(|why| ErrorData::invalid_request(why, None))
-        };
-        caught("resources/subscribe", subscribed).await?
-    }
-
-    async fn unsubscribe(
-        &self,
-        request: UnsubscribeRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        let unsubscribed = async {
-            let subject = Subject::named(&request.uri)?;
-            if let Some(client) = self.client(self.overview()?, &context) {
-                self.notices.unsubscribe(&subject, client).await;
-            }
-            Ok::<_, ErrorData>(())
-        };
-        caught("resources/unsubscribe", unsubscribed).await?
-    }
-
-    fn accepted_subscription_filter(
-        &self,
-        requested: &SubscriptionFilter,
-    ) -> Option<SubscriptionFilter> {
-        let overview = self.host.overview.as_deref();
-        overview.into_iter().for_each(|overview| self.notices.accepted(overview.news()));
-        Some(notices::acceptable(requested, self.has_loops(), self.has_runs()))
-    }
-
-    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let listened = async {
-            // An open stream is a sign of the agent's life.
-            let context = subscription.request_context();
-            let who = self.address(context).who();
-            let _present = self.scope.only(&self.host).map(|actions| {
-                self.host.looked(&**actions, &who, context.client_info().as_ref());
-                actions.connected(&who)
-            });
-            match self.host.overview.as_deref() {
-                Some(overview) => {
-                    let news = overview.news();
-                    self.notices.listen(&self.host, &self.scope, news, &subscription).await;
-                }
-                None => tokio::select! {
-                    () = subscription.cancelled() => {}
-                    () = self.host.stopping.cancelled() => {}
-                },
-            }
-        };
-        caught("subscriptions/listen", listened).await
-    }
-
-    async fn call_tool(
-        &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let client = context.client_info();
-        self.is_heard(client.as_ref());
-        let admitted = match self.scope.admitted(&self.host) {
-            Ok(admitted) => admitted,
-            Err(refusal) => return Ok(tools::refused(&refusal).into()),
-        };
-        let (address, by) = (self.address(&context), self.bearer(&context));
-        let _under_way = self.scope.begin(&self.host, client.as_ref(), thread(&context));
-        let call = Call {
-            host: &self.host,
-            scope: &self.scope,
-            arguments: request.arguments.unwrap_or_default(),
-            client,
-            who: address.who(),
-            only: by.as_ref().and_then(Bearer::role),
-            hold: address.hold.or(self.host.hold),
-            // A task is for a role to take up again; a sub-agent is gone with its process.
-            takes_tasks: takes_tasks(&context) && !self.scope.is_step(),
-            transport: self.transport(),
-            gone: self.gone(&context),
-            probe: probe(&context),
-            inputs: request.input_responses.unwrap_or_default(),
-            request_state: request.request_state,
-            context: &context,
-            admitted,
-        };
-        let work = caught("tools/call", tools::call(&request.name, call));
-        tokio::select! {
-            biased;
-            done = traced(&context, work) => match done? {
-                Some(answered) => answered,
-                None => Err(ErrorData::invalid_params(
-                    format!("there is no tool {} here that you may call", echo(&request.name)),
-                    None,
-                )),
-            },
-            error = self.is_unwanted(&context) => Err(error),
-        }
-    }
-
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CustomResult, ErrorData> {
-        Err(malformed::refuse(request, is_legacy(&context)))
-    }
-
-    async fn get_task(
-        &self,
-        request: GetTaskParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<GetTaskResult, ErrorData> {
-        let client = context.client_info();
-        self.is_heard(client.as_ref());
-        let asker = self.asker(&context, client.as_ref());
-        let probe = probe(&context);
-        let getting = self.host.tasks.get(&request.task_id, &asker, probe.as_ref());
-        tokio::select! {
-            biased;
-            task = caught("tasks/get", getting) => task?.map(GetTaskResult::new),
-            () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
-        }
-    }
-
-    async fn update_task(
-        &self,
-        request: UpdateTaskParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        let updated =
-            async { self.host.tasks.update(&request.task_id, &self.asker(&context, None)) };
-        caught("tasks/update", updated).await?
-    }
-
-    async fn cancel_task(
-        &self,
-        request: CancelTaskParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        let cancelled =
-            async { self.host.tasks.cancel(&request.task_id, &self.asker(&context, None)) };
-        caught("tasks/cancel", cancelled).await?
     }
 }

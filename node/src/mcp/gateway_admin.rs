@@ -18,8 +18,8 @@ use http::StatusCode;
 use rmcp::{
     ErrorData,
     model::{
-        CallToolRequestParams, CallToolResponse, ClientCapabilities, JsonObject,
-        LoggingMessageNotificationParam, ProgressNotificationParam,
+        CallToolRequestParams, CallToolResponse, JsonObject, LoggingMessageNotificationParam,
+        ProgressNotificationParam,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -101,19 +101,18 @@ async fn call(State(host): State<Arc<Host>>, Json(asked): Json<PersonCall>) -> R
         let message = format!("no role of this node may call {}", echo(&asked.tool));
         return refuse(StatusCode::FORBIDDEN, "role_forbidden", message);
     };
-    let told =
-        match tool.provider.call(role, request, &ClientCapabilities::default(), &Nobody).await {
-            Ok(CallToolResponse::Complete(result)) => json!({ "result": result }),
-            Ok(CallToolResponse::Task(_) | CallToolResponse::InputRequired(_)) => {
-                let why =
-                    "the tool asks its user before it answers, which only an agent's client can do";
-                json!({ "error": ErrorData::invalid_request(why, None) })
-            }
-            Ok(_) => {
-                json!({ "error": ErrorData::internal_error("an answer of an unknown kind", None) })
-            }
-            Err(error) => json!({ "error": error }),
-        };
+    let told = match tool.provider.call(role, request, &Nobody).await {
+        Ok(CallToolResponse::Complete(result)) => json!({ "result": result }),
+        Ok(CallToolResponse::Task(_) | CallToolResponse::InputRequired(_)) => {
+            let why =
+                "the tool asks its user before it answers, which only an agent's client can do";
+            json!({ "error": ErrorData::invalid_request(why, None) })
+        }
+        Ok(_) => {
+            json!({ "error": ErrorData::internal_error("an answer of an unknown kind", None) })
+        }
+        Err(error) => json!({ "error": error }),
+    };
     Json(told).into_response()
 }
 

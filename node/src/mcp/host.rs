@@ -28,7 +28,7 @@ use super::{
     transport::server::Settings,
 };
 use crate::{
-    gateway::Gateway,
+    gateway::{Gateway, Server},
     hooks::Hooks,
     limiter::{Limiter, Shares},
     mail_directories::Directories,
@@ -307,6 +307,8 @@ pub(super) enum Scope {
     All,
     /// A sub-agent that runs here, and no role.
     Step(Arc<RunClient>),
+    /// One role, and of all that it has one other MCP server, under that server's own names.
+    Server(Arc<dyn Actions>, Arc<Server>),
 }
 
 impl Scope {
@@ -326,7 +328,7 @@ impl Scope {
     /// The one role, if this address or this node has only one.
     pub(super) fn only<'a>(&'a self, host: &'a Host) -> Option<&'a Arc<dyn Actions>> {
         match self {
-            Self::One(actions) => Some(actions),
+            Self::One(actions) | Self::Server(actions, _) => Some(actions),
             Self::All => host.only(),
             Self::Step(_) => None,
         }
@@ -346,17 +348,30 @@ impl Scope {
     /// The roles an address may speak for.
     pub(super) fn roles<'a>(&'a self, host: &'a Host) -> Vec<&'a RoleId> {
         match self {
-            Self::One(actions) => vec![actions.role()],
+            Self::One(actions) | Self::Server(actions, _) => vec![actions.role()],
             Self::All => host.roles.keys().collect(),
             Self::Step(_) => Vec::new(),
+        }
+    }
+
+    /// The roles whose own tools, prompts and resources an address shows.
+    pub(super) fn shown_roles<'a>(&'a self, host: &'a Host) -> Vec<&'a RoleId> {
+        if self.server().is_some() { Vec::new() } else { self.roles(host) }
+    }
+
+    /// The one server that an address shows, if it shows nothing else.
+    pub(super) const fn server(&self) -> Option<&Arc<Server>> {
+        match self {
+            Self::Server(_, server) => Some(server),
+            Self::One(_) | Self::All | Self::Step(_) => None,
         }
     }
 
     /// The toolsets of those roles, or of a sub-agent.
     pub(super) fn toolsets(&self, host: &Host) -> Vec<ToolsetChoice> {
         match self {
-            Self::One(_) | Self::All => {
-                self.roles(host).into_iter().flat_map(|role| host.toolsets(role)).collect()
+            Self::One(_) | Self::All | Self::Server(..) => {
+                self.shown_roles(host).into_iter().flat_map(|role| host.toolsets(role)).collect()
             }
             Self::Step(_) => STEP_TOOLSETS.to_vec(),
         }
@@ -376,11 +391,13 @@ impl Scope {
                           or report_to_parent to reach whoever started you."
                     .to_owned(),
             }),
-            (Self::One(actions), None) => Ok(Arc::clone(actions)),
-            (Self::One(actions), Some(named)) if named == actions.role().as_str() => {
+            (Self::One(actions) | Self::Server(actions, _), None) => Ok(Arc::clone(actions)),
+            (Self::One(actions) | Self::Server(actions, _), Some(named))
+                if named == actions.role().as_str() =>
+            {
                 Ok(Arc::clone(actions))
             }
-            (Self::One(actions), Some(named)) => {
+            (Self::One(actions) | Self::Server(actions, _), Some(named)) => {
                 let role = actions.role();
                 Err(Refusal {
                     reason: Reason::RoleForbidden,

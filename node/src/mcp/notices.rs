@@ -3,7 +3,7 @@
 //! A client from before 2026-07-28 is told on its connection or its session's stream, of lists it
 //! has asked for and resources it subscribed to; a later one on each stream it opened with
 //! `subscriptions/listen`. Each has a task of its own that compares what was told with what
-//! [changed](crate::role::news), so a client that does not read holds up nobody else, and what it
+//! [changed](crate::link::news), so a client that does not read holds up nobody else, and what it
 //! misses meanwhile is one notification when it reads again.
 //!
 //! - **C5** A client is told of every change after its subscription was acknowledged, perhaps
@@ -42,7 +42,10 @@ use super::{
     resources::Subject,
     run_resource::{client, watch_run},
 };
-use crate::role::news::{Edition, Follower, News};
+use crate::{
+    gateway::ResourceSubscription,
+    link::news::{Edition, Follower, News},
+};
 
 /// Between two rounds of notifications to one client, in milliseconds. What changes meanwhile is
 /// told in the next one.
@@ -98,12 +101,32 @@ struct Wishes {
     wanted: Mutex<Wanted>,
     /// The runs among them, of which the feed does not tell everything.
     watched: Mutex<BTreeMap<RunId, DropGuard>>,
+    /// The resources of other servers among them.
+    subscribed: Mutex<BTreeMap<Subject, Arc<ResourceSubscription>>>,
     changed: Notify,
 }
 
 impl Wishes {
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
         self.wanted.lock()
+    }
+
+    /// Subscribes to a resource of another server; `None`: it is none.
+    fn subscribe_at_server(
+        &self,
+        host: &Host,
+        subject: &Subject,
+    ) -> Result<Option<Arc<ResourceSubscription>>, TooMany> {
+        let Subject::Server(resource) = subject else { return Ok(None) };
+        let mut subscribed = self.subscribed.lock();
+        if let Some(subscription) = subscribed.get(subject) {
+            return Ok(Some(Arc::clone(subscription)));
+        }
+        let server = host.gateway.as_ref().and_then(|it| it.server(&resource.server));
+        let subscription = server.and_then(|it| it.subscribe_resource(&resource.own));
+        let subscription = Arc::new(subscription.ok_or(TooMany)?);
+        subscribed.insert(subject.clone(), Arc::clone(&subscription));
+        Ok(Some(subscription))
     }
 
     /// Watches the runs that are wanted, and no others.
@@ -124,6 +147,8 @@ struct Teller {
     wishes: Arc<Wishes>,
     news: News,
     roles: Vec<RoleId>,
+    /// The one server whose lists the client sees.
+    server: Option<String>,
     plane: Plane,
     /// `None`: the client hears for as long as it is there.
     door: Option<watch::Receiver<Door>>,
@@ -132,8 +157,9 @@ struct Teller {
 
 impl Teller {
     fn new(host: &Host, scope: &Scope, news: &News, wishes: Arc<Wishes>, plane: Plane) -> Self {
-        let roles = scope.roles(host).into_iter().cloned().collect();
-        Self { wishes, news: news.clone(), roles, plane, door: None, openings: 0 }
+        let roles = scope.shown_roles(host).into_iter().cloned().collect();
+        let server = scope.server().map(|it| it.name().to_owned());
+        Self { wishes, news: news.clone(), roles, server, plane, door: None, openings: 0 }
     }
 
     /// Tells for as long as somebody is there.
@@ -155,7 +181,9 @@ impl Teller {
             if !self.is_heard().await {
                 return false;
             }
-            let due = follower.look(|changes| self.wishes.wanted().due(changes, self.roles.iter()));
+            let server = self.server.as_deref();
+            let due = follower
+                .look(|changes| self.wishes.wanted().due(changes, self.roles.iter(), server));
             for notice in &due {
                 if !self.plane.say(notice).await {
                     return false;
@@ -232,10 +260,18 @@ impl Notices {
     pub(super) async fn subscribe(&self, subject: Subject, it: Client<'_>) -> Result<(), String> {
         let follower = it.news.follow();
         follower.live(Duration::from_millis(LIVE_MS_MAX)).await;
-        let subscribed = self.wishes.wanted().subscribe(subject, it.news.newest());
-        subscribed.map_err(|TooMany| {
-            format!("this connection has {SUBSCRIPTIONS_MAX} subscriptions; unsubscribe from some")
-        })?;
+        let at_server = self.wishes.subscribe_at_server(it.host, &subject);
+        let at_server = at_server.map_err(|TooMany| "the server has too many subscriptions")?;
+        if let Some(subscription) = at_server {
+            subscription.activated().await;
+        }
+        let subscribed = self.wishes.wanted().subscribe(subject.clone(), it.news.newest());
+        if let Err(TooMany) = subscribed {
+            self.wishes.subscribed.lock().remove(&subject);
+            return Err(format!(
+                "this connection has {SUBSCRIPTIONS_MAX} subscriptions; unsubscribe from some"
+            ));
+        }
         self.begin(&it);
         self.remember(&it).await;
         Ok(())
@@ -243,6 +279,7 @@ impl Notices {
 
     pub(super) async fn unsubscribe(&self, subject: &Subject, it: Client<'_>) {
         self.wishes.wanted().unsubscribe(subject);
+        self.wishes.subscribed.lock().remove(subject);
         self.wishes.watch_runs(it.host, it.scope, it.news);
         self.wishes.changed.notify_one();
         self.remember(&it).await;
@@ -265,9 +302,14 @@ impl Notices {
             (wanted.tools, wanted.prompts) = (Some(before), Some(before));
             wanted.resources = Some(before);
             // There are no more than were subscribed to.
-            subjects.into_iter().for_each(|subject| drop(wanted.subscribe(subject, before)));
+            for subject in &subjects {
+                drop(wanted.subscribe(subject.clone(), before));
+            }
         }
         self.begin(&it);
+        for subject in &subjects {
+            self.wishes.subscribe_at_server(it.host, subject).ok();
+        }
     }
 
     /// The client is being given a list of resources, and is told when it becomes another.
@@ -279,10 +321,17 @@ impl Notices {
         self.begin(&it);
     }
 
-    /// The client is being given a list of tools that may become another.
+    /// The client is being given a list of other servers' tools, which may become another.
     pub(super) fn tools_listed(&self, it: &Client<'_>) {
         let newest = it.news.newest();
         self.wishes.wanted().tools.get_or_insert(newest);
+        self.begin(it);
+    }
+
+    /// The same of prompts.
+    pub(super) fn prompts_listed(&self, it: &Client<'_>) {
+        let newest = it.news.newest();
+        self.wishes.wanted().prompts.get_or_insert(newest);
         self.begin(it);
     }
 
@@ -318,6 +367,7 @@ impl Notices {
         scope: &Scope,
         news: &News,
         subscription: &SubscriptionContext,
+        subject: impl Fn(&str) -> Option<Subject>,
     ) {
         let told = {
             let mut early = self.early.lock();
@@ -325,8 +375,13 @@ impl Notices {
             early.edition
         };
         let wishes = Arc::new(Wishes::default());
-        *wishes.wanted() = wanted(subscription.accepted(), told);
+        *wishes.wanted() = wanted(subscription.accepted(), told, subject);
         wishes.watch_runs(host, scope, news);
+        let subjects: Vec<Subject> = wishes.wanted().subjects().cloned().collect();
+        for subject in &subjects {
+            // What changed until now is told once it is subscribed.
+            wishes.subscribe_at_server(host, subject).ok();
+        }
         let plane = Plane::Listen(subscription.sink().clone());
         let teller = Teller::new(host, scope, news, wishes, plane);
         tokio::select! {
@@ -337,25 +392,24 @@ impl Notices {
     }
 }
 
-/// What of a filter can be had at an address that shows loops, or runs.
+/// What of a filter can be had at an address where a `subject` is what it shows at a URI.
 pub(super) fn acceptable(
     asked: &SubscriptionFilter,
-    has_loops: bool,
-    has_runs: bool,
+    subject: impl Fn(&str) -> Option<Subject>,
 ) -> SubscriptionFilter {
-    let is_shown = |subject: &Subject| match subject {
-        Subject::Loop(_) => has_loops,
-        Subject::Run(_) => has_runs,
-    };
     let mut accepted = asked.clone();
     if let Some(uris) = &mut accepted.resource_subscriptions {
-        uris.retain(|uri| Subject::at(uri).as_ref().is_some_and(is_shown));
+        uris.retain(|uri| subject(uri).is_some());
         uris.truncate(SUBSCRIPTIONS_MAX);
     }
     accepted
 }
 
-fn wanted(accepted: &SubscriptionFilter, told: Edition) -> Wanted {
+fn wanted(
+    accepted: &SubscriptionFilter,
+    told: Edition,
+    subject: impl Fn(&str) -> Option<Subject>,
+) -> Wanted {
     let list = |is_wanted: Option<bool>| (is_wanted == Some(true)).then_some(told);
     let mut wanted = Wanted {
         tools: list(accepted.tools_list_changed),
@@ -364,7 +418,7 @@ fn wanted(accepted: &SubscriptionFilter, told: Edition) -> Wanted {
         ..Wanted::default()
     };
     let uris = accepted.resource_subscriptions.iter().flatten();
-    for subject in uris.filter_map(|uri| Subject::at(uri)) {
+    for subject in uris.filter_map(|uri| subject(uri)) {
         // There are no more than were accepted.
         drop(wanted.subscribe(subject, told));
     }

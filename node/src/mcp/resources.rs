@@ -34,6 +34,9 @@ const RUN_PREFIX: &str = "tasuki://run/";
 /// What a run's name begins with, where loops are named, too: no loop has it in its name.
 const RUN_NAME: &str = "run/";
 
+/// The same of another MCP server's resource.
+const SERVER_NAME: &str = "server/";
+
 const JSON: &str = "application/json";
 
 /// Resources in one page of a list.
@@ -44,6 +47,17 @@ const PAGE_MAX: usize = 100;
 pub(super) enum Subject {
     Loop(LoopId),
     Run(RunId),
+    Server(ServerResource),
+}
+
+/// A resource of another MCP server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ServerResource {
+    pub server: String,
+    /// The server's own address for it.
+    pub own: String,
+    /// The address by which the client knows it.
+    pub shown: String,
 }
 
 impl Subject {
@@ -51,10 +65,11 @@ impl Subject {
         match self {
             Self::Loop(loop_id) => format!("{PREFIX}{loop_id}"),
             Self::Run(run) => format!("{RUN_PREFIX}{run}"),
+            Self::Server(resource) => resource.shown.clone(),
         }
     }
 
-    /// `None`: not the address of one.
+    /// `None`: not the address of a loop or a run.
     pub(super) fn at(uri: &str) -> Option<Self> {
         match uri.strip_prefix(RUN_PREFIX) {
             Some(run) => run.parse().ok().map(Self::Run),
@@ -64,13 +79,7 @@ impl Subject {
 
     /// The same, or that there is none.
     pub(super) fn named(uri: &str) -> Result<Self, ErrorData> {
-        Self::at(uri).ok_or_else(|| {
-            let message = format!(
-                "resource not found: {}; loops are {PREFIX}NAME, runs {RUN_PREFIX}ID",
-                echo(uri)
-            );
-            not_found(message, uri)
-        })
+        Self::at(uri).ok_or_else(|| unknown(uri))
     }
 
     /// As it is kept in a file.
@@ -78,10 +87,18 @@ impl Subject {
         match self {
             Self::Loop(loop_id) => loop_id.to_string(),
             Self::Run(run) => format!("{RUN_NAME}{run}"),
+            Self::Server(ServerResource { server, own, shown }) => {
+                format!("{SERVER_NAME}{server}\t{own}\t{shown}")
+            }
         }
     }
 
     pub(super) fn of_line(line: &str) -> Option<Self> {
+        if let Some(rest) = line.strip_prefix(SERVER_NAME) {
+            let mut parts = rest.split('\t').map(str::to_owned);
+            let (server, own, shown) = (parts.next()?, parts.next()?, parts.next()?);
+            return Some(Self::Server(ServerResource { server, own, shown }));
+        }
         match line.strip_prefix(RUN_NAME) {
             Some(run) => run.parse().ok().map(Self::Run),
             None => line.parse().ok().map(Self::Loop),
@@ -90,10 +107,17 @@ impl Subject {
 
     pub(super) const fn run(&self) -> Option<RunId> {
         match self {
-            Self::Loop(_) => None,
+            Self::Loop(_) | Self::Server(_) => None,
             Self::Run(run) => Some(*run),
         }
     }
+}
+
+/// The refusal of an address at which there is nothing.
+pub(super) fn unknown(uri: &str) -> ErrorData {
+    let message =
+        format!("resource not found: {}; loops are {PREFIX}NAME, runs {RUN_PREFIX}ID", echo(uri));
+    not_found(message, uri)
 }
 
 fn not_found(message: String, uri: &str) -> ErrorData {

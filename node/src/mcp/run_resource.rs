@@ -33,9 +33,9 @@ use crate::{
 /// How long the broker may take to say how a run stands, in milliseconds.
 const LOOK_MS_MAX: u64 = 2_000;
 
-/// Looks at runs for an address; `None`: no role of it may.
+/// Looks at runs for an address; `None`: no role may that it shows.
 pub(super) fn client(host: &Host, scope: &Scope) -> Option<RunClient> {
-    let role = scope.roles(host).into_iter().find(|role| host.has_set(role, RUNS))?;
+    let role = scope.shown_roles(host).into_iter().find(|role| host.has_set(role, RUNS))?;
     Some(host.runs.as_ref()?.client(RunCaller::Role(role.clone())))
 }
 

@@ -66,11 +66,42 @@ async fn the_transports_conform_to_2026_07_28() {
 /// count yet.
 async fn fixture_conforms(version: &str, scenarios: &[&str], count: usize) {
     let fixture = Fixture::start().await;
-    let verdicts = run(&format!("http://{}/mcp", fixture.addr), scenarios).await;
+    let url = format!("http://{}/mcp", fixture.addr);
+    conforms(&url, &format!("fixture {version}"), scenarios, count).await;
+}
+
+async fn conforms(url: &str, section: &str, scenarios: &[&str], count: usize) {
+    let verdicts = run(url, scenarios).await;
     let ran = verdicts.keys().filter_map(|check| Some(check.split_once(':')?.0));
     let ran: BTreeSet<&str> = ran.collect();
     assert_eq!(ran.len(), count, "{ran:?}");
-    judge(&format!("fixture {version}"), &verdicts);
+    judge(section, &verdicts);
+}
+
+/// A server that asks its user does that as the version of its connection has it, so there is one
+/// connection for each.
+#[tokio::test]
+#[ignore = "needs the MCP conformance suite: scripts/sdk-setup.sh"]
+async fn a_server_conforms_through_the_gateway_as_it_does_without() {
+    let fixture = Fixture::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("tasuki.toml");
+    let server = |name: &str, version: &str| {
+        let url = format!("http://{}/mcp", fixture.addr);
+        format!("[[gateway.server]]\nname = {name:?}\nurl = {url:?}\nprotocol = {version:?}\n")
+    };
+    let servers = server("earlier", "2025-11-25") + &server("later", "2026-07-28");
+    std::fs::write(&config, servers).unwrap();
+    let line = format!("--config {} --role A", config.display());
+    let tasuki = Process::up(&dir.path().join("data"), &line).await;
+    for (server, version, scenarios, count) in [
+        ("earlier", "2025-06-18", &["--suite", "all", "--spec-version", "2025-06-18"][..], 27),
+        ("earlier", "2025-11-25", &["--requirements", "2025-11-25"], 33),
+        ("later", "2026-07-28", &["--requirements", "2026-07-28"], 50),
+    ] {
+        let url = format!("http://{}/mcp/A/server/{server}", tasuki.mcp);
+        conforms(&url, &format!("gateway {version}"), scenarios, count).await;
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    http::Http,
+    http::{Client, Http, text},
     process::{Process, soon},
 };
 
@@ -80,6 +80,11 @@ async fn one(up: &Process, line: &str) -> Value {
     up.json(line).await.remove(0)
 }
 
+async fn answer(client: &Client, method: &str, params: Value) -> Value {
+    let request = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
+    client.post(&request).await.answer().await
+}
+
 fn tools(listed: &Value) -> Vec<&str> {
     listed["tools"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect()
 }
@@ -132,6 +137,48 @@ async fn a_person_lists_calls_and_approves_tools() {
     let approved = one(&up, &format!("gateway approve sh --digest {digest}")).await;
     assert_eq!(approved["approved"], json!(["read"]));
     while tools(&one(&up, "gateway tools").await).len() < 2 {}
+    up.stop().await;
+}
+
+#[tokio::test]
+async fn one_server_is_shown_under_its_own_names() {
+    let place = Place::new();
+    let config = place.path("tasuki.toml");
+    let denied = fs::read_to_string(&config).unwrap() + "deny = { C = [\"*\"], D = [\"bad\"] }\n";
+    fs::write(&config, denied).unwrap();
+    let line = format!(
+        "--config {} --role A --role B=loop --role C=loop,gateway --role D=loop,gateway",
+        config.display()
+    );
+    let mut up = Process::up_with(&place.path("data"), &line, &[("SECRET", "told".into())]).await;
+    let client = Client::new(up.mcp, "/mcp/A/server/sh").await;
+    assert_eq!(tools(&answer(&client, "tools/list", json!({})).await["result"]), ["read", "bad"]);
+    assert_eq!(text(&client.call("read", json!({})).await), "told none");
+    // Nothing of the node's own is there, whatever it is called.
+    for (client, tool) in
+        [(&client, "loop_status"), (&client, "gateway_find"), (&client, "sh__read")]
+    {
+        let refused = answer(client, "tools/call", json!({ "name": tool })).await;
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    }
+    let prompts = answer(&client, "prompts/list", json!({})).await;
+    assert_eq!(prompts["result"]["prompts"], json!([]), "{prompts}");
+    let d = Client::new(up.mcp, "/mcp/D/server/sh").await;
+    assert_eq!(tools(&answer(&d, "tools/list", json!({})).await["result"]), ["read"]);
+    let refused = answer(&d, "tools/call", json!({ "name": "bad" })).await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    // Without the toolset, with nothing allowed, and where there is no such server or role.
+    for path in ["B/server/sh", "C/server/sh", "A/server/none", "none/server/sh"] {
+        let mut http = Http::connect(up.mcp).await;
+        let headers = [("Content-Type", "application/json")];
+        http.send(&format!("POST /mcp/{path}"), &headers, b"{}").await;
+        assert_eq!(http.status, 404, "{path}");
+    }
+    // What changed waits for a person here, too; and a session outlives the node.
+    place.says("Reads, and tells me all.");
+    up.stop().await;
+    up.start().await;
+    assert_eq!(tools(&answer(&client, "tools/list", json!({})).await["result"]), ["bad"]);
     up.stop().await;
 }
 

@@ -5,7 +5,10 @@ use std::{fs, io::Read as _, net::SocketAddr, path::PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
-use tasuki_proto::wire::{self, call_event::Kind, event::Noun, feed_client::FeedClient};
+use tasuki_proto::{
+    limits::TOOL_RECORD_BYTES_MAX,
+    wire::{self, call_event::Kind, event::Noun, feed_client::FeedClient},
+};
 use tempfile::TempDir;
 
 use crate::{
@@ -47,7 +50,8 @@ impl Place {
         mknodat(CWD, called, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let config = "[[gateway.server]]\nname = \"sh\"\ncommand = [\"/bin/sh\", \"server.sh\"]\n\
                       [[role.qa.export]]\ntools = [\"sh__test\", \"sh__bad\", \"sh__hang\"]\n\
-                      [[role.qa.export]]\ntools = [\"sh__look\"]\ncallers = [\"dev*\"]\n";
+                      [[role.qa.export]]\ntools = [\"sh__look\"]\ncallers = [\"dev*\"]\n\
+                      record = true\n";
         fs::write(dir.path().join("tasuki.toml"), config).unwrap();
         let broker = Process::broker(&dir.path().join("broker"), "").await;
         Self { dir, broker }
@@ -98,10 +102,15 @@ impl Place {
                 let Some(Noun::Call(wire::CallEvent { kind: Some(kind) })) = event.noun else {
                     continue;
                 };
-                told.push(match kind {
-                    Kind::ToolCalled(it) => format!("{} {} {}", it.role, it.target, it.tool),
-                    Kind::ToolCallEnded(it) => it.outcome().as_str_name().to_owned(),
-                });
+                let recorded = match kind {
+                    Kind::ToolCalled(it) => {
+                        format!("{} {} {} {}", it.role, it.target, it.tool, it.arguments)
+                    }
+                    Kind::ToolCallEnded(it) => {
+                        format!("{} {}", it.outcome().as_str_name(), it.result)
+                    }
+                };
+                told.push(recorded.trim().to_owned());
             }
         }
         told
@@ -171,6 +180,14 @@ async fn a_tool_of_a_role_is_called_from_another_node() {
     let told = place.ended(3).await;
     assert_eq!(&told[..2], ["dev qa test", "CALL_OUTCOME_SUCCEEDED"]);
     assert!(told.contains(&"CALL_OUTCOME_FAILED".to_owned()), "{told:?}");
+    // What is said is recorded where its role asks for that, and cut.
+    fs::write(place.path("looked"), "").unwrap();
+    let long = json!({ "text": "x".repeat(TOOL_RECORD_BYTES_MAX) });
+    assert_eq!(text(&soon(dev.call("qa__look", long.clone())).await), "seen");
+    let told = place.ended(4).await;
+    let [called, ended] = told.last_chunk().unwrap();
+    assert_eq!(*called, format!("dev qa look {}", &long.to_string()[..TOOL_RECORD_BYTES_MAX]));
+    assert!(ended.starts_with("CALL_OUTCOME_SUCCEEDED {") && ended.contains("seen"), "{ended}");
     drop(qa);
 }
 

@@ -1,27 +1,29 @@
 //! Other MCP servers behind a node: programs and addresses, well-behaved and not, through the node's
 //! own address.
 
+mod downstream;
+
 use std::{
     collections::BTreeMap,
+    fmt::Debug,
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use rmcp::{
-    ClientHandler, ErrorData, RoleClient, RoleServer, ServerHandler, ServiceError,
+    ClientHandler, ErrorData, RoleClient, ServiceError,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
-        ContentBlock, CustomNotification, ElicitRequestParams, ElicitResult, ElicitationAction,
-        Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
-        ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
+        CallToolRequest, CallToolRequestParams, CallToolResult, CancelTaskParams,
+        CancelTaskRequest, ClientCapabilities, ClientConfig, ClientRequest, CustomNotification,
+        ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode, GetTaskParams,
+        GetTaskRequest, Implementation, ProgressNotificationParam, ProtocolVersion,
+        RequestMetaObject, ResourceUpdatedNotificationParam, ServerNotification, ServerResult,
+        SubscribeRequestParams, SubscriptionFilter, TaskPayload, UnsubscribeRequestParams,
     },
     service::{
-        ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RequestContext,
-        RunningService,
+        ClientLifecycleMode, ClientServiceExt as _, NotificationContext, PeerRequestOptions,
+        RequestContext, RunningService,
     },
     transport::StreamableHttpClientTransport,
 };
@@ -32,130 +34,20 @@ use tasuki_node::{
         Gateway,
         settings::{Access, GatewaySettings, Rule, ServerSettings, ServerTransport},
     },
-    mcp::{McpService, Settings, serve_with},
-    role::Connected,
+    mcp::Settings,
 };
 use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use self::downstream::{Downstream, RESOURCE, tool};
 use crate::world::{Loop, World, soon};
-
-/// What a server of these tests does, as a test changes it.
-#[derive(Debug, Default)]
-struct Script {
-    tools: Vec<Tool>,
-    /// Calls are not answered.
-    hangs: bool,
-}
-
-/// A server at an address of its own.
-#[derive(Clone)]
-struct Downstream {
-    script: Arc<watch::Sender<Script>>,
-    calls: Arc<AtomicUsize>,
-    cancelled: Arc<watch::Sender<usize>>,
-}
-
-fn tool(name: &str, description: &str) -> Tool {
-    let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
-    Tool::new(name.to_owned(), description.to_owned(), schema.as_object().unwrap().clone())
-}
-
-impl Downstream {
-    fn new(tools: Vec<Tool>) -> Self {
-        Self {
-            script: Arc::new(watch::Sender::new(Script { tools, hangs: false })),
-            calls: Arc::default(),
-            cancelled: Arc::default(),
-        }
-    }
-
-    async fn start(&self) -> (String, DropGuard) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        let stop = CancellationToken::new();
-        tokio::spawn(serve_with(listener, self.clone(), BTreeMap::new(), None, stop.clone()));
-        (url, stop.drop_guard())
-    }
-}
-
-impl McpService for Downstream {
-    type Handler = Self;
-
-    fn of_requests(&self) -> Self {
-        self.clone()
-    }
-
-    fn of_connection(&self, _opening: &http::request::Parts) -> Self {
-        self.clone()
-    }
-
-    fn connected(&self, _opening: &http::request::Parts, _client: &str) -> Option<Connected> {
-        None
-    }
-}
-
-impl ServerHandler for Downstream {
-    fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
-        ServerConfig::new(capabilities)
-    }
-
-    async fn list_tools(
-        &self,
-        _page: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.script.borrow().tools.clone()))
-    }
-
-    async fn call_tool(
-        &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        let arguments = json!(request.arguments);
-        if let Some(token) = context.meta.get_progress_token() {
-            for step in 1..=3 {
-                let progress = ProgressNotificationParam::new(token.clone(), f64::from(step));
-                context.peer.notify_progress(progress.with_total(3.0)).await.unwrap();
-            }
-        }
-        match &*request.name {
-            "fail" => return Err(ErrorData::invalid_params("no such thing", Some(json!(7)))),
-            "ask" => {
-                let answer = context.peer.create_elicitation(question()).await;
-                let answer = format!("{:?}", answer.map(|it| it.action));
-                return Ok(CallToolResult::success(vec![ContentBlock::text(answer)]).into());
-            }
-            _ => {}
-        }
-        let hangs = self.script.borrow().hangs;
-        if hangs {
-            context.ct.cancelled().await;
-            self.cancelled.send_modify(|count| *count += 1);
-        }
-        let mut result = CallToolResult::success(vec![ContentBlock::text(arguments.to_string())]);
-        result.structured_content = Some(json!({ "said": arguments }));
-        Ok(result.into())
-    }
-}
-
-fn question() -> ElicitRequestParams {
-    ElicitRequestParams::FormElicitationParams {
-        meta: None,
-        message: "May I?".to_owned(),
-        requested_schema: rmcp::model::ElicitationSchema::new(BTreeMap::new()),
-    }
-}
 
 fn server(name: &str, transport: ServerTransport) -> ServerSettings {
     ServerSettings {
         name: name.parse().unwrap(),
         transport,
+        protocol: None,
         timeout: Duration::from_secs(30),
         timeouts: BTreeMap::new(),
         access: Access::default(),
@@ -202,7 +94,8 @@ impl Node {
     async fn start_in(data: TempDir, toolset: &str, servers: Vec<ServerSettings>) -> Self {
         let settings = GatewaySettings { servers, exports: Vec::new() };
         let keeper = Path::new(env!("CARGO_BIN_EXE_tasuki"));
-        let gateway = Gateway::open(settings, data.path(), keeper, &Clock::default(), None);
+        let (clock, shared) = (Clock::default(), Loop::new());
+        let gateway = Gateway::open(settings, data.path(), keeper, &clock, &shared.1, None);
         let gateway = Arc::new(gateway);
         let stop = CancellationToken::new();
         let (running, stopping) = (Arc::clone(&gateway), stop.clone());
@@ -214,7 +107,7 @@ impl Node {
             toolsets: toolsets.into(),
             ..Settings::default()
         };
-        let world = World::with("127.0.0.1:0", Loop::new(), settings).await;
+        let world = World::with("127.0.0.1:0", shared, settings).await;
         Self { world, gateway, data, _stop: stop.drop_guard() }
     }
 
@@ -229,7 +122,8 @@ impl Node {
                 ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
             }
         };
-        let client = Client { progress: watch::Sender::default() };
+        let client =
+            Client { progress: watch::Sender::default(), updated: watch::Sender::default() };
         client.serve_with_lifecycle(transport, lifecycle).await.unwrap()
     }
 }
@@ -243,6 +137,8 @@ enum Era {
 /// An agent's client, which says yes to everything.
 struct Client {
     progress: watch::Sender<Vec<f64>>,
+    /// Resources that changed.
+    updated: watch::Sender<Vec<String>>,
 }
 
 impl ClientHandler for Client {
@@ -267,6 +163,14 @@ impl ClientHandler for Client {
         self.progress.send_modify(|all| all.push(progress.progress));
     }
 
+    async fn on_resource_updated(
+        &self,
+        updated: ResourceUpdatedNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        self.updated.send_modify(|all| all.push(updated.uri));
+    }
+
     async fn on_custom_notification(
         &self,
         _notification: CustomNotification,
@@ -284,7 +188,7 @@ fn text(result: &CallToolResult) -> String {
     result.content.iter().filter_map(|it| Some(it.as_text()?.text.clone())).collect()
 }
 
-fn error(called: Result<CallToolResult, ServiceError>) -> ErrorData {
+fn error<T: Debug>(called: Result<T, ServiceError>) -> ErrorData {
     match called {
         Err(ServiceError::McpError(error)) => error,
         other => panic!("{other:?}"),
@@ -362,11 +266,104 @@ async fn progress_and_cancels_reach_the_other_side() {
 async fn a_server_that_asks_reaches_the_user_of_whoever_calls() {
     let files = Downstream::new(vec![tool("ask", "Asks.")]);
     let (url, _files) = files.start().await;
-    let node = Node::start("gateway", vec![server("files", at(&url))]).await;
+    // It asks as the earlier version has it.
+    let early = ServerSettings {
+        protocol: Some(ProtocolVersion::V_2025_11_25),
+        ..server("files", at(&url))
+    };
+    let node = Node::start("gateway", vec![early]).await;
     let client = node.client("A", Era::Early).await;
-    let said = client.call_tool(call("files__ask", json!({}))).await.unwrap();
-    // The server is of the later era here, where it may not ask so: what it hears is passed on.
-    assert!(text(&said).contains("Accept") || text(&said).contains("Err"), "{}", text(&said));
+    let asked = client.call_tool(call("files__ask", json!({}))).await.unwrap();
+    assert_eq!(text(&asked), "Ok(Accept)");
+    // A client of the later one cannot be asked so.
+    let client = node.client("A", Era::Late).await;
+    let asked = client.call_tool(call("files__ask", json!({}))).await.unwrap();
+    assert!(text(&asked).contains("cannot be asked while its call is held"), "{}", text(&asked));
+}
+
+/// Servers and clients of both versions, with each other.
+#[tokio::test]
+#[expect(deprecated, reason = "clients of earlier versions subscribe so")]
+async fn whoever_subscribed_hears_of_a_resource_that_changes() {
+    for protocol in [ProtocolVersion::V_2025_11_25, ProtocolVersion::LATEST] {
+        let files = Downstream::new(Vec::new());
+        let (url, _files) = files.start().await;
+        let files_settings =
+            ServerSettings { protocol: Some(protocol), ..server("files", at(&url)) };
+        let node = Node::start("gateway", vec![files_settings]).await;
+        for (path, uri) in [("A", "files+test://one"), ("A/server/files", RESOURCE)] {
+            let early = node.client(path, Era::Early).await;
+            let listed = early.list_all_resources().await.unwrap();
+            assert_eq!(listed[0].uri, uri);
+            early.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
+            let refused = early.subscribe(SubscribeRequestParams::new("other+test://one")).await;
+            assert_eq!(refused.is_err(), path == "A", "{refused:?}");
+            let late = node.client(path, Era::Late).await;
+            let mut filter = SubscriptionFilter::default();
+            filter.resource_subscriptions = Some(vec![uri.to_owned()]);
+            let mut stream = soon(late.listen(filter)).await.unwrap();
+            // The server is asked to report it once, and is told of both subscribers' end.
+            let mut reported = files.subscribers.subscribe();
+            soon(reported.wait_for(|count| *count == 1)).await.unwrap();
+            files.updated.send_modify(|count| *count += 1);
+            let mut heard = early.service().updated.subscribe();
+            soon(heard.wait_for(|all| all.iter().any(|it| it == uri))).await.unwrap();
+            let heard = soon(stream.next()).await.unwrap().unwrap();
+            assert!(
+                matches!(&heard, ServerNotification::ResourceUpdatedNotification(it) if it.params.uri == uri),
+                "{heard:?}"
+            );
+            drop(stream);
+            late.cancel().await.unwrap();
+            early.unsubscribe(UnsubscribeRequestParams::new(uri)).await.unwrap();
+            early.cancel().await.unwrap();
+            soon(reported.wait_for(|count| *count == 0)).await.unwrap();
+        }
+    }
+}
+
+/// Holds TK2.
+#[tokio::test]
+async fn a_task_of_a_server_is_for_the_agent_that_made_it() {
+    let files = Downstream::new(vec![tool("slow", "Makes a task.")]);
+    let (url, _files) = files.start().await;
+    let node = Node::start("gateway", vec![server("files", at(&url))]).await;
+    let client = node.client("A", Era::Late).await;
+    let other = node.client("B", Era::Late).await;
+    let send = async |client: &RunningService<RoleClient, Client>, request: ClientRequest| {
+        let mut meta = RequestMetaObject::default();
+        meta.set_client_capabilities(ClientCapabilities::builder().enable_tasks().build());
+        let mut options = PeerRequestOptions::no_options();
+        options.meta = Some(meta);
+        let sent = client.send_request_with_option(request, options).await.unwrap();
+        soon(sent.await_response()).await
+    };
+    let calls = [
+        call("files__slow", json!({})),
+        call("gateway_call", json!({ "tool": "files__slow", "arguments": {} })),
+    ];
+    for call in calls {
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(call));
+        let made = send(&client, request).await.unwrap();
+        let ServerResult::CreateTaskResult(made) = made else { panic!("{made:?}") };
+        let id = made.task.task_id;
+        assert!(!id.contains("own"), "{id}");
+        let get = || {
+            let params = GetTaskParams::new(id.clone());
+            ClientRequest::GetTaskRequest(GetTaskRequest::new(params))
+        };
+        let got = send(&client, get()).await.unwrap();
+        let ServerResult::GetTaskResult(got) = got else { panic!("{got:?}") };
+        assert_eq!(got.task.task.task_id, id);
+        assert!(matches!(&got.task.payload, TaskPayload::Completed { .. }), "{got:?}");
+        let refused = send(&other, get()).await;
+        assert_eq!(error(refused).code, ErrorCode::INVALID_PARAMS);
+        let cancel = CancelTaskRequest::new(CancelTaskParams::new(id.clone()));
+        send(&client, ClientRequest::CancelTaskRequest(cancel)).await.unwrap();
+    }
+    // A client that takes none gets none.
+    let refused = client.call_tool(call("files__slow", json!({}))).await;
+    assert!(error(refused).message.contains("takes none"));
 }
 
 /// Holds GW2.

@@ -1,7 +1,8 @@
 //! `Relay`: tools that roles export, called from other nodes.
 //!
 //! A node keeps one stream on which it is told of calls and answers them; the `router` holds who
-//! that is. That a call began and how it ended is recorded, and nothing of what is said in it.
+//! that is. That a call began and how it ended is recorded; what is said in it, if its role asks for
+//! that.
 //! A call that began is answered, fails, or its outcome is not known: it is never sent twice.
 
 mod router;
@@ -16,7 +17,7 @@ use tasuki_proto::{
     limits::{
         EXPORTED_TOOLS_MAX, EXPORTS_BYTES_MAX, TOOL_ARGUMENTS_BYTES_MAX, TOOL_CALLERS_MAX,
         TOOL_LISTING_BYTES_MAX, TOOL_NAME_BYTES_MAX, TOOL_PROGRESS_BYTES_MAX,
-        TOOL_RESULT_BYTES_MAX,
+        TOOL_RECORD_BYTES_MAX, TOOL_RESULT_BYTES_MAX,
     },
     reason::Reason,
     wire::{self, call_event::Kind, call_tool_response::Said, serve_tools_request},
@@ -55,19 +56,23 @@ const UNREAD_MAX: usize = 16;
 /// What the feed tells of calls.
 pub(super) fn event(event: &call::Event) -> Kind {
     match event {
-        call::Event::Begun(number, it) => Kind::ToolCalled(wire::ToolCalled {
+        call::Event::Begun(number, it, arguments) => Kind::ToolCalled(wire::ToolCalled {
             number: *number,
             role: it.role.to_string(),
             target: it.target.to_string(),
             tool: it.tool.clone(),
+            arguments: arguments.clone().unwrap_or_default(),
         }),
-        call::Event::Ended(number, it, outcome) => Kind::ToolCallEnded(wire::ToolCallEnded {
-            number: *number,
-            role: it.role.to_string(),
-            target: it.target.to_string(),
-            tool: it.tool.clone(),
-            outcome: outcome_to_wire(*outcome).into(),
-        }),
+        call::Event::Ended(number, it, outcome, result) => {
+            Kind::ToolCallEnded(wire::ToolCallEnded {
+                number: *number,
+                role: it.role.to_string(),
+                target: it.target.to_string(),
+                tool: it.tool.clone(),
+                outcome: outcome_to_wire(*outcome).into(),
+                result: result.clone().unwrap_or_default(),
+            })
+        }
     }
 }
 
@@ -302,6 +307,7 @@ pub(in crate::grpc) async fn call_tool(
         let deadline = Instant::now() + lasts;
         let (outcome, last) =
             drive(&session, &mut routed, &call.target, deadline, &responses).await;
+        let result = routed.is_recorded.then(|| recorded(result_text(last.as_ref())));
         let respond = async {
             if let Some(last) = last {
                 // Progress that is not read leaves room for it as soon as it is.
@@ -309,7 +315,7 @@ pub(in crate::grpc) async fn call_tool(
             }
             drop(responses);
         };
-        tokio::join!(end(&session, number, outcome), respond);
+        tokio::join!(end(&session, number, outcome, result), respond);
     });
     let gone = || Status::internal("the call was dropped");
     begun.await.map_err(|_| gone())??;
@@ -325,9 +331,10 @@ async fn start(
     started: Timestamp,
 ) -> Result<u64, Status> {
     let (target, tool) = (call.target.clone(), call.tool.clone());
-    let number = begin(session, call, started).await?;
+    let arguments = routed.is_recorded.then(|| recorded(&order.arguments));
+    let number = begin(session, call::Begin { call, started, arguments }).await?;
     if let Err(why) = routed.send(order) {
-        end(session, number, Outcome::Failed).await;
+        end(session, number, Outcome::Failed, None).await;
         return Err(refusal(why, &target, &tool));
     }
     Ok(number)
@@ -344,6 +351,22 @@ fn refusal(why: RouteError, target: &RoleId, tool: &str) -> Status {
             "too many calls are in progress: the limit is {CALLS_MAX} for the workspace and \
              {CALLS_OF_NODE_MAX} for the node of role {target}. Try again shortly"
         )),
+    }
+}
+
+/// As much of a text as is recorded.
+fn recorded(text: &str) -> String {
+    text[..text.floor_char_boundary(TOOL_RECORD_BYTES_MAX)].to_owned()
+}
+
+/// The result or the error that a caller is answered with.
+fn result_text(last: Option<&Last>) -> &str {
+    match last {
+        Some(Ok(wire::CallToolResponse { said: Some(Said::Result(it)) })) => {
+            if it.error.is_empty() { &it.result } else { &it.error }
+        }
+        Some(Err(why)) => why.message(),
+        Some(Ok(_)) | None => "",
     }
 }
 
@@ -391,8 +414,8 @@ async fn drive(
     }
 }
 
-async fn begin(session: &WorkspaceSession, call: Call, started: Timestamp) -> Result<u64, Status> {
-    let begin = call::Command::Begin(call::Begin { call, started });
+async fn begin(session: &WorkspaceSession, begin: call::Begin) -> Result<u64, Status> {
+    let begin = call::Command::Begin(begin);
     let begun = session.execute_within(session.reserve_bytes()?, begin, |_, done| Ok(done.reply));
     let Reply::Call(call::Reply::Begun(number)) = begun.await? else {
         return Err(Status::internal("a call began with another's reply"));
@@ -401,10 +424,10 @@ async fn begin(session: &WorkspaceSession, call: Call, started: Timestamp) -> Re
 }
 
 /// Records how a call ended. The broker says so: its caller's node may be another by now.
-async fn end(session: &WorkspaceSession, number: u64, outcome: Outcome) {
+async fn end(session: &WorkspaceSession, number: u64, outcome: Outcome, result: Option<String>) {
     let mut own = session.clone();
     own.caller.node = None;
-    let end = call::Command::End(call::End { number, outcome });
+    let end = call::Command::End(call::End { number, outcome, result });
     let mut pause = AGAIN_AFTER;
     while let Err(why) = own.execute_within(None, end.clone(), |_, _| Ok(())).await {
         let is_over = session.services.stopping.is_cancelled();

@@ -200,6 +200,7 @@ impl ToolRouter {
                 name: it.name.clone(),
                 listing: of.map_or_else(String::new, |_| it.listing.clone()),
                 callers: it.callers.clone(),
+                record: it.record,
             });
             wire::RoleTools { role: role.to_string(), tools: tools.collect() }
         });
@@ -243,9 +244,8 @@ impl ToolRouter {
             return Err(if is_served { RouteError::Unknown } else { RouteError::Away });
         };
         let exported = exports.tools.iter().find(|it| it.name == tool);
-        if !exported.is_some_and(|it| matches_any(&it.callers, caller.as_str())) {
-            return Err(RouteError::Unknown);
-        }
+        let exported = exported.filter(|it| matches_any(&it.callers, caller.as_str()));
+        let is_recorded = exported.ok_or(RouteError::Unknown)?.record;
         let (place, stream) = (exports.place.clone(), exports.stream);
         let host = host.filter(|(node, _)| *node == place.1).ok_or(RouteError::Away)?;
         let node = routes.nodes.get(&place).filter(|it| it.stream == stream && it.epoch == host.1);
@@ -265,7 +265,8 @@ impl ToolRouter {
         let call = PendingCall { workspace, stream, progress, answer, is_delivered: false };
         routes.calls.insert(number, call);
         drop(routes);
-        Ok(RoutedCall { router: self.clone(), number, orders, progress: told, answered })
+        let router = self.clone();
+        Ok(RoutedCall { router, number, orders, progress: told, answered, is_recorded })
     }
 
     /// Takes progress of the node that was asked; any other is none.
@@ -295,6 +296,8 @@ pub(super) struct RoutedCall {
     orders: mpsc::Sender<Result<wire::ToolOrder, Status>>,
     pub(super) progress: mpsc::Receiver<String>,
     pub(super) answered: oneshot::Receiver<wire::ToolResult>,
+    /// What is said in it is recorded.
+    pub(super) is_recorded: bool,
 }
 
 impl RoutedCall {
@@ -441,7 +444,12 @@ mod tests {
 
     fn tool(name: &str, callers: &[&str]) -> wire::ExportedTool {
         let callers = callers.iter().map(|it| (*it).to_owned()).collect();
-        wire::ExportedTool { name: name.to_owned(), listing: "{}".to_owned(), callers }
+        wire::ExportedTool {
+            name: name.to_owned(),
+            listing: "{}".to_owned(),
+            callers,
+            ..Default::default()
+        }
     }
 
     /// A node `n1` whose role `qa` exports two tools.

@@ -1,6 +1,6 @@
 //! Calls of tools that a role exports, by roles of other nodes: that one was made, and how it ended.
 //!
-//! What is said in a call is not here, and never stored.
+//! What is said in a call is not stored, unless the tool's role asks for that.
 //!
 //! - **CL1** A call that began ends once. Calls of a broker that ended itself are lost: they end
 //!   when the next one begins.
@@ -90,21 +90,25 @@ pub struct Begin {
     pub call: Call,
     /// The broker's own start: calls from before it are lost.
     pub started: Timestamp,
+    /// Its arguments, where they are recorded.
+    pub arguments: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     pub number: u64,
     pub outcome: Outcome,
+    /// What was answered, where that is recorded.
+    pub result: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[cbor(flat)]
 pub enum Event {
     #[n(0)]
-    Begun(#[n(0)] u64, #[n(1)] Call),
+    Begun(#[n(0)] u64, #[n(1)] Call, #[n(2)] Option<String>),
     #[n(1)]
-    Ended(#[n(0)] u64, #[n(1)] Call, #[n(2)] Outcome),
+    Ended(#[n(0)] u64, #[n(1)] Call, #[n(2)] Outcome, #[n(3)] Option<String>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -169,20 +173,21 @@ impl Kept for Calls {
 impl Calls {
     pub(super) fn decide(&self, _: Asked<'_>, command: &Command) -> Result<Decision, Rejection> {
         match command {
-            Command::Begin(Begin { call, started }) => {
+            Command::Begin(Begin { call, started, arguments }) => {
                 let lost = self.open.iter().filter(|(_, it)| it.began < *started);
                 let lost = lost.take(LOST_AT_ONCE);
-                let lost = lost
-                    .map(|(number, it)| Event::Ended(*number, it.call.clone(), Outcome::Unknown));
+                let lost = lost.map(|(number, it)| {
+                    Event::Ended(*number, it.call.clone(), Outcome::Unknown, None)
+                });
                 let number = self.last + 1;
-                let begun = Event::Begun(number, call.clone());
+                let begun = Event::Begun(number, call.clone(), arguments.clone());
                 Ok(Decision::new(lost.chain([begun]), Reply::Begun(number)))
             }
-            Command::End(End { number, outcome }) => {
+            Command::End(End { number, outcome, result }) => {
                 let Some(it) = self.open.get(number) else {
                     return Ok(Decision::repeat(AnyReply::Done));
                 };
-                let ended = Event::Ended(*number, it.call.clone(), *outcome);
+                let ended = Event::Ended(*number, it.call.clone(), *outcome, result.clone());
                 Ok(Decision::new([ended], AnyReply::Done))
             }
         }
@@ -190,7 +195,7 @@ impl Calls {
 
     pub(super) fn apply(&mut self, now: Timestamp, _: &Principal, event: &Event) {
         match event {
-            Event::Begun(number, call) => {
+            Event::Begun(number, call, _) => {
                 self.last = *number;
                 self.open.insert(*number, OpenCall { call: call.clone(), began: now });
             }

@@ -36,25 +36,32 @@ fn told(workspace: &mut Workspace, at: u64, command: Command) -> Vec<Event> {
 fn a_call_ends_once_and_with_the_broker_that_ended() {
     let mut workspace = Workspace::default();
     let begin = |tool: &str, started| {
-        Command::Begin(Begin { call: call(tool), started: Timestamp::from_millis(started) })
+        Command::Begin(Begin {
+            call: call(tool),
+            started: Timestamp::from_millis(started),
+            arguments: None,
+        })
     };
-    let end = |number| Command::End(End { number, outcome: Outcome::Succeeded });
-    assert_eq!(told(&mut workspace, 10, begin("a", 5)), [Event::Begun(1, call("a"))]);
-    assert_eq!(told(&mut workspace, 11, begin("b", 5)), [Event::Begun(2, call("b"))]);
-    let ended = Event::Ended(1, call("a"), Outcome::Succeeded);
+    let end = |number| Command::End(End { number, outcome: Outcome::Succeeded, result: None });
+    assert_eq!(told(&mut workspace, 10, begin("a", 5)), [Event::Begun(1, call("a"), None)]);
+    assert_eq!(told(&mut workspace, 11, begin("b", 5)), [Event::Begun(2, call("b"), None)]);
+    let ended = Event::Ended(1, call("a"), Outcome::Succeeded, None);
     assert_eq!(told(&mut workspace, 12, end(1)), [ended]);
     assert_eq!(told(&mut workspace, 13, end(1)), []);
     assert_eq!(told(&mut workspace, 13, end(7)), []);
     // The broker was started again.
-    let lost = Event::Ended(2, call("b"), Outcome::Unknown);
-    assert_eq!(told(&mut workspace, 20, begin("c", 15)), [lost, Event::Begun(3, call("c"))]);
+    let lost = Event::Ended(2, call("b"), Outcome::Unknown, None);
+    assert_eq!(told(&mut workspace, 20, begin("c", 15)), [lost, Event::Begun(3, call("c"), None)]);
     assert_eq!(told(&mut workspace, 21, end(2)), []);
     assert_eq!(workspace.calls.open.keys().collect::<Vec<_>>(), [&3]);
 }
 
 #[test]
 fn whoever_is_paused_begins_no_call() {
-    let begin = Command::Begin(Begin { call: call("a"), started: Timestamp::default() });
+    let begin =
+        Command::Begin(Begin { call: call("a"), started: Timestamp::default(), arguments: None });
     assert!(!begin.is_for_paused());
-    assert!(Command::End(End { number: 1, outcome: Outcome::Failed }).is_for_paused());
+    assert!(
+        Command::End(End { number: 1, outcome: Outcome::Failed, result: None }).is_for_paused()
+    );
 }

@@ -11,8 +11,7 @@ use parking_lot::Mutex;
 use rmcp::{
     ErrorData,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities,
-        ProgressNotificationParam, Tool,
+        CallToolRequestParams, CallToolResponse, CallToolResult, ProgressNotificationParam, Tool,
     },
 };
 use serde::Deserialize;
@@ -249,7 +248,6 @@ impl ToolProvider for RemoteRole {
         &self,
         role: &RoleId,
         request: CallToolRequestParams,
-        _capabilities: &ClientCapabilities,
         caller: &dyn Caller,
     ) -> Result<CallToolResponse, ErrorData> {
         let place = self.calls.try_acquire();

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use rmcp::{
     ErrorData,
     model::{
-        CallToolRequestParams, CallToolResponse, ClientCapabilities, JsonObject,
-        LoggingMessageNotificationParam, ProgressNotificationParam, Tool,
+        CallToolRequestParams, CallToolResponse, JsonObject, LoggingMessageNotificationParam,
+        ProgressNotificationParam, Tool,
     },
 };
 use serde_json::json;
@@ -57,11 +57,11 @@ const STEADY: Duration = Duration::from_secs(60);
 type Outbound = mpsc::Sender<wire::ServeToolsRequest>;
 
 /// What of an export there is now: a tool, where it is, and who may call it.
-#[derive(Clone)]
 struct Exported {
     server: Arc<Server>,
     tool: Tool,
     callers: Vec<String>,
+    record: bool,
 }
 
 /// By the names under which callers know them.
@@ -82,11 +82,15 @@ impl Exporter {
             let mut reopening = Reopening::new();
             loop {
                 exporter.link.connected().await;
+                let registered_again = exporter.link.registered_again();
                 match exporter.open().await {
                     Ok((orders, outbound)) => {
                         reopening.opened();
                         let began = Instant::now();
-                        let ended = exporter.serve(orders, outbound).await;
+                        let ended = tokio::select! {
+                            ended = exporter.serve(orders, outbound) => ended,
+                            () = registered_again => Ok(()),
+                        };
                         tracing::debug!(?ended, "tools are to be exported anew");
                         if STEADY <= began.elapsed() {
                             reopening.received();
@@ -202,6 +206,7 @@ impl Exporter {
                     server: Arc::clone(server),
                     tool: tool.clone(),
                     callers: export.callers.clone(),
+                    record: export.record,
                 };
                 if all.insert(own.clone(), exported).is_some() {
                     twice.insert(own);
@@ -258,7 +263,7 @@ impl Exporter {
 /// What the broker is told of these tools: as many as it takes.
 fn listed(role: &RoleId, exported: &ExportedTools) -> wire::RoleTools {
     let (mut tools, mut room) = (Vec::new(), EXPORTS_BYTES_MAX);
-    for (name, Exported { tool, callers, .. }) in exported {
+    for (name, Exported { tool, callers, record, .. }) in exported {
         let listing = serde_json::to_string(tool).unwrap_or_default();
         let bytes = name.len() + listing.len() + callers.iter().map(String::len).sum::<usize>();
         if TOOL_LISTING_BYTES_MAX < listing.len()
@@ -271,7 +276,7 @@ fn listed(role: &RoleId, exported: &ExportedTools) -> wire::RoleTools {
         }
         room -= bytes;
         let (name, callers) = (name.clone(), callers.clone());
-        tools.push(wire::ExportedTool { name, listing, callers });
+        tools.push(wire::ExportedTool { name, listing, callers, record: *record });
     }
     wire::RoleTools { role: role.to_string(), tools }
 }
@@ -297,7 +302,7 @@ async fn run_call(
             .map_err(|_| ErrorData::invalid_params("the arguments are no object", None))?,
     };
     let request = CallToolRequestParams::new(tool.name.clone()).with_arguments(arguments);
-    match server.call(request, &ClientCapabilities::default(), caller).await? {
+    match server.call(request, caller).await? {
         CallToolResponse::Complete(result) => {
             let outcome = match result.is_error {
                 Some(true) => wire::CallOutcome::Failed,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use tasuki_proto::id::RoleId;
 
 use crate::{
-    mcp::resources::Subject,
-    role::news::{Changes, Edition},
+    link::news::{Changes, Edition, ServerPart},
+    mcp::resources::{ServerResource, Subject},
 };
 
 /// Loops and runs that one connection is told about: each is looked at whenever anything changes.
@@ -67,18 +67,27 @@ impl Wanted {
         lists.chain(subjects.values_mut()).for_each(|told| *told = Edition::default());
     }
 
-    /// What there is to tell a client that sees the loops of `roles`; it counts as told.
+    /// What there is to tell a client that sees the loops of `roles`, or `server` alone; it counts as
+    /// told.
     pub(super) fn due<'a>(
         &mut self,
         changes: &Changes,
         roles: impl Iterator<Item = &'a RoleId>,
+        server: Option<&str>,
     ) -> Vec<Notice> {
         let newest = changes.newest();
-        let list = roles.map(|role| changes.of_list(role)).max().unwrap_or_default();
+        let loops = roles.map(|role| changes.of_list(role)).max().unwrap_or_default();
+        // Tools that a person approves are among it.
+        let all = changes.of_tools();
+        let latest = |part, own: Edition| match server {
+            Some(server) => all.max(changes.of_server(server, part)),
+            None => own,
+        };
+        let resources = latest(ServerPart::Resources, all.max(loops));
         let lists = [
-            (&mut self.tools, changes.of_tools(), Notice::ToolsChanged),
-            (&mut self.prompts, changes.of_tools(), Notice::PromptsChanged),
-            (&mut self.resources, list, Notice::ResourcesChanged),
+            (&mut self.tools, latest(ServerPart::Tools, all), Notice::ToolsChanged),
+            (&mut self.prompts, latest(ServerPart::Prompts, all), Notice::PromptsChanged),
+            (&mut self.resources, resources, Notice::ResourcesChanged),
         ];
         let mut due = Vec::new();
         for (told, changed, notice) in lists {
@@ -91,6 +100,9 @@ impl Wanted {
             let changed = match subject {
                 Subject::Loop(loop_id) => changes.of_loop(loop_id),
                 Subject::Run(run) => changes.of_run(*run),
+                Subject::Server(ServerResource { server, own, .. }) => {
+                    changes.of_server(server, ServerPart::Resource(own.clone()))
+                }
             };
             if *told < changed {
                 *told = newest;
@@ -128,19 +140,19 @@ mod tests {
         assert!(wanted.is_empty());
         wanted.resources = Some(changes.newest());
         wanted.subscribe(main(), changes.newest()).unwrap();
-        assert!(wanted.due(&changes, [&a].into_iter()).is_empty());
+        assert!(wanted.due(&changes, [&a].into_iter(), None).is_empty());
         changes.take(&opened("main"));
         changes.take(&opened("main"));
         changes.take(&opened("side"));
-        assert_eq!(wanted.due(&changes, [&b].into_iter()), [Notice::Updated(main())]);
-        assert_eq!(wanted.due(&changes, [&b, &a].into_iter()), [Notice::ResourcesChanged]);
-        assert!(wanted.due(&changes, [&b, &a].into_iter()).is_empty());
+        assert_eq!(wanted.due(&changes, [&b].into_iter(), None), [Notice::Updated(main())]);
+        assert_eq!(wanted.due(&changes, [&b, &a].into_iter(), None), [Notice::ResourcesChanged]);
+        assert!(wanted.due(&changes, [&b, &a].into_iter(), None).is_empty());
         wanted.doubt();
         let all = [Notice::ResourcesChanged, Notice::Updated(main())];
-        assert_eq!(wanted.due(&changes, [&a].into_iter()), all);
+        assert_eq!(wanted.due(&changes, [&a].into_iter(), None), all);
         wanted.unsubscribe(&main());
         changes.miss();
-        assert_eq!(wanted.due(&changes, [&a].into_iter()), [Notice::ResourcesChanged]);
+        assert_eq!(wanted.due(&changes, [&a].into_iter(), None), [Notice::ResourcesChanged]);
     }
 
     #[test]
@@ -149,8 +161,8 @@ mod tests {
         let before = Edition::default();
         let mut wanted = Wanted { tools: Some(before), prompts: Some(before), ..Wanted::default() };
         let all = [Notice::ToolsChanged, Notice::PromptsChanged];
-        assert_eq!(wanted.due(&changes, std::iter::empty()), all);
-        assert!(wanted.due(&changes, std::iter::empty()).is_empty());
+        assert_eq!(wanted.due(&changes, std::iter::empty(), None), all);
+        assert!(wanted.due(&changes, std::iter::empty(), None).is_empty());
     }
 
     #[test]

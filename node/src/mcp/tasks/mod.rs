@@ -13,6 +13,7 @@
 mod memory;
 mod rules;
 mod seal;
+mod server_task;
 mod waits;
 
 use std::{sync::Arc, time::Duration};
@@ -28,6 +29,7 @@ use rmcp::{
 use tasuki_proto::id::InstanceId;
 
 pub use self::seal::TaskKey;
+pub(super) use self::server_task::ServerTask;
 use self::{
     memory::Memory,
     rules::{Verdict, Word, verdict},
@@ -76,8 +78,8 @@ impl Asker<'_> {
             // opens with no other token than the one it was made with.
             (Scope::One(_), What::Mail(_))
             | (Scope::All, What::Turn(_) | What::Mail(_) | What::Swarm(_) | What::Run(_)) => true,
-            // It has no tasks.
-            (Scope::Step(_), _) => false,
+            // Neither has waits of its own.
+            (Scope::Step(_) | Scope::Server(..), _) => false,
         };
         if !is_here || name(&self.who) != asked.instance {
             return None;
@@ -143,6 +145,17 @@ impl Tasks {
         self.waits.park(asking, playing, call.host.stopping.clone());
         let id = asked.seal(&self.key.of(call.who.token()), nonce);
         Ok(CreateTaskResult::new(task(&id, &asked, TaskStatus::Working, waiting)))
+    }
+
+    /// The id by which an agent asks about the task of another MCP server.
+    pub(super) fn id_of_server(&self, task: &ServerTask, who: &Instance) -> Option<String> {
+        task.seal(&self.key.of(who.token()), name(who), getrandom::u64().ok()?.to_le_bytes())
+    }
+
+    /// The server's task that an id stands for, if it is this asker's to ask about.
+    pub(super) fn of_server(&self, id: &str, asker: &Asker<'_>) -> Option<ServerTask> {
+        let task = ServerTask::open(&self.key.of(asker.who.token()), id, name(&asker.who))?;
+        asker.scope.roles(asker.host).contains(&&task.role).then_some(task)
     }
 
     /// How a task stands.

@@ -42,6 +42,8 @@ const OF_SWARM: u8 = 3;
 const OF_A_RUN: u8 = 4;
 /// Of the call that started it.
 const OF_A_FOREGROUND_RUN: u8 = 5;
+/// Not a wait of this node's.
+pub(super) const OF_A_SERVER: u8 = 6;
 
 /// Behind the key.
 const CHECK_BYTES: usize = 8;
@@ -94,6 +96,22 @@ impl TaskKey {
             Some(token) => Self(*blake3::keyed_hash(&self.0, token.as_str().as_bytes()).as_bytes()),
             None => self.clone(),
         }
+    }
+
+    /// An id that says these bytes.
+    pub(super) fn seal(&self, mut bytes: Vec<u8>) -> String {
+        let seal = blake3::keyed_hash(&self.0, &bytes);
+        bytes.extend(seal.as_bytes());
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The bytes that an id says; `None`: it was not sealed with this key.
+    pub(super) fn open_seal(&self, id: &str) -> Option<Vec<u8>> {
+        let mut bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
+        let seal = bytes.split_off(bytes.len().checked_sub(SEAL_BYTES)?);
+        // Takes as long whatever is wrong with it.
+        let is_sealed = blake3::keyed_hash(&self.0, &bytes) == *seal.first_chunk::<SEAL_BYTES>()?;
+        is_sealed.then_some(bytes)
     }
 
     /// A key that nobody else has and that ends with this process.
@@ -176,9 +194,7 @@ impl Asked {
             bytes.push(length);
             bytes.extend(name.as_bytes());
         }
-        let seal = blake3::keyed_hash(&key.0, &bytes);
-        bytes.extend(seal.as_bytes());
-        let id = URL_SAFE_NO_PAD.encode(bytes);
+        let id = key.seal(bytes);
         assert!(id.len() <= TASK_ID_CHARS_MAX, "TK1: {self:?}");
         id
     }
@@ -188,13 +204,8 @@ impl Asked {
         if TASK_ID_CHARS_MAX < id.len() {
             return None;
         }
-        let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
-        let (said, seal) = bytes.split_at_checked(bytes.len().checked_sub(SEAL_BYTES)?)?;
-        // Takes as long whatever is wrong with it.
-        if blake3::keyed_hash(&key.0, said) != *seal.first_chunk::<SEAL_BYTES>()? {
-            return None;
-        }
-        let (version, said) = said.split_first()?;
+        let bytes = key.open_seal(id)?;
+        let (version, said) = bytes.split_first()?;
         let (created_ms, said) = said.split_first_chunk()?;
         let (until_ms, said) = said.split_first_chunk()?;
         let (_nonce, mut said) = said.split_first_chunk::<NONCE_BYTES>()?;

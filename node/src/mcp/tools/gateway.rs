@@ -32,11 +32,11 @@ use super::{
     tool::{Listed, Membership, RoleArgument, Tool, ToolDef, ToolInfo},
 };
 use crate::{
-    gateway::{Asked, Caller as _, OfferedTool, Told},
+    gateway::{Asked, Caller as _, OfferedTool, Server, Shown, Told},
     mcp::{
-        gateway::{AgentCaller, callers, capabilities, lists_all, passed},
+        gateway::{AgentCaller, callers, lists_all, passed, wrap_task},
         host::{Host, Scope},
-        request_context::is_legacy,
+        request_context::{is_legacy, takes_tasks},
     },
     role::{Actions, Refusal},
     toolset::{GATEWAY, ToolVisibility},
@@ -235,13 +235,33 @@ async fn unknown(host: &Host, roles: &[&RoleId], name: &str) -> ErrorData {
 
 /// What an address lists of servers' tools, in the order of their names.
 pub(in crate::mcp) async fn listed(host: &Host, scope: &Scope) -> Vec<ToolListing> {
-    let Some(gateway) = host.gateway.as_ref().filter(|_| lists_all(host, scope)) else {
+    let Some(gateway) =
+        host.gateway.as_ref().filter(|_| lists_all(host, scope) || scope.server().is_some())
+    else {
         return Vec::new();
     };
     let roles = callers(host, scope);
     let catalogue = gateway.settled().await;
+    if let Some(server) = scope.server() {
+        let own = own_tools(server);
+        let tools = own.iter().filter(|it| roles.iter().all(|role| allows(it, role)));
+        return tools.map(|it| it.listing.clone()).collect();
+    }
     let tools = catalogue.tools.iter().filter(|it| roles.iter().all(|role| allows(it, role)));
     tools.map(|it| it.listing.clone()).collect()
+}
+
+/// The tools of one server, under its own names.
+fn own_tools(server: &Arc<Server>) -> Vec<OfferedTool> {
+    let view = server.view();
+    let shown = view.shown();
+    let tools = view.offer.tools.iter().filter(|_| shown != Shown::Gone);
+    tools
+        .map(|tool| {
+            let provider = Arc::clone(server);
+            OfferedTool::new(tool.name.to_string(), tool, provider, shown)
+        })
+        .collect()
 }
 
 /// Tells clients when what they are listed of servers has changed.
@@ -263,7 +283,13 @@ pub(super) async fn call_named(
     let mut roles = callers(host, scope);
     roles.retain(|role| call.only.is_none_or(|only| only == *role));
     let first = (*roles.first()?).clone();
-    let tool = tool_for(host, &roles, name).await?;
+    let tool = match scope.server() {
+        Some(server) => {
+            let tool = own_tools(server).into_iter().find(|it| it.own == name)?;
+            Arc::new(roles.iter().all(|role| allows(&tool, role)).then_some(tool)?)
+        }
+        None => tool_for(host, &roles, name).await?,
+    };
     if let Err(refusal) = call.admit(&first) {
         return Some(Ok(super::refused(&refusal).into()));
     }
@@ -305,9 +331,19 @@ async fn send(
     }
     request.request_state.clone_from(&call.request_state);
     for _ in 0..ROUNDS_MAX {
-        let answered =
-            provider.call(role, request.clone(), &capabilities(context), &caller).await?;
-        let CallToolResponse::InputRequired(asked) = answered else { return Ok(answered) };
+        let answered = provider.call(role, request.clone(), &caller).await?;
+        let asked = match answered {
+            CallToolResponse::InputRequired(asked) => asked,
+            CallToolResponse::Task(mut created) if takes_tasks(context) => {
+                let name = provider.name();
+                wrap_task(call.host, role, &call.who, name, &mut created.task)?;
+                return Ok(CallToolResponse::Task(created));
+            }
+            CallToolResponse::Task(_) => {
+                return Err(provider.error("made a task for a client that takes none"));
+            }
+            answered => return Ok(answered),
+        };
         if !is_legacy(context) {
             return Ok(CallToolResponse::InputRequired(asked));
         }

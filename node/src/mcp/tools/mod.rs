@@ -223,6 +223,10 @@ pub(super) async fn call(
     name: &str,
     mut call: Call<'_>,
 ) -> Option<Result<CallToolResponse, ErrorData>> {
+    // A server may call its tools as this node calls its own.
+    if call.scope.server().is_some() {
+        return gateway::call_named(name, &mut call).await;
+    }
     let found =
         |set: &&'static dyn Toolset| Some((*set, set.tools().iter().find(|it| it.name == name)?));
     let Some((toolset, tool)) = TOOLSETS.iter().find_map(found) else {

@@ -7,6 +7,7 @@
 pub(super) mod accept;
 pub(super) mod alive;
 pub(super) mod bearer;
+pub(super) mod body;
 pub(super) mod guarded;
 pub(super) mod lines;
 pub(super) mod server;
@@ -21,5 +22,6 @@ mod early_headers;
 mod errors;
 mod events;
 mod security;
+mod server_addresses;
 mod sse;
 mod streamable;

@@ -5,25 +5,21 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::poll_fn,
     io,
     path::PathBuf,
-    pin::Pin,
     sync::Arc,
     time::Duration,
 };
 
 use axum::{
     Extension, Json, Router,
-    body::{Body, Bytes},
+    body::Body,
     extract::{Path, Request, State},
     middleware,
     response::{IntoResponse as _, Response},
     routing::{any, get, post},
 };
-use bytes::BytesMut;
-use http::{HeaderMap, StatusCode, header::CONTENT_LENGTH};
-use http_body::Body as _;
+use http::StatusCode;
 use serde_json::json;
 use tasuki_proto::{
     echo::{bounded, echo},
@@ -40,6 +36,7 @@ use super::{
     bearer::{Bearer, Bearers, authenticated, forbidden},
     guarded::Guard,
     security::{check_content_type, check_names},
+    server_addresses::ServerAddresses,
     service::McpService,
     sse, stdio,
     step_access::{StepAccess, StepService, of_steps},
@@ -48,7 +45,7 @@ use super::{
 use crate::mcp::{
     address::readable,
     agents::Agents,
-    gateway_admin,
+    gateway, gateway_admin,
     host::{Host, Scope},
     letter,
     outbox_admin::settle,
@@ -69,15 +66,6 @@ use crate::{
     runs::host::RunsHost,
     toolset::ToolsetChoice,
 };
-
-/// A request's body, in bytes: two texts of a handover at their limit, escaped, with room.
-const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// Until a request's body is complete, in milliseconds.
-const BODY_MS_MAX: u64 = 30_000;
-
-/// Until more of a request's body comes, in milliseconds: callers are on this machine.
-const BODY_PAUSE_MS_MAX: u64 = 10_000;
 
 /// Until a client opens a broken stream of its session again, in milliseconds: those that do try
 /// within seconds.
@@ -206,6 +194,7 @@ pub(in crate::mcp) struct Server<S: McpService> {
     pub stdio: stdio::Lines,
     of_all: Address<S>,
     of_role: BTreeMap<RoleId, Address<S>>,
+    of_server: ServerAddresses<S>,
 }
 
 /// What is served at one address.
@@ -225,7 +214,8 @@ impl<S: McpService> Server<S> {
     /// Sessions of all addresses that are in memory.
     pub(in crate::mcp) fn sessions(&self) -> usize {
         let addresses = self.of_role.values().chain([&self.of_all]);
-        addresses.map(|address| address.streamable.sessions()).sum()
+        let own: usize = addresses.map(|address| address.streamable.sessions()).sum();
+        own + self.of_server.sessions()
     }
 
     pub(in crate::mcp) fn served_to_all(&self) -> Arc<S> {
@@ -259,6 +249,26 @@ impl<S: McpService> Server<S> {
         for address in self.of_role.values().chain([&self.of_all]) {
             address.streamable.end_sessions(&is_good).await;
         }
+        self.of_server.end_sessions(&is_good).await;
+    }
+
+    /// The address that shows a server to a role.
+    fn at_server(
+        &self,
+        role: &str,
+        name: &str,
+        by: Option<&Bearer>,
+    ) -> Result<Arc<Streamable<S>>, Box<Response>> {
+        self.at(Some(role), by)?;
+        let id: RoleId = role.parse().map_err(|_| Box::new(self.unknown_role(role)))?;
+        let failed = |error: io::Error| {
+            let message = format!("cannot remember sessions: {error}");
+            Box::new(refuse(StatusCode::INTERNAL_SERVER_ERROR, "disk", message))
+        };
+        self.of_server.at(&id, name).map_err(failed)?.ok_or_else(|| {
+            let message = format!("this node has no MCP server {} for role {role}", echo(name));
+            Box::new(refuse(StatusCode::NOT_FOUND, "unknown_server", message))
+        })
     }
 
     fn of_role(&self, role: &str) -> Result<&Address<S>, Box<Response>> {
@@ -294,6 +304,13 @@ pub async fn serve(
     let of_role = of_role.map(|(role, it)| (role.clone(), agents(Scope::One(Arc::clone(it)))));
     let of_role = of_role.collect();
     let of_all = agents(Scope::All);
+    let of_server = {
+        let host = Arc::clone(&host);
+        move |role: &RoleId, name: &str| {
+            let scope = gateway::scope_of_server(&host, role, name)?;
+            Some(Agents { host: Arc::clone(&host), scope })
+        }
+    };
     let beside = Router::new()
         .route("/take-over/{role}", get(candidates).post(take_over))
         .route("/outbox/{number}/{how}", post(settle))
@@ -306,7 +323,8 @@ pub async fn serve(
     let waking = tokio::spawn(host.waker.clone().run());
     let telling = tokio::spawn(tools::tell_changes(Arc::clone(&host)));
     let steps = LocalSteps::new(&host);
-    let served = run(door, of_all, of_role, sessions_dir, beside, steps, shutdown).await;
+    let addresses = Addresses { of_all, of_role, of_server };
+    let served = run(door, addresses, sessions_dir, beside, steps, shutdown).await;
     waking.abort();
     telling.abort();
     let written = host.learning.written();
@@ -327,7 +345,8 @@ pub async fn serve_with<S: McpService>(
 ) -> io::Result<()> {
     let door = Door { listener, guard: None, pages: None, clock: Clock::default() };
     let steps = None::<LocalSteps>;
-    run(door, of_all, of_role, sessions_dir, Router::new(), steps, shutdown).await
+    let addresses = Addresses { of_all, of_role, of_server: |_: &RoleId, _: &str| None };
+    run(door, addresses, sessions_dir, Router::new(), steps, shutdown).await
 }
 
 /// Where clients come in.
@@ -338,16 +357,29 @@ struct Door {
     clock: Clock,
 }
 
-/// `beside` is what is served beside MCP, `steps` what sub-agents are.
-async fn run<S: McpService, T: StepService>(
-    door: Door,
+/// What is served where.
+struct Addresses<S, F> {
     of_all: S,
     of_role: BTreeMap<RoleId, S>,
+    /// What a role is served of another MCP server.
+    of_server: F,
+}
+
+/// `beside` is what is served beside MCP, `steps` what sub-agents are.
+async fn run<S, F, T>(
+    door: Door,
+    addresses: Addresses<S, F>,
     sessions_dir: Option<PathBuf>,
     beside: Router,
     steps: Option<T>,
     shutdown: CancellationToken,
-) -> io::Result<()> {
+) -> io::Result<()>
+where
+    S: McpService,
+    F: Fn(&RoleId, &str) -> Option<S> + Send + Sync + 'static,
+    T: StepService,
+{
+    let Addresses { of_all, of_role, of_server } = addresses;
     let Door { listener, guard, pages, clock } = door;
     let address = listener.local_addr()?;
     if guard.is_none() && !address.ip().is_loopback() {
@@ -366,6 +398,7 @@ async fn run<S: McpService, T: StepService>(
         // No role can have a name that begins so.
         of_all: Address::new(of_all, &life, dir("_all"))?,
         of_role: of_role.into_iter().map(at_role).collect::<io::Result<_>>()?,
+        of_server: ServerAddresses::new(of_server, life.clone(), sessions_dir.as_ref()),
         sse: sse::Sessions::default(),
         stdio: stdio::Lines::default(),
         life: life.clone(),
@@ -446,6 +479,7 @@ fn routes<S: McpService>(server: Arc<Server<S>>) -> Router {
         .route("/tools/{role}", get(tools_of_role::<S>))
         .route("/mcp", any(mcp_of_all::<S>))
         .route("/mcp/{role}", any(mcp_of_role::<S>))
+        .route("/mcp/{role}/server/{name}", any(mcp_of_server::<S>))
         .route("/sse", get(sse::open_of_all::<S>))
         .route("/sse/{role}", get(sse::open_of_role::<S>))
         .route("/message", post(sse::message::<S>))
@@ -484,6 +518,17 @@ async fn mcp_of_role<S: McpService>(
     mcp(&server, Some(&role), request).await
 }
 
+async fn mcp_of_server<S: McpService>(
+    State(server): State<Arc<Server<S>>>,
+    Path((role, name)): Path<(String, String)>,
+    request: Request,
+) -> Response {
+    match server.at_server(&role, &name, request.extensions().get()) {
+        Ok(streamable) => streamable.handle(request).await,
+        Err(refusal) => *refusal,
+    }
+}
+
 async fn mcp<S: McpService>(server: &Server<S>, role: Option<&str>, request: Request) -> Response {
     match server.at(role, request.extensions().get()) {
         Ok(address) => address.streamable.handle(request).await,
@@ -499,58 +544,4 @@ pub(in crate::mcp) fn refuse(
 ) -> Response {
     let message = bounded(&message.into());
     (status, Json(json!({ "error": error, "message": message }))).into_response()
-}
-
-/// A request's body, whole. One that says it is too large is refused before any of it is read.
-pub(in crate::mcp) async fn read_body(
-    headers: &HeaderMap,
-    body: Body,
-) -> Result<Bytes, Box<Response>> {
-    let too_large = || {
-        let message = format!("the limit for a request's body is {BODY_BYTES_MAX} bytes");
-        Box::new(refuse(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
-    };
-    let told = headers.get(CONTENT_LENGTH).and_then(|told| told.to_str().ok()?.parse().ok());
-    if told.is_some_and(|told: u64| (BODY_BYTES_MAX as u64) < told) {
-        return Err(too_large());
-    }
-    let reading = collect(body);
-    match tokio::time::timeout(Duration::from_millis(BODY_MS_MAX), reading).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(Unread::TooLarge)) => Err(too_large()),
-        Ok(Err(Unread::Broken(error))) => {
-            let message = format!("cannot read the body: {error}");
-            Err(Box::new(refuse(StatusCode::BAD_REQUEST, "bad_request", message)))
-        }
-        Ok(Err(Unread::Stuck)) => {
-            let message = format!("no data of the body received for {BODY_PAUSE_MS_MAX} ms");
-            Err(Box::new(refuse(StatusCode::REQUEST_TIMEOUT, "timeout", message)))
-        }
-        Err(_) => {
-            let message = format!("the body was not complete after {BODY_MS_MAX} ms");
-            Err(Box::new(refuse(StatusCode::REQUEST_TIMEOUT, "timeout", message)))
-        }
-    }
-}
-
-/// Why a body is not there.
-enum Unread {
-    TooLarge,
-    Stuck,
-    Broken(axum::Error),
-}
-
-async fn collect(mut body: Body) -> Result<Bytes, Unread> {
-    let pause = Duration::from_millis(BODY_PAUSE_MS_MAX);
-    let mut whole = BytesMut::new();
-    loop {
-        let next = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx));
-        let next = tokio::time::timeout(pause, next).await.map_err(|_| Unread::Stuck)?;
-        let Some(frame) = next else { return Ok(whole.freeze()) };
-        let Ok(data) = frame.map_err(Unread::Broken)?.into_data() else { continue };
-        if BODY_BYTES_MAX - whole.len() < data.len() {
-            return Err(Unread::TooLarge);
-        }
-        whole.extend_from_slice(&data);
-    }
 }

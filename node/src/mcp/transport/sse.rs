@@ -24,8 +24,9 @@ use tokio_util::sync::DropGuard;
 
 use super::{
     bearer::Bearer,
+    body::read_body,
     errors::with_error_cut,
-    server::{Server, read_body, refuse},
+    server::{Server, refuse},
     service::{ConnectionGuard, McpService, converse},
     write_ack::{NotTaken, Probes, Sent},
 };

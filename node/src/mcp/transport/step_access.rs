@@ -26,7 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     bearer::{self, shown, unauthenticated, until_gone},
-    server::{Life, read_body, refuse},
+    body::read_body,
+    server::{Life, refuse},
     service::McpService,
     streamable::Streamable,
 };

@@ -26,10 +26,11 @@ use tokio::sync::Mutex;
 
 use super::{
     bearer::Bearer,
+    body::read_body,
     early_headers::opened,
     errors::with_body_cut,
     lines::complaint,
-    server::{Life, read_body, refuse},
+    server::{Life, refuse},
     service::{McpService, StreamGuard},
     session_files::Files,
     sessions::{Owners, Sessions},

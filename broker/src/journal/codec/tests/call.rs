@@ -21,8 +21,13 @@ fn the_bytes_of_calls_are_unchanged() {
         Outcome::TimedOut,
         Outcome::Unknown,
     ];
-    let ended = outcomes.map(|it| call::Event::Ended(7, a_call(), it));
-    let events = [call::Event::Begun(7, a_call())].into_iter().chain(ended);
+    let ended = outcomes.map(|it| call::Event::Ended(7, a_call(), it, None));
+    let recorded = [
+        call::Event::Begun(8, a_call(), Some("{}".to_owned())),
+        call::Event::Ended(8, a_call(), Outcome::Succeeded, Some("{}".to_owned())),
+    ];
+    let begun = call::Event::Begun(7, a_call(), None);
+    let events = [begun].into_iter().chain(ended).chain(recorded);
     let told: String = events.map(|it| pinned(&Event::Call(it))).collect();
     check_golden("tests/call_events.golden.txt", &told);
 }
