@@ -5,7 +5,8 @@
 //! killed while it waits, started again, waits longer than it would by itself, and finishes; Claude
 //! Code plays B also in a terminal, where it has to be woken from idleness. Those that have a runner
 //! are also started by `tasuki run`, pi among them. Those that `tasuki wake` can wake are woken by mail
-//! from another node while they wait for nothing, their hooks are tried, and `tasuki launch` starts three together. Ends with 1 when one of them did not work.
+//! from another node while they wait for nothing, their hooks are tried, and `tasuki launch` starts three together.
+//! Two call tools of other MCP servers, which are this program, through their node. Ends with 1 when one of them did not work.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -16,10 +17,11 @@ use tasuki_examples::{
     clients::{
         agent_runs,
         client::{Client, Transport},
-        hooking, launching,
+        gateway, hooking, launching,
         play::{Plan, Play, Seen, Way, play},
         table, waking,
     },
+    load::limits::serve_mcp_stdio,
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -38,7 +40,7 @@ struct Cli {
     /// Only these transports
     #[arg(long, value_enum, value_delimiter = ',')]
     transport: Vec<Transport>,
-    /// Only B of the turn loop, a worker, runs, idle ones that are woken, those with hooks, or those that are launched
+    /// Only B of the turn loop, a worker, runs, idle ones that are woken, those with hooks, those that are launched, or calls of other servers' tools
     #[arg(long, value_enum)]
     play: Option<Part>,
     /// Only from the command line, or only in a terminal
@@ -53,6 +55,9 @@ struct Cli {
     /// Put what was seen into the table of this page, unless the wait was chosen
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
+    /// Serve tools that say what they were given: how this program starts servers for a gateway
+    #[arg(long, hide = true)]
+    serve_mcp_stdio: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -63,6 +68,7 @@ enum Part {
     Wake,
     Hooks,
     Launch,
+    Gateway,
 }
 
 impl Part {
@@ -70,7 +76,7 @@ impl Part {
         match self {
             Self::Turns => Some(Play::Turns),
             Self::Work => Some(Play::Work),
-            Self::Runs | Self::Wake | Self::Hooks | Self::Launch => None,
+            Self::Runs | Self::Wake | Self::Hooks | Self::Launch | Self::Gateway => None,
         }
     }
 }
@@ -128,27 +134,14 @@ impl Cli {
 }
 
 impl Cli {
-    /// Clients that are woken while they are idle, each in the way that it has.
-    fn wakeable(&self) -> Vec<Client> {
-        let is_asked = self.play.is_none_or(|part| part == Part::Wake)
-            && self.transport.is_empty()
-            && self.way.is_none();
-        let is_meant = |client: &Client| {
-            is_asked && client.is_wakeable() && (self.only.is_empty() || self.only.contains(client))
-        };
-        Client::value_variants().iter().copied().filter(is_meant).collect()
-    }
-}
-
-impl Cli {
-    /// Clients whose hooks are tried.
-    fn hooked(&self) -> Vec<Client> {
-        let is_asked = self.play.is_none_or(|part| part == Part::Hooks)
+    /// Which of these clients play a part that has no transports and ways.
+    fn meant(&self, clients: &[Client], part: Part) -> Vec<Client> {
+        let is_asked = self.play.is_none_or(|it| it == part)
             && self.transport.is_empty()
             && self.way.is_none();
         let is_meant =
             |client: &Client| is_asked && (self.only.is_empty() || self.only.contains(client));
-        hooking::CLIENTS.iter().copied().filter(is_meant).collect()
+        clients.iter().copied().filter(is_meant).collect()
     }
 }
 
@@ -165,6 +158,10 @@ impl Cli {
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
+    if cli.serve_mcp_stdio {
+        serve_mcp_stdio().await?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let place = std::fs::canonicalize(&cli.place)
         .map_err(|why| format!("{}: {why}; run ./scripts/clients-setup.sh", cli.place.display()))?;
     let runs = place.join("runs");
@@ -182,16 +179,24 @@ async fn main() -> Result<ExitCode> {
         running.spawn(async move { agent_runs::play(client, &place, &runs, &starting).await });
     }
     let mut waking = JoinSet::new();
-    for client in cli.wakeable() {
+    let wakeable: Vec<_> =
+        Client::value_variants().iter().copied().filter(|it| it.is_wakeable()).collect();
+    for client in cli.meant(&wakeable, Part::Wake) {
         println!("{:<32} is woken", client.name());
         let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
         waking.spawn(async move { waking::play(client, &place, &runs, &starting).await });
     }
     let mut hooking = JoinSet::new();
-    for client in cli.hooked() {
+    for client in cli.meant(&hooking::CLIENTS, Part::Hooks) {
         println!("{:<32} is told by hooks", client.name());
         let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
         hooking.spawn(async move { hooking::play(client, &place, &runs, &starting).await });
+    }
+    let mut calling = JoinSet::new();
+    for client in cli.meant(&gateway::CLIENTS, Part::Gateway) {
+        println!("{:<32} calls tools of other servers", client.name());
+        let (place, runs, starting) = (place.clone(), runs.clone(), Arc::clone(&starting));
+        calling.spawn(async move { gateway::play(client, &place, &runs, &starting).await });
     }
     let (mut all, mut working) = (0, 0);
     if cli.launches() {
@@ -221,6 +226,17 @@ async fn main() -> Result<ExitCode> {
         working += usize::from(seen.failure.is_none());
         if let (Some(page), None) = (&cli.page, cli.wait) {
             table::write_hooks(page, &seen)?;
+        }
+    }
+    while let Some(seen) = calling.join_next().await {
+        let seen = seen?;
+        let called = seen.called.join(", ");
+        let what = seen.failure.as_ref().map_or(called, |why| format!("FAILED: {why}"));
+        println!("{:<32} calls {what}", seen.client.name());
+        all += 1;
+        working += usize::from(seen.failure.is_none());
+        if let (Some(page), None) = (&cli.page, cli.wait) {
+            table::write_gateway(page, &seen)?;
         }
     }
     while let Some(seen) = running.join_next().await {

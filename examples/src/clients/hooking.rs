@@ -19,6 +19,7 @@ use tokio::{
 
 use super::{
     client::{Client, Transport},
+    home::Home,
     model::Asked,
     script::{
         Move, WAITING,
@@ -97,7 +98,7 @@ async fn on_stage(
     let client = seen.client;
     seen.version = client.version(place)?;
     let _permit = starting.acquire().await?;
-    let ground = Ground::lay(folder, place, &[OTHER, ROLE]).await?;
+    let ground = Ground::lay(Home::new(folder, place)?, &[OTHER, ROLE]).await?;
     seen.date = fs::metadata(&ground.home.data)?.modified()?;
     let is_used_up = Arc::new(AtomicBool::new(false));
     let part = Hooked { is_used_up: Arc::clone(&is_used_up) };

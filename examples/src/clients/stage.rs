@@ -1,6 +1,6 @@
 //! What stands around a client in one run: broker and node, and the scripted model.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
@@ -25,7 +25,7 @@ pub const START_WITHIN: Duration = Duration::from_secs(240);
 pub const DONE_WITHIN: Duration = Duration::from_secs(120);
 
 /// Between two looks at the same state.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Broker and node, before anybody works there.
 #[derive(Debug)]
@@ -37,12 +37,11 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Starts them, for these roles.
+    /// Starts them in this home, for these roles.
     ///
     /// # Errors
     /// When something does not start.
-    pub async fn lay(folder: &Path, place: &Path, roles: &[&str]) -> Result<Self> {
-        let home = Home::new(folder, place)?;
+    pub async fn lay(home: Home, roles: &[&str]) -> Result<Self> {
         let mut up = home.tasuki()?;
         // The only leases of turns here are those of agents that wait for hours.
         up.args(["up", "--listen", "127.0.0.1:0", "--broker-listen", "127.0.0.1:0"]);

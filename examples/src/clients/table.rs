@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     client::{Client, Transport},
-    hooking, launching,
+    gateway, hooking, launching,
     play::{Play, Seen, Way, Woken},
     waking,
 };
@@ -58,6 +58,11 @@ const WORK: Table = Table {
 const WAKE: Table = Table {
     begin: "<!-- table of wakes: written by `make clients` -->",
     head: &["client", "run as", "version, date", "works", "woken by", "a new turn begins after"],
+};
+
+const GATEWAY: Table = Table {
+    begin: "<!-- table of gateways: written by `make clients` -->",
+    head: &["client", "reached by", "version, date", "works", "tools called, by its names"],
 };
 
 const LAUNCH: Table = Table {
@@ -186,6 +191,22 @@ pub fn write_wake(path: &Path, seen: &waking::Seen) -> Result<()> {
     ];
     let page = fs::read_to_string(path)?;
     Ok(fs::write(path, WAKE.put(&page, &[row])?)?)
+}
+
+/// Puts what was seen of a gateway into the page at `path`.
+///
+/// # Errors
+/// When there is no such page, or it has no marks.
+pub fn write_gateway(path: &Path, seen: &gateway::Seen) -> Result<()> {
+    let row = vec![
+        seen.client.title().to_owned(),
+        "Streamable HTTP".to_owned(),
+        format!("{}, {}", seen.version, date(seen.date)),
+        works(seen.failure.as_deref()),
+        seen.called.join(", "),
+    ];
+    let page = fs::read_to_string(path)?;
+    Ok(fs::write(path, GATEWAY.put(&page, &[row])?)?)
 }
 
 /// One row of those that were launched.

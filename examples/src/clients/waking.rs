@@ -90,7 +90,7 @@ async fn on_stage(
     let client = seen.client;
     seen.version = client.version(place)?;
     let _permit = starting.acquire().await?;
-    let ground = Ground::lay(folder, place, &[ROLE]).await?;
+    let ground = Ground::lay(Home::new(folder, place)?, &[ROLE]).await?;
     seen.date = fs::metadata(&ground.home.data)?.modified()?;
     let mut stage = Stage::set(ground, client, Transport::Http, ROLE, Box::new(Idle)).await?;
     let played = with_client(seen, &stage).await;

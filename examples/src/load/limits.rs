@@ -143,6 +143,9 @@ struct McpEcho;
 /// The variable that says how many tools are listed.
 const LISTED: &str = "LOAD_TOOLS";
 
+/// The variable with the name that a server signs its results with.
+pub const SIGNATURE: &str = "LOAD_SIGNATURE";
+
 /// Tools as a server of weather has them.
 fn listed() -> Vec<Tool> {
     let count = std::env::var(LISTED).ok().and_then(|it| it.parse().ok()).unwrap_or(1);
@@ -185,7 +188,11 @@ impl ServerHandler for McpEcho {
         if request.name == REFUSING {
             return Ok(CallToolResponse::Complete(refusal()));
         }
-        let text = serde_json::Value::from(request.arguments.unwrap_or_default()).to_string();
+        let mut said = request.arguments.unwrap_or_default();
+        if let Ok(name) = std::env::var(SIGNATURE) {
+            said.insert("signed".to_owned(), name.into());
+        }
+        let text = serde_json::Value::from(said).to_string();
         let result = CallToolResult::success(vec![ContentBlock::text(text)]);
         Ok(CallToolResponse::Complete(result))
     }

@@ -31,7 +31,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::script::{Call, Heard, Move, Part};
+use super::script::{Call, Heard, Move, Part, is_name_of};
 use crate::Result;
 
 /// Of one request, in bytes: a conversation with all the tools of a client.
@@ -213,7 +213,7 @@ impl Desk {
             Move::Limit => return api.limit.response(),
             Move::Hang => return silence(),
             Move::Call(Call { tool, arguments }) => {
-                match ask.tools.iter().find(|it| it.name.ends_with(tool.as_str())) {
+                match ask.tools.iter().find(|it| is_name_of(&it.name, tool)) {
                     Some(tool) => Act::Call { tool, arguments, number },
                     None => Act::Say { text: "That tool is not there.", number },
                 }

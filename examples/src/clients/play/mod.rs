@@ -20,6 +20,7 @@ use tokio::{
 
 use super::{
     client::{Client, Transport},
+    home::Home,
     model::Asked,
     running::Running,
     script::{DONE, Heard, Move},
@@ -136,7 +137,7 @@ async fn on_ground(
         Play::Turns => &turns::ROLES,
         Play::Work => &work::ROLES,
     };
-    let ground = Ground::lay(folder, place, roles).await?;
+    let ground = Ground::lay(Home::new(folder, place)?, roles).await?;
     seen.date = fs::metadata(&ground.home.data)?.modified()?;
     match seen.plan.play {
         Play::Turns => turns::play(seen, ground, permit).await,

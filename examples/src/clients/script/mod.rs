@@ -8,8 +8,10 @@
 //! - `facts`: the JSON in a tool's words, whatever the client wraps it in.
 //! - `turns`: B of the turn loop. `work`: a worker of an issue. `idle`: an agent that waits for
 //!   nothing and is woken. `hooked`: one with hooks. `relay`: one that was launched. `replies`: one without tools, whose task says what to answer.
+//!   `gateway`: one that calls tools of other MCP servers.
 
 mod facts;
+pub mod gateway;
 pub mod hooked;
 pub mod idle;
 pub mod relay;
@@ -131,10 +133,16 @@ impl Call {
         Self { tool: tool.to_owned(), arguments }
     }
 
-    /// Whether it calls this tool: clients put names of their own before a tool's.
+    /// Whether it calls this tool.
     fn is_of(&self, tool: &str) -> bool {
-        self.tool.ends_with(tool)
+        is_name_of(&self.tool, tool)
     }
+}
+
+/// Whether a client calls a tool so: they put names of their own before a tool's, and Codex has `_` in
+/// place of `-`.
+pub fn is_name_of(name: &str, tool: &str) -> bool {
+    name.replace('-', "_").ends_with(&tool.replace('-', "_"))
 }
 
 #[cfg(test)]
