@@ -64,11 +64,13 @@ pub(super) fn parse(
         };
         for item in all {
             let Some(server) = server(item, file, home, at, &mut inner) else { continue };
-            // Its name is that of a file, and some disks do not tell cases apart.
-            let is_same =
-                |it: &ServerSettings| it.name.as_str().eq_ignore_ascii_case(server.name.as_str());
-            if servers.iter().any(is_same) {
-                let message = format!("`{SERVER}`: there are two called {}", server.name);
+            let is_same = |it: &ServerSettings| it.name.is_confusable(&server.name);
+            if let Some(other) = servers.iter().find(|it| is_same(it)) {
+                let message = format!(
+                    "`{SERVER}`: the names {} and {} are too similar: some disks do not tell cases \
+                     apart, and some clients write `_` for `-`",
+                    other.name, server.name
+                );
                 inner.push(Problem { at: at(item.span().start), message });
             } else {
                 servers.push(server);

@@ -122,7 +122,7 @@ impl Catalogue {
                 // Nobody elsewhere takes the name of a server here.
                 let prefix = names::split(&exposed).map(|it| it.0);
                 let is_taken = |(it, _): &(Arc<Server>, View)| {
-                    prefix.as_ref().is_none_or(|own| it.name().eq_ignore_ascii_case(own.as_str()))
+                    prefix.as_ref().is_none_or(|own| it.settings.name.is_confusable(own))
                 };
                 if servers.iter().any(is_taken) {
                     continue;
@@ -139,10 +139,14 @@ impl Catalogue {
         all
     }
 
-    /// By the name that agents see.
+    /// By the name that agents see, or as a client spells it that writes `_` for `-`.
     pub fn tool(&self, name: &str) -> Option<&Arc<OfferedTool>> {
-        let place = self.tools.binary_search_by(|it| it.name().cmp(name)).ok()?;
-        self.tools.get(place)
+        if let Ok(place) = self.tools.binary_search_by(|it| it.name().cmp(name)) {
+            return self.tools.get(place);
+        }
+        names::split(name)?;
+        let mut alike = self.tools.iter().filter(|it| names::is_respelled(it.name(), name));
+        alike.next().filter(|_| alike.next().is_none())
     }
 
     /// Those that fit a question, the best first, of those that `is_allowed`.

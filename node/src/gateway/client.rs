@@ -6,7 +6,7 @@
 
 #![expect(deprecated, reason = "servers and clients of earlier versions ask and log so")]
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use rmcp::{
@@ -19,7 +19,10 @@ use rmcp::{
     },
     service::{InboundStreamOrigin, NotificationContext, RequestContext},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
 
 use super::changes::Changes;
 use crate::link::news::ServerPart;
@@ -31,8 +34,8 @@ const PROGRESS_MAX: usize = 64;
 /// The words of one, in bytes.
 const PROGRESS_BYTES_MAX: usize = 2048;
 
-/// Progress that came before its call was known under its token.
-const EARLY_MAX: usize = 64;
+/// For whoever sends a call to wait for its answer, once it is sent.
+const CLAIMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a server asks of whoever called it.
 #[derive(Debug)]
@@ -68,17 +71,25 @@ struct OpenCall {
     token: ProgressToken,
     request: RequestId,
     news: mpsc::Sender<News>,
+    /// Until somebody waits for the answer: what came meanwhile, and since when.
+    unclaimed: Option<(mpsc::Receiver<News>, Instant)>,
+}
+
+impl OpenCall {
+    fn new(token: ProgressToken, request: RequestId) -> (Self, mpsc::Receiver<News>) {
+        let (sender, news) = mpsc::channel(PROGRESS_MAX);
+        (Self { token, request, news: sender, unclaimed: None }, news)
+    }
+
+    /// Nobody will wait for it any more.
+    fn is_abandoned(&self) -> bool {
+        self.unclaimed.as_ref().is_some_and(|(_, since)| CLAIMED_WITHIN < since.elapsed())
+    }
 }
 
 /// The calls of one connection that are under way.
 #[derive(Debug, Default)]
-pub(super) struct Calls(Mutex<Open>);
-
-#[derive(Debug, Default)]
-struct Open {
-    calls: Vec<OpenCall>,
-    early: Vec<ProgressNotificationParam>,
-}
+pub(super) struct Calls(Mutex<Vec<OpenCall>>);
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
@@ -90,22 +101,35 @@ pub(super) struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.calls.0.lock().calls.retain(|it| it.token != self.token);
+        self.calls.0.lock().retain(|it| it.token != self.token);
     }
 }
 
 impl Calls {
+    /// A call is about to be sent: the server may say something of it before anybody knows that it
+    /// was.
+    pub(super) fn begin(&self, token: ProgressToken, request: RequestId) {
+        let mut open = self.0.lock();
+        open.retain(|it| !it.is_abandoned());
+        let (mut call, news) = OpenCall::new(token, request);
+        call.unclaimed = Some((news, Instant::now()));
+        open.push(call);
+    }
+
+    /// What the server says of a call that was sent.
     pub(super) fn register(
         self: &Arc<Self>,
         token: ProgressToken,
         request: RequestId,
     ) -> Registered {
-        let (sender, news) = mpsc::channel(PROGRESS_MAX);
         let mut open = self.0.lock();
-        for progress in open.early.extract_if(.., |it| it.progress_token == token) {
-            sender.try_send(News::Progress(progress)).ok();
-        }
-        open.calls.push(OpenCall { token: token.clone(), request, news: sender });
+        let begun = open.iter_mut().find(|it| it.request == request);
+        let news = begun.and_then(|it| it.unclaimed.take()).map(|(news, _)| news);
+        let news = news.unwrap_or_else(|| {
+            let (call, news) = OpenCall::new(token.clone(), request);
+            open.push(call);
+            news
+        });
         drop(open);
         Registered { calls: Arc::clone(self), token, news }
     }
@@ -116,28 +140,32 @@ impl Calls {
         if let Some(message) = &mut progress.message {
             message.truncate(message.floor_char_boundary(PROGRESS_BYTES_MAX));
         }
-        let mut open = self.0.lock();
-        if let Some(call) = open.calls.iter().find(|it| it.token == progress.progress_token) {
+        let open = self.0.lock();
+        if let Some(call) = open.iter().find(|it| it.token == progress.progress_token) {
             call.news.try_send(News::Progress(progress)).ok();
-            return;
         }
-        // Some of these are of calls that are over.
-        if open.early.len() == EARLY_MAX {
-            open.early.remove(0);
+    }
+
+    /// A log message, for the call that it is about.
+    pub(super) fn log(
+        &self,
+        origin: Option<&InboundStreamOrigin>,
+        message: LoggingMessageNotificationParam,
+    ) {
+        if let Some(call) = self.find(origin) {
+            call.try_send(News::Log(message)).ok();
         }
-        open.early.push(progress);
     }
 
     /// The call that a message of the server's is about.
-    fn meant(&self, origin: Option<&InboundStreamOrigin>) -> Option<mpsc::Sender<News>> {
-        let open = &self.0.lock().calls;
+    fn find(&self, origin: Option<&InboundStreamOrigin>) -> Option<mpsc::Sender<News>> {
+        let open = self.0.lock();
         if let Some(InboundStreamOrigin::OutboundRequest(request)) = origin {
             return open.iter().find(|it| it.request == *request).map(|it| it.news.clone());
         }
-        match &open[..] {
-            [only] => Some(only.news.clone()),
-            [] | [..] => None,
-        }
+        let mut open = open.iter().filter(|it| !it.is_abandoned());
+        let only = open.next().filter(|_| open.next().is_none());
+        only.map(|it| it.news.clone())
     }
 }
 
@@ -155,7 +183,7 @@ impl Handler {
         context: RequestContext<RoleClient>,
         what: Asked,
     ) -> Result<Told, ErrorData> {
-        let call = self.calls.meant(context.extensions.get());
+        let call = self.calls.find(context.extensions.get());
         let call = call.ok_or_else(|| {
             let why =
                 "there is not exactly one call under way, so it is not known which client to ask";
@@ -208,16 +236,6 @@ impl ClientHandler for Handler {
         }
     }
 
-    async fn on_logging_message(
-        &self,
-        message: LoggingMessageNotificationParam,
-        context: NotificationContext<RoleClient>,
-    ) {
-        if let Some(call) = self.calls.meant(context.extensions.get()) {
-            call.try_send(News::Log(message)).ok();
-        }
-    }
-
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.changes.record(ServerPart::Tools);
     }
@@ -236,5 +254,64 @@ impl ClientHandler for Handler {
         _context: NotificationContext<RoleClient>,
     ) {
         self.changes.record(ServerPart::Resource(updated.uri));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use rmcp::model::{LoggingLevel, NumberOrString};
+
+    use super::*;
+
+    fn token(number: i64) -> ProgressToken {
+        ProgressToken(NumberOrString::Number(number))
+    }
+
+    fn log(calls: &Calls, origin: Option<&InboundStreamOrigin>) {
+        let message = LoggingMessageNotificationParam::new(LoggingLevel::Info, "x".into());
+        calls.log(origin, message);
+    }
+
+    /// What a server said of a call, in order.
+    fn received(call: &mut Registered) -> String {
+        let mut all = String::new();
+        while let Some(Some(news)) = call.news.recv().now_or_never() {
+            all += match news {
+                News::Progress(_) => "progress ",
+                News::Log(_) => "log ",
+                News::Ask(_) => "ask ",
+            };
+        }
+        all
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_comes_before_anybody_waits_is_kept_in_order() {
+        let calls: Arc<Calls> = Arc::default();
+        let of = |number| InboundStreamOrigin::OutboundRequest(NumberOrString::Number(number));
+        calls.begin(token(1), NumberOrString::Number(1));
+        log(&calls, None);
+        calls.progress(ProgressNotificationParam::new(token(1), 1.0));
+        calls.begin(token(2), NumberOrString::Number(2));
+        log(&calls, Some(&of(1)));
+        log(&calls, Some(&of(2)));
+        // It could be of either.
+        log(&calls, None);
+        let mut first = calls.register(token(1), NumberOrString::Number(1));
+        let mut second = calls.register(token(2), NumberOrString::Number(2));
+        assert_eq!(
+            (&*received(&mut first), &*received(&mut second)),
+            ("log progress log ", "log ")
+        );
+        drop(second);
+        log(&calls, None);
+        assert_eq!(received(&mut first), "log ");
+        // One that nobody ever waited for leaves no doubt after a while.
+        calls.begin(token(3), NumberOrString::Number(3));
+        log(&calls, None);
+        tokio::time::advance(CLAIMED_WITHIN * 2).await;
+        log(&calls, None);
+        assert_eq!(received(&mut first), "log ");
     }
 }

@@ -31,6 +31,17 @@ impl ServerName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether a disk or a client may take one for the other.
+    pub fn is_confusable(&self, other: &Self) -> bool {
+        is_respelled(&self.0.to_lowercase(), &other.0.to_lowercase())
+    }
+}
+
+/// Whether two names differ in nothing but `-` and `_`: some clients write one for the other.
+pub fn is_respelled(a: &str, b: &str) -> bool {
+    let spelled = |text: &str| text.replace('-', "_");
+    spelled(a) == spelled(b)
 }
 
 impl fmt::Display for ServerName {
@@ -127,6 +138,11 @@ mod tests {
         let seen = exposed(&server("a"), "_b");
         assert_eq!((seen.as_str(), split(&seen)), ("a___b", Some((server("a"), "_b"))));
         assert_eq!(split("handover_work"), None);
+        for (other, is_confusable) in
+            [("my-files", true), ("My_Files", true), ("my-file", false), ("myfiles", false)]
+        {
+            assert_eq!(server("my_files").is_confusable(&server(other)), is_confusable, "{other}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A connection that passes on what somebody waits for.
 //!
-//! - Progress is told in the order in which it came, and before the answer that came after it: rmcp
-//!   hands each notification to a task of its own.
+//! - Progress and log messages are passed on in the order in which they came, and before the answer
+//!   that came after them: rmcp hands each notification to a task of its own.
 //! - Answers that nobody waits for are passed over: a server that needs long to start answers the
 //!   probe for its version when rmcp has gone on with the handshake of earlier versions already.
 //! - What nobody asked for is taken at a bounded rate. A server that floods is left, and whoever
@@ -11,7 +11,10 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use rmcp::{
     RoleClient,
-    model::{ClientNotification, ClientRequest, JsonRpcMessage, RequestId, ServerNotification},
+    model::{
+        ClientNotification, ClientRequest, GetMeta as _, JsonRpcMessage, JsonRpcNotification,
+        RequestId, ServerNotification,
+    },
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -53,6 +56,17 @@ impl FloodLimit {
     }
 }
 
+/// Whether a server may ask, report progress or log on account of a request.
+const fn is_call(request: &ClientRequest) -> bool {
+    matches!(
+        request,
+        ClientRequest::CallToolRequest(_)
+            | ClientRequest::GetPromptRequest(_)
+            | ClientRequest::ReadResourceRequest(_)
+            | ClientRequest::CompleteRequest(_)
+    )
+}
+
 pub(super) struct Ordered<T> {
     inner: T,
     calls: Arc<Calls>,
@@ -73,6 +87,11 @@ impl<T> Ordered<T> {
                     self.open.clear();
                 }
                 self.open.insert(it.id.clone());
+                if is_call(&it.request)
+                    && let Some(token) = it.request.get_meta().get_progress_token()
+                {
+                    self.calls.begin(token, it.id.clone());
+                }
             }
             JsonRpcMessage::Notification(it) => {
                 if let ClientNotification::CancelledNotification(it) = &it.notification
@@ -116,12 +135,16 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
                 return None;
             }
             match message {
-                JsonRpcMessage::Notification(told) => {
-                    let ServerNotification::ProgressNotification(it) = told.notification else {
-                        return Some(JsonRpcMessage::Notification(told));
-                    };
-                    self.calls.progress(it.params);
-                }
+                JsonRpcMessage::Notification(received) => match received.notification {
+                    ServerNotification::ProgressNotification(it) => self.calls.progress(it.params),
+                    ServerNotification::LoggingMessageNotification(it) => {
+                        self.calls.log(it.extensions.get(), it.params);
+                    }
+                    notification => {
+                        let received = JsonRpcNotification { notification, ..received };
+                        return Some(JsonRpcMessage::Notification(received));
+                    }
+                },
                 // An error without an id is about a request of which nobody can say which.
                 JsonRpcMessage::Request(_)
                 | JsonRpcMessage::Error(rmcp::model::JsonRpcError { id: None, .. }) => {

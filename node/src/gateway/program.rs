@@ -34,6 +34,7 @@ pub(super) struct Program {
 impl Program {
     /// Starts it. What is returned beside it is how to speak to it.
     pub(super) fn start(
+        server: &str,
         keeper: &Path,
         words: &[String],
         env: &[(String, Option<String>)],
@@ -49,7 +50,7 @@ impl Program {
         let stderr = Arc::new(Mutex::new(Tail::new(STDERR_BYTES_MAX)));
         let reading = tokio::spawn(read(pipes.stderr, Arc::clone(&stderr)));
         let name = words.first().cloned().unwrap_or_default();
-        Ok((Self { kept, stderr, reading, name }, Stdio::new(pipes.stdout, writer)))
+        Ok((Self { kept, stderr, reading, name }, Stdio::new(server, pipes.stdout, writer)))
     }
 
     /// Ends it, and says why it is over: by `why`, unless it ended by itself.

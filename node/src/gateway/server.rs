@@ -324,8 +324,9 @@ impl Server {
         let calls = Arc::clone(&handler.calls);
         let running = match &self.settings.transport {
             ServerTransport::Stdio { words, env, directory } => {
-                let (started, transport) = Program::start(&self.keeper, words, env, directory)
-                    .map_err(|why| format!("it cannot be started: {why}"))?;
+                let (started, transport) =
+                    Program::start(self.name(), &self.keeper, words, env, directory)
+                        .map_err(|why| format!("it cannot be started: {why}"))?;
                 *program = Some(started);
                 handler.serve_with_lifecycle(Ordered::new(transport, calls), lifecycle).await
             }

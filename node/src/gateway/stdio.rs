@@ -31,6 +31,7 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// Both ends of a server.
 pub(super) struct Stdio<R, W> {
+    server: String,
     reader: BufReader<R>,
     line: Line,
     writer: Arc<Mutex<Option<W>>>,
@@ -66,7 +67,7 @@ impl Line {
     }
 
     /// What the line is; the next one begins.
-    fn take(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+    fn take(&mut self, server: &str) -> Option<RxJsonRpcMessage<RoleClient>> {
         let Self { mut text, end } = std::mem::take(self);
         match end {
             None => {
@@ -81,7 +82,9 @@ impl Line {
             Some(end) => {
                 let end: Vec<u8> = end.into();
                 let id = id_in(&text, &end)?;
-                let why = format!("its answer is larger than {MESSAGE_BYTES_MAX} bytes");
+                let why = format!(
+                    "the answer of the server {server} is larger than {MESSAGE_BYTES_MAX} bytes"
+                );
                 let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None);
                 Some(JsonRpcMessage::error(error, Some(id)))
             }
@@ -113,8 +116,9 @@ where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    pub(super) fn new(reader: R, writer: W) -> Self {
+    pub(super) fn new(server: &str, reader: R, writer: W) -> Self {
         Self {
+            server: server.to_owned(),
             reader: BufReader::with_capacity(READ_BYTES, reader),
             line: Line::default(),
             writer: Arc::new(Mutex::new(Some(writer))),
@@ -170,7 +174,7 @@ where
             if !self.read_line().await {
                 return None;
             }
-            let message = self.line.take();
+            let message = self.line.take(&self.server);
             if message.is_some() {
                 return message;
             }
@@ -201,7 +205,7 @@ mod tests {
         let text = text.to_vec();
         let writing = tokio::spawn(async move { theirs.write_all(&text).await.ok() });
         let (reader, writer) = tokio::io::split(ours);
-        let mut stdio = Stdio::new(reader, writer);
+        let mut stdio = Stdio::new("files", reader, writer);
         let mut all = Vec::new();
         while let Some(message) = stdio.receive().await {
             all.push(message);

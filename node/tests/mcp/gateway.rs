@@ -200,7 +200,7 @@ async fn a_tool_is_found_and_called_by_either_name() {
     let files = Downstream::new(vec![tool("read", "Reads a file."), tool("fail", "Fails.")]);
     let (url, _files) = files.start().await;
     let place = tempfile::tempdir().unwrap();
-    let servers = vec![server("files", at(&url)), server("sh", shell(place.path(), ""))];
+    let servers = vec![server("my-files", at(&url)), server("sh", shell(place.path(), ""))];
     let node = Node::start("gateway", servers).await;
     for era in [Era::Early, Era::Late] {
         let client = node.client("A", era).await;
@@ -209,31 +209,34 @@ async fn a_tool_is_found_and_called_by_either_name() {
         assert_eq!(names, ["gateway_call", "gateway_find"], "two, however many there are");
         let found = client.call_tool(call("gateway_find", json!({ "query": "read file" }))).await;
         let found = found.unwrap().structured_content.unwrap();
-        assert_eq!(found["tools"][0]["tool"], "files__read", "{found}");
+        assert_eq!(found["tools"][0]["tool"], "my-files__read", "{found}");
         assert_eq!(found["tools"][0]["input_schema"]["properties"]["text"]["type"], "string");
         let all = client.call_tool(call("gateway_find", json!({}))).await.unwrap();
         assert_eq!(
             all.structured_content.unwrap()["names"],
-            json!(["files__fail", "files__read", "sh__echo"])
+            json!(["my-files__fail", "my-files__read", "sh__echo"])
         );
         let arguments = json!({ "text": "ä", "more": [1, null] });
-        let named = client.call_tool(call("files__read", arguments.clone())).await.unwrap();
-        let by = json!({ "tool": "files__read", "arguments": arguments });
-        let called = client.call_tool(call("gateway_call", by)).await.unwrap();
-        assert_eq!(named, called);
+        let named = client.call_tool(call("my-files__read", arguments.clone())).await.unwrap();
+        // Some clients write `_` for `-`.
+        for tool in ["my-files__read", "my_files__read"] {
+            let by = json!({ "tool": tool, "arguments": arguments });
+            let called = client.call_tool(call("gateway_call", by)).await.unwrap();
+            assert_eq!(named, called);
+        }
         assert_eq!(named.structured_content, Some(json!({ "said": arguments })));
         let said = client.call_tool(call("sh__echo", json!({}))).await.unwrap();
         assert_eq!(text(&said), "hello");
         // What a server refuses is passed on as it said it.
-        let refused = error(client.call_tool(call("files__fail", json!({}))).await);
+        let refused = error(client.call_tool(call("my-files__fail", json!({}))).await);
         assert_eq!((refused.code.0, &*refused.message), (-32602, "no such thing"));
         assert_eq!(refused.data, Some(json!(7)));
-        let unknown = error(client.call_tool(call("files__raed", json!({}))).await);
+        let unknown = error(client.call_tool(call("my-files__raed", json!({}))).await);
         assert_eq!(unknown.code.0, -32602, "{unknown:?}");
-        let by = json!({ "tool": "files__raed" });
+        let by = json!({ "tool": "my-files__raed" });
         let unknown = client.call_tool(call("gateway_call", by)).await.unwrap();
         assert_eq!(unknown.is_error, Some(true));
-        assert!(text(&unknown).contains("files__read"), "{}", text(&unknown));
+        assert!(text(&unknown).contains("my-files__read"), "{}", text(&unknown));
     }
 }
 
@@ -296,8 +299,10 @@ async fn whoever_subscribed_hears_of_a_resource_that_changes() {
             let listed = early.list_all_resources().await.unwrap();
             assert_eq!(listed[0].uri, uri);
             early.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
-            let refused = early.subscribe(SubscribeRequestParams::new("other+test://one")).await;
-            assert_eq!(refused.is_err(), path == "A", "{refused:?}");
+            if path == "A" {
+                let other = SubscribeRequestParams::new("other+test://one");
+                early.subscribe(other).await.unwrap_err();
+            }
             let late = node.client(path, Era::Late).await;
             let mut filter = SubscriptionFilter::default();
             filter.resource_subscriptions = Some(vec![uri.to_owned()]);
@@ -363,7 +368,7 @@ async fn a_task_of_a_server_is_for_the_agent_that_made_it() {
     }
     // A client that takes none gets none.
     let refused = client.call_tool(call("files__slow", json!({}))).await;
-    assert!(error(refused).message.contains("takes none"));
+    assert_eq!(error(refused).code, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY);
 }
 
 /// Holds GW2.

@@ -178,7 +178,10 @@ pub(super) async fn list(host: &Host, scope: &Scope) -> Vec<ToolListing> {
     let shown = shown(tools(), &scope.toolsets(host));
     let own = shown.into_iter().map(|it| it.listing(matches!(scope, Scope::All)));
     let mut all: Vec<ToolListing> = own.chain(gateway::listed(host, scope).await).collect();
-    all.sort_by(|a, b| a.name.cmp(&b.name));
+    // One server's are in its own order.
+    if scope.server().is_none() {
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+    }
     all
 }
 
