@@ -1,6 +1,6 @@
 # Everything one does with this repository, in one word each.
 
-.PHONY: run test soak bench clients lint docs sdk dist
+.PHONY: run test soak bench bench-gateway clients lint docs sdk dist
 
 # Broker and node in one process, data kept between starts. ARGS="--role lead --role worker".
 run:
@@ -23,6 +23,12 @@ soak:
 bench:
 	cargo build --release -p tasuki-broker -p tasuki-node --bins
 	cargo run --release -p tasuki-examples --example load
+
+# The gateway beside mcp-proxy (PyPI), fastmcp and mcp-proxy (crates.io), which are installed first.
+bench-gateway:
+	./scripts/bench-gateway-setup.sh
+	cargo build --release -p tasuki-broker -p tasuki-node --bins
+	cargo run --release -p tasuki-examples --example load -- --only gateway-peers $(ARGS)
 
 # Real agent CLIs against a scripted model, without a network: installs them (2 GB), takes half
 # an hour, writes the tables in docs/clients.md. ARGS="--only codex --wait 5" tries one quickly.

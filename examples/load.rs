@@ -71,6 +71,8 @@ enum What {
     Runs,
     /// Tools of other MCP servers: here, on another node, among 2,000, with 200 clients
     Gateway,
+    /// The gateway beside others, only where it is named: `make bench-gateway` installs them
+    GatewayPeers,
     /// Pages in a browser, and callers beside 50 open ones
     Dashboard,
 }
@@ -101,7 +103,11 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
     sizes.watched = cli.secs.map_or(sizes.watched, Duration::from_secs);
     let mut is_met = true;
     for what in What::value_variants() {
-        if !cli.only.is_empty() && !cli.only.contains(what) {
+        let is_wanted = match cli.only.as_slice() {
+            [] => *what != What::GatewayPeers,
+            only => only.contains(what),
+        };
+        if !is_wanted {
             continue;
         }
         let figures: Vec<Figure> = match what {
@@ -118,6 +124,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
             What::Swarm => swarm::all(&sizes).await?,
             What::Runs => runs::all(&sizes).await?,
             What::Gateway => gateway::all(&sizes).await?,
+            What::GatewayPeers => gateway::peers::compare(&sizes).await?,
             What::Dashboard => dashboard::pages(&sizes).await?,
         };
         for figure in figures {

@@ -1,7 +1,10 @@
 //! Tools of other MCP servers behind a node: what the way through it costs beside the server itself,
 //! on this node and on another; finding one among two thousand; memory with many clients.
 //!
-//! Servers and clients are this program, so what is measured between them is Tasuki's.
+//! Servers and clients are this program, so what is measured between them is Tasuki's. [`peers`]
+//! measures other gateways beside it.
+
+pub mod peers;
 
 use std::{path::Path, process::Stdio, time::Duration};
 

@@ -8,7 +8,7 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ListToolsResult,
-        PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+        PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
     transport::{
@@ -136,6 +136,9 @@ pub async fn serve_echo(say: impl FnOnce(String)) -> Result<()> {
 /// The tool that refuses, as a node refuses one of its own.
 pub const REFUSING: &str = "loop_status";
 
+/// The argument that says how often a tool tells its caller how far it is, before it answers.
+pub const STEPS: &str = "steps";
+
 /// Tools that say what they were given, and [`REFUSING`].
 #[derive(Debug, Clone)]
 struct McpEcho;
@@ -183,16 +186,24 @@ impl ServerHandler for McpEcho {
     async fn call_tool(
         &self,
         request: CallToolRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if request.name == REFUSING {
             return Ok(CallToolResponse::Complete(refusal()));
         }
-        let mut said = request.arguments.unwrap_or_default();
-        if let Ok(name) = std::env::var(SIGNATURE) {
-            said.insert("signed".to_owned(), name.into());
+        let mut arguments = request.arguments.unwrap_or_default();
+        let steps = arguments.get(STEPS).and_then(|it| u32::try_from(it.as_u64()?).ok());
+        if let (Some(steps), Some(token)) = (steps, context.meta.get_progress_token()) {
+            for step in 1..=steps {
+                let progress = ProgressNotificationParam::new(token.clone(), step.into());
+                let told = context.peer.notify_progress(progress).await;
+                told.map_err(|why| ErrorData::internal_error(why.to_string(), None))?;
+            }
         }
-        let text = serde_json::Value::from(said).to_string();
+        if let Ok(name) = std::env::var(SIGNATURE) {
+            arguments.insert("signed".to_owned(), name.into());
+        }
+        let text = serde_json::Value::from(arguments).to_string();
         let result = CallToolResult::success(vec![ContentBlock::text(text)]);
         Ok(CallToolResponse::Complete(result))
     }

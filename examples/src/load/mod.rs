@@ -11,7 +11,7 @@
 //! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
 //! - [`swarm`]: issues and tasks, and workers that wait for one.
 //! - [`snapshots`]: commands while the snapshot of a large workspace is written.
-//! - [`gateway`]: tools of other MCP servers, through a node and through two.
+//! - [`gateway`]: tools of other MCP servers, through a node and through two; other gateways.
 //! - [`dashboard`]: pages in a browser, and callers beside open ones.
 //! - [`runs`]: runs of sub-agents, their progress, and reading what agent CLIs write.
 
