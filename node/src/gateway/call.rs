@@ -9,8 +9,8 @@ use rmcp::{
     Peer, RoleClient,
     model::{
         CancelledNotificationParam, ClientCapabilities, ClientRequest, ErrorCode, ErrorData,
-        LoggingMessageNotificationParam, ProgressNotificationParam, RequestId, RequestMetaObject,
-        ServerResult,
+        LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam, RequestId,
+        RequestMetaObject, ServerResult,
     },
     service::{PeerRequestOptions, ServiceError},
 };
@@ -54,11 +54,20 @@ pub(super) struct Live {
 }
 
 impl Live {
-    fn options(&self, caller: &dyn Caller) -> PeerRequestOptions {
-        let takes_meta =
-            self.peer.peer_info().is_some_and(|it| !it.protocol_version.has_initialize());
+    /// Whether the server is told of a caller's client with each request.
+    pub(super) fn takes_meta(&self) -> bool {
+        self.peer.peer_info().is_some_and(|it| !it.protocol_version.has_initialize())
+    }
+
+    fn options(&self, level: Option<LoggingLevel>, caller: &dyn Caller) -> PeerRequestOptions {
         let mut options = PeerRequestOptions::no_options();
-        options.meta = takes_meta.then(|| caller.meta());
+        if self.takes_meta() {
+            let mut meta = caller.meta();
+            if let (None, Some(level)) = (meta.log_level(), level) {
+                meta.set_log_level(level);
+            }
+            options.meta = Some(meta);
+        }
         options
     }
 }
@@ -74,10 +83,11 @@ pub(super) enum Failed {
 pub(super) async fn ask(
     live: &Live,
     request: ClientRequest,
+    level: Option<LoggingLevel>,
     timeout_after: Duration,
     caller: &dyn Caller,
 ) -> Result<ServerResult, Failed> {
-    let sent = live.peer.send_request_with_option(request, live.options(caller)).await;
+    let sent = live.peer.send_request_with_option(request, live.options(level, caller)).await;
     let mut sent = sent.map_err(|why| Failed::Gone(why.to_string()))?;
     let registered = live.calls.register(sent.progress_token.clone(), sent.id.clone());
     let answered = answer(&mut sent.rx, registered, timeout_after, caller);

@@ -9,7 +9,8 @@ use super::{
     names,
     provider::ToolProvider,
     roles::{RemoteRole, RoleView},
-    server::{Server, Shown, View},
+    server::Server,
+    view::{Shown, View},
 };
 
 /// Between a server's name and an address of its own: `files+file:///srv/a`. A scheme of that form
@@ -145,7 +146,7 @@ impl Catalogue {
             return self.tools.get(place);
         }
         names::split(name)?;
-        let mut alike = self.tools.iter().filter(|it| names::is_respelled(it.name(), name));
+        let mut alike = self.tools.iter().filter(|it| names::respelled(it.name()) == name);
         alike.next().filter(|_| alike.next().is_none())
     }
 

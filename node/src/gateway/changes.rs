@@ -9,8 +9,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     fmt,
+    num::NonZeroUsize,
     sync::Arc,
-    time::Duration,
 };
 
 use futures::FutureExt as _;
@@ -28,13 +28,24 @@ use tokio::{
 };
 
 use super::listing::LIST_MAX;
-use crate::link::news::{News, ServerPart};
+use crate::{
+    client::retry::{Backoff, chance},
+    link::news::{News, ServerPart},
+};
 
 /// Resources of one server that are subscribed to.
-pub(super) const SUBSCRIPTIONS_MAX: usize = 256;
+pub(super) const SUBSCRIPTIONS_MAX: usize = 1_024;
 
-/// Before a stream is opened again that ended.
-const REOPENED_AFTER: Duration = Duration::from_secs(60);
+/// Before a stream is opened again that ended, and before a subscription is tried again that was not
+/// answered, in milliseconds: the first pause, and the longest.
+const PAUSE_MS: u64 = 1_000;
+const PAUSE_MS_MAX: u64 = 60_000;
+
+/// Notifications of a server that were not taken yet.
+const UNREAD_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("more than none");
+
+/// Why a resource of a server of 2026-07-28 is not subscribed to.
+const NOT_REPORTED: &str = "the server does not report changes of this resource";
 
 /// One server's changes.
 pub(super) struct Changes {
@@ -45,9 +56,12 @@ pub(super) struct Changes {
     wake: Notify,
     /// How many subscribers each resource has.
     subscriptions: watch::Sender<BTreeMap<String, usize>>,
-    /// The resources that the server was asked to report.
-    active: watch::Sender<BTreeSet<String>>,
+    /// What the server answered to being asked to report them: why not, or nothing.
+    answered: watch::Sender<Answers>,
 }
+
+/// What a server answered to a subscription, by the resource.
+type Answers = BTreeMap<String, Result<(), String>>;
 
 impl Changes {
     pub(super) fn new(server: String, news: News) -> Self {
@@ -57,7 +71,7 @@ impl Changes {
             lists: Mutex::default(),
             wake: Notify::new(),
             subscriptions: watch::Sender::default(),
-            active: watch::Sender::default(),
+            answered: watch::Sender::default(),
         }
     }
 
@@ -69,7 +83,12 @@ impl Changes {
                 self.wake.notify_one();
             }
             ServerPart::Resource(uri) => {
-                if self.subscriptions.borrow().contains_key(&uri) {
+                // It may be a part of the one that was subscribed to.
+                let subscribed = self.subscriptions.borrow();
+                let whole = subscribed.keys().filter(|it| is_part_of(&uri, it)).cloned();
+                let whole: Vec<String> = whole.collect();
+                drop(subscribed);
+                for uri in whole {
                     self.news.server_changed(&self.server, ServerPart::Resource(uri));
                 }
             }
@@ -119,63 +138,95 @@ impl Changes {
     /// Asks the server to report changes, for as long as the connection lives.
     pub(super) async fn listen(&self, peer: &Peer<RoleClient>) -> Infallible {
         // Nobody knows what happened before.
-        self.active.send_replace(BTreeSet::new());
+        self.answered.send_replace(Answers::new());
         match peer.peer_info().is_some_and(|it| !it.protocol_version.has_initialize()) {
             true => self.listen_on_stream(peer).await,
             false => self.subscribe_each(peer).await,
         }
     }
 
-    /// Resources that the server is asked for from now on may have changed before.
-    fn set_active(&self, uris: BTreeSet<String>) {
-        let before = self.active.send_replace(uris.clone());
-        for uri in &uris - &before {
+    /// What the server answered. Resources that it reports from now on may have changed before.
+    fn set_answered(&self, answers: Answers) {
+        let reported = |answers: &Answers| -> BTreeSet<String> {
+            answers.iter().filter(|it| it.1.is_ok()).map(|it| it.0.clone()).collect()
+        };
+        let now = reported(&answers);
+        let before = self.answered.send_replace(answers);
+        for uri in &now - &reported(&before) {
             self.news.server_changed(&self.server, ServerPart::Resource(uri));
         }
     }
 
     async fn subscribe_each(&self, peer: &Peer<RoleClient>) -> Infallible {
         let mut wishes = self.subscriptions.subscribe();
-        let mut subscribed: BTreeSet<String> = BTreeSet::new();
+        let mut answers = Answers::new();
+        let mut backoff = Backoff::between(PAUSE_MS, PAUSE_MS_MAX);
         loop {
             let wanted: BTreeSet<String> = wishes.borrow_and_update().keys().cloned().collect();
-            for uri in &subscribed - &wanted {
-                let request = UnsubscribeRequestParams::new(uri);
-                timeout(LIST_MAX, peer.unsubscribe(request)).await.ok();
+            let gone: Vec<String> =
+                answers.keys().filter(|it| !wanted.contains(*it)).cloned().collect();
+            for uri in gone {
+                if let Some(Ok(())) = answers.remove(&uri) {
+                    let request = UnsubscribeRequestParams::new(uri);
+                    timeout(LIST_MAX, peer.unsubscribe(request)).await.ok();
+                }
             }
-            for uri in &wanted - &subscribed {
-                timeout(LIST_MAX, peer.subscribe(SubscribeRequestParams::new(uri))).await.ok();
+            let mut is_whole = true;
+            for uri in wanted {
+                if answers.contains_key(&uri) {
+                    continue;
+                }
+                let asked = peer.subscribe(SubscribeRequestParams::new(uri.clone()));
+                match timeout(LIST_MAX, asked).await {
+                    Ok(Ok(())) => drop(answers.insert(uri, Ok(()))),
+                    Ok(Err(why)) => drop(answers.insert(uri, Err(why.to_string()))),
+                    Err(_) => is_whole = false,
+                }
             }
-            subscribed.clone_from(&wanted);
-            self.set_active(wanted);
-            if wishes.changed().await.is_err() {
-                return std::future::pending().await;
+            self.set_answered(answers.clone());
+            if is_whole {
+                backoff.reset();
+                if wishes.changed().await.is_err() {
+                    return std::future::pending().await;
+                }
+            } else {
+                let pause = sleep(backoff.pause(chance()));
+                tokio::select! {
+                    Ok(()) = wishes.changed() => {}
+                    () = pause => {}
+                }
             }
         }
     }
 
     async fn listen_on_stream(&self, peer: &Peer<RoleClient>) -> Infallible {
         let mut wishes = self.subscriptions.subscribe();
+        let mut backoff = Backoff::between(PAUSE_MS, PAUSE_MS_MAX);
         loop {
             let mut open = self.open_stream(peer, &mut wishes).await;
             while let Some(stream) = &mut open {
                 tokio::select! {
                     heard = stream.next() => match heard {
-                        Ok(Some(heard)) => self.heard(heard),
+                        Ok(Some(heard)) => {
+                            backoff.reset();
+                            self.heard(heard);
+                        }
                         Ok(None) | Err(_) => open = None,
                     },
                     Ok(()) = wishes.changed() => {
-                        let next = self.open_stream(peer, &mut wishes).await;
-                        // What it heard meanwhile.
-                        while let Some(Ok(Some(heard))) = stream.next().now_or_never() {
-                            self.heard(heard);
+                        // Where the server takes no other, this one goes on.
+                        if let Some(next) = self.open_stream(peer, &mut wishes).await {
+                            // What it heard meanwhile.
+                            while let Some(Ok(Some(heard))) = stream.next().now_or_never() {
+                                self.heard(heard);
+                            }
+                            open = Some(next);
                         }
-                        open = next;
                     }
                 }
             }
-            sleep(REOPENED_AFTER).await;
-            self.active.send_replace(BTreeSet::new());
+            sleep(backoff.pause(chance())).await;
+            self.answered.send_replace(Answers::new());
             self.record_all();
         }
     }
@@ -191,9 +242,19 @@ impl Changes {
         filter.prompts_list_changed = Some(true);
         filter.resources_list_changed = Some(true);
         filter.resource_subscriptions = (!uris.is_empty()).then(|| uris.iter().cloned().collect());
-        let stream = timeout(LIST_MAX, peer.listen(filter)).await.ok()?.ok()?;
-        self.set_active(uris);
-        Some(stream)
+        let listening = peer.listen_with_capacity(filter, UNREAD_MAX);
+        let stream = timeout(LIST_MAX, listening).await.ok().and_then(Result::ok);
+        let taken = stream.as_ref().and_then(|it| it.acknowledged().resource_subscriptions.clone());
+        let taken: BTreeSet<String> = taken.unwrap_or_default().into_iter().collect();
+        let before = self.answered.borrow().clone();
+        let answer = |uri: String| {
+            let is_reported = taken.contains(&uri)
+                || (stream.is_none() && before.get(&uri).is_some_and(Result::is_ok));
+            let answer = if is_reported { Ok(()) } else { Err(NOT_REPORTED.to_owned()) };
+            (uri, answer)
+        };
+        self.set_answered(uris.into_iter().map(answer).collect());
+        stream
     }
 
     fn heard(&self, heard: ServerNotification) {
@@ -226,12 +287,22 @@ impl fmt::Debug for ResourceSubscription {
 }
 
 impl ResourceSubscription {
-    /// Resolves once the server was asked to report changes. A server that is away is asked when it
-    /// is back, so this ends after [`LIST_MAX`].
-    pub async fn activated(&self) {
-        let mut active = self.changes.active.subscribe();
-        timeout(LIST_MAX, active.wait_for(|all| all.contains(&self.uri))).await.ok();
+    /// What the server answered to being asked to report changes; why not, if it refused. A server
+    /// that is away or busy is asked later, so this ends after [`LIST_MAX`].
+    pub async fn answered(&self) -> Result<(), String> {
+        let mut answered = self.changes.answered.subscribe();
+        let known = answered.wait_for(|all| all.contains_key(&self.uri));
+        match timeout(LIST_MAX, known).await {
+            Ok(Ok(all)) => all.get(&self.uri).cloned().unwrap_or(Ok(())),
+            Ok(Err(_)) | Err(_) => Ok(()),
+        }
     }
+}
+
+/// Whether a resource is another one, or lies below it.
+fn is_part_of(uri: &str, whole: &str) -> bool {
+    uri.strip_prefix(whole)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || whole.ends_with('/'))
 }
 
 impl Drop for ResourceSubscription {
@@ -243,5 +314,23 @@ impl Drop for ResourceSubscription {
             }
             Some(_) | None => all.remove(&self.uri).is_some(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_resource_lies_below_it() {
+        for (uri, whole, is_part) in [
+            ("file:///a", "file:///a", true),
+            ("file:///a/b", "file:///a", true),
+            ("file:///a/b", "file:///a/", true),
+            ("file:///ab", "file:///a", false),
+            ("file:///a", "file:///a/b", false),
+        ] {
+            assert_eq!(is_part_of(uri, whole), is_part, "{uri} {whole}");
+        }
     }
 }

@@ -106,11 +106,14 @@ impl Drop for Registered {
 }
 
 impl Calls {
-    /// A call is about to be sent: the server may say something of it before anybody knows that it
-    /// was.
+    /// A call is being sent: the server may say something of it before its sender registers it, or
+    /// after.
     pub(super) fn begin(&self, token: ProgressToken, request: RequestId) {
         let mut open = self.0.lock();
         open.retain(|it| !it.is_abandoned());
+        if open.iter().any(|it| it.request == request) {
+            return;
+        }
         let (mut call, news) = OpenCall::new(token, request);
         call.unclaimed = Some((news, Instant::now()));
         open.push(call);
@@ -305,6 +308,8 @@ mod tests {
             ("log progress log ", "log ")
         );
         drop(second);
+        // It was registered before it was sent.
+        calls.begin(token(1), NumberOrString::Number(1));
         log(&calls, None);
         assert_eq!(received(&mut first), "log ");
         // One that nobody ever waited for leaves no doubt after a while.

@@ -29,6 +29,7 @@ pub mod settings;
 mod stdio;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
@@ -50,7 +51,8 @@ pub use self::{
     provider::ToolProvider,
     report::{HeldTool, RefusedTool, ServerReport},
     roles::{RemoteRole, RoleView},
-    server::{GRACE, Phase, Server, Shown, View},
+    server::Server,
+    view::{GRACE, Phase, Shown, View},
 };
 use self::{
     pins::Pins,

@@ -34,14 +34,13 @@ impl ServerName {
 
     /// Whether a disk or a client may take one for the other.
     pub fn is_confusable(&self, other: &Self) -> bool {
-        is_respelled(&self.0.to_lowercase(), &other.0.to_lowercase())
+        respelled(&self.0).eq_ignore_ascii_case(&respelled(&other.0))
     }
 }
 
-/// Whether two names differ in nothing but `-` and `_`: some clients write one for the other.
-pub fn is_respelled(a: &str, b: &str) -> bool {
-    let spelled = |text: &str| text.replace('-', "_");
-    spelled(a) == spelled(b)
+/// A name as some clients write it: with `_` for `-`.
+pub fn respelled(name: &str) -> String {
+    name.replace('-', "_")
 }
 
 impl fmt::Display for ServerName {

@@ -4,15 +4,20 @@
 //!   has a task, connection and limits of its own, and nobody holds a lock over a wait.
 //! - **GW3** No program outlives the node that started it: each runs under a keeper.
 //!
-//! What a server listed last stays while it is away: for [`GRACE`] its tools are shown as offline,
+//! What a server listed last stays while it is away: for [`GRACE`](super::view::GRACE) its tools are shown as offline,
 //! then they are gone until it is back.
+
+#![expect(deprecated, reason = "servers of earlier versions log so")]
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     path::PathBuf,
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,7 +26,7 @@ use parking_lot::Mutex;
 use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ErrorData,
-        ProtocolVersion, ServerCapabilities, ServerResult,
+        LoggingLevel, ProtocolVersion, ServerResult, SetLevelRequest, SetLevelRequestParams,
     },
     service::{
         ClientCacheConfig, ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService,
@@ -32,7 +37,7 @@ use tasuki_proto::id::RoleId;
 use tokio::{
     sync::{Notify, watch},
     task::spawn_blocking,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -42,13 +47,14 @@ use super::{
     changes::{Changes, ResourceSubscription},
     clean,
     client::{Calls, Handler},
-    listing::{Offer, judge, pages},
+    listing::{LIST_MAX, judge, pages},
     ordered::Ordered,
     pins::Pins,
     program::Program,
     provider::ToolProvider,
     remote,
     settings::{ServerSettings, ServerTransport},
+    view::{Phase, View},
 };
 use crate::{
     client::retry::{Backoff, chance},
@@ -67,9 +73,6 @@ const DEBOUNCE: Duration = Duration::from_secs(1);
 /// any more.
 const REFRESH: Duration = Duration::from_secs(60);
 
-/// The tools of a server that is away are shown for so long.
-pub const GRACE: Duration = Duration::from_secs(60);
-
 /// Between two starts of a server that ends, in milliseconds: the first pause, and the longest.
 const BACKOFF_MS: u64 = 1_000;
 const BACKOFF_MS_MAX: u64 = 60_000;
@@ -86,63 +89,6 @@ const VERSION_BYTES_MAX: usize = 120;
 /// Why a server ends that nothing is wrong with.
 const STOPS: &str = "the node stops";
 
-/// How a server stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Phase {
-    Starting,
-    Ready,
-    Offline { why: String, since: Instant },
-}
-
-/// What others look at.
-#[derive(Debug, Clone)]
-pub struct View {
-    pub phase: Phase,
-    pub offer: Arc<Offer>,
-    /// It has answered, or failed, at least once.
-    pub is_settled: bool,
-    /// How often it was started again.
-    pub restarts: u64,
-    /// Its name and version, as it says.
-    pub version: String,
-    pub protocol: String,
-    /// As it said last.
-    pub capabilities: ServerCapabilities,
-}
-
-impl View {
-    /// Since when it is away; `None`: it is not.
-    pub const fn offline_since(&self) -> Option<Instant> {
-        match &self.phase {
-            Phase::Starting | Phase::Ready => None,
-            Phase::Offline { since, .. } => Some(*since),
-        }
-    }
-
-    /// Whether its tools are shown, and as what.
-    pub fn shown(&self) -> Shown {
-        Shown::of(self.offline_since())
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    Online,
-    Offline,
-    Gone,
-}
-
-impl Shown {
-    /// How tools are shown whose server, or role, is away since then.
-    pub(super) fn of(offline_since: Option<Instant>) -> Self {
-        match offline_since {
-            None => Self::Online,
-            Some(since) if since.elapsed() < GRACE => Self::Offline,
-            Some(_) => Self::Gone,
-        }
-    }
-}
-
 /// One of the servers behind a node.
 pub struct Server {
     pub settings: ServerSettings,
@@ -155,6 +101,10 @@ pub struct Server {
     calls: Limiter,
     relist: Notify,
     changes: Arc<Changes>,
+    /// Which run of it this is: ids that an earlier one gave out mean nothing to it.
+    run_id: AtomicU64,
+    /// How much it logs, if anybody said so.
+    log_level: Mutex<Option<LoggingLevel>>,
     /// This program, under which others run.
     keeper: PathBuf,
     clock: Clock,
@@ -185,9 +135,17 @@ impl Server {
             restarts: 0,
             version: String::new(),
             protocol: String::new(),
-            capabilities: ServerCapabilities::default(),
+            capabilities: None,
         };
         let changes = Changes::new(settings.name.to_string(), news);
+        let run_id = match &settings.transport {
+            // What it gave out may outlive a connection, and this node.
+            ServerTransport::Http { url, .. } => {
+                let hash = blake3::hash(url.as_bytes());
+                u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash is longer"))
+            }
+            ServerTransport::Stdio { .. } => chance(),
+        };
         Self {
             settings,
             view: watch::Sender::new(view),
@@ -198,6 +156,8 @@ impl Server {
             calls: Limiter::new("calls of this MCP server", CALLS_PER_SERVER_MAX),
             relist: Notify::new(),
             changes: Arc::new(changes),
+            run_id: AtomicU64::new(run_id),
+            log_level: Mutex::default(),
             keeper,
             clock,
         }
@@ -296,6 +256,10 @@ impl Server {
         let peer = running.peer().clone();
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let live = Live { peer: peer.clone(), calls };
+        let level = *self.log_level.lock();
+        if let Some(level) = level.filter(|_| !live.takes_meta()) {
+            timeout(LIST_MAX, peer.set_level(SetLevelRequestParams::new(level))).await.ok();
+        }
         let why = tokio::select! {
             why = self.follow(&live) => why,
             quit = running.waiting() => quit.map_or_else(|e| e.to_string(), |_| "it ended".to_owned()),
@@ -324,6 +288,7 @@ impl Server {
         let calls = Arc::clone(&handler.calls);
         let running = match &self.settings.transport {
             ServerTransport::Stdio { words, env, directory } => {
+                self.run_id.store(chance(), Ordering::Relaxed);
                 let (started, transport) =
                     Program::start(self.name(), &self.keeper, words, env, directory)
                         .map_err(|why| format!("it cannot be started: {why}"))?;
@@ -345,7 +310,12 @@ impl Server {
         let mut listening = pin!(self.changes.listen(&live.peer));
         loop {
             changed.append(&mut self.changes.take());
-            let pause = match Box::pin(self.list(live)).await {
+            let mut listed = Box::pin(self.list(live));
+            let listed = tokio::select! {
+                listed = &mut listed => listed,
+                never = &mut listening => match never {},
+            };
+            let pause = match listed {
                 Ok(()) => {
                     self.changes.publish(std::mem::take(&mut changed));
                     failures = 0;
@@ -362,9 +332,13 @@ impl Server {
                     DEBOUNCE
                 }
             };
+            let changed = async {
+                self.changes.changed().await;
+                sleep(DEBOUNCE).await;
+            };
             tokio::select! {
                 () = sleep(pause) => {}
-                () = self.changes.changed() => sleep(DEBOUNCE).await,
+                () = changed => {}
                 () = self.relist.notified() => {}
                 never = &mut listening => match never {},
             }
@@ -420,10 +394,31 @@ impl Server {
             view.offer = Arc::new(offer);
             view.is_settled = true;
             (view.version, view.protocol) = (version, protocol);
-            view.capabilities = has.clone();
+            view.capabilities = Some(has.clone());
             true
         });
         Ok(())
+    }
+
+    /// Which run of it this is.
+    pub fn run_id(&self) -> u64 {
+        self.run_id.load(Ordering::Relaxed)
+    }
+
+    /// How much it logs from now on, for all its callers, also once it is started again.
+    pub async fn set_log_level(
+        &self,
+        level: LoggingLevel,
+        caller: &dyn Caller,
+    ) -> Result<(), ErrorData> {
+        *self.log_level.lock() = Some(level);
+        let live = self.live.lock().clone();
+        if live.is_some_and(|it| it.takes_meta()) {
+            // It is told with each call.
+            return Ok(());
+        }
+        let request = SetLevelRequest::new(SetLevelRequestParams::new(level));
+        self.request(ClientRequest::SetLevelRequest(request), caller).await.map(|_| ())
     }
 
     /// Subscribes to a resource, by the server's own address for it.
@@ -493,7 +488,8 @@ impl Server {
             ))
         })?;
         let mut pending = PendingCall { breaker: &self.breaker, admission: Some(admission) };
-        let asked = ask(&live, request, timeout, caller).await;
+        let level = *self.log_level.lock();
+        let asked = ask(&live, request, level, timeout, caller).await;
         pending.admission = None;
         let mut breaker = self.breaker.lock();
         match asked {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     address::Address,
+    caught::caught,
     gateway,
     hold::Transport,
     host::{Host, Scope},
@@ -213,6 +214,20 @@ impl Agent {
             () = self.revoked(context) => {}
         }
         ErrorData::internal_error("cancelled", None)
+    }
+
+    /// Does what a request asks for, as long as somebody wants the answer.
+    async fn while_wanted<T>(
+        &self,
+        method: &'static str,
+        context: &RequestContext<RoleServer>,
+        work: impl Future<Output = Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        tokio::select! {
+            biased;
+            done = caught(method, work) => done?,
+            error = self.is_unwanted(context) => Err(error),
+        }
     }
 
     /// A connection is a sign of life as soon as its agent has spoken.

@@ -55,6 +55,10 @@ impl McpService for Agents {
     }
 
     fn left(&self, closing: &http::request::Parts) {
+        // Who is done with one server has not left its role.
+        if self.scope.server().is_some() {
+            return;
+        }
         let who = Address::of(closing).who();
         for role in self.host.instances.left(self.scope.roles(&self.host), &who) {
             if let Some(actions) = self.host.roles.get(role) {

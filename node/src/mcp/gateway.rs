@@ -20,9 +20,8 @@ use rmcp::{
         GetTaskRequest, GetTaskResult, Implementation, JsonObject, LoggingMessageNotificationParam,
         ProgressNotificationParam, Prompt, ReadResourceRequest, ReadResourceRequestParams,
         ReadResourceResponse, Reference, RequestMetaObject, Resource, ResourceTemplate,
-        ServerCapabilities, ServerConfig, ServerRequest, ServerResult, SetLevelRequest,
-        SetLevelRequestMethod, SetLevelRequestParams, Task, Tool, UpdateTaskParams,
-        UpdateTaskRequest,
+        ServerCapabilities, ServerConfig, ServerRequest, ServerResult, SetLevelRequestMethod,
+        SetLevelRequestParams, Task, Tool, UpdateTaskParams, UpdateTaskRequest,
     },
     service::RequestContext,
 };
@@ -94,7 +93,17 @@ pub(super) async fn settled(host: &Host, scope: &Scope) {
 /// What the one server of an address says of itself to a client. Its instructions are not passed on:
 /// nobody approved them.
 pub(super) fn server_info(server: &Server) -> ServerConfig {
-    let has = server.view().capabilities;
+    // Of one that said nothing yet, everything is possible.
+    let has = server.view().capabilities.unwrap_or_else(|| {
+        ServerCapabilities::builder()
+            .enable_completions()
+            .enable_logging()
+            .enable_prompts()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_tasks()
+            .build()
+    });
     let mut capabilities =
         ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
     if has.prompts.is_some() {
@@ -124,7 +133,10 @@ pub(super) fn server_info(server: &Server) -> ServerConfig {
 
 /// Whether any server completes arguments.
 pub(super) fn has_completions(host: &Host, scope: &Scope) -> bool {
-    let completes = |it: &Arc<Server>| it.view().capabilities.completions.is_some();
+    let completes = |it: &Arc<Server>| {
+        let capabilities = it.view().capabilities;
+        capabilities.is_none_or(|it| it.completions.is_some()) && sees(host, scope, it)
+    };
     let gateway = host.gateway.as_ref().filter(|_| is_shown(host, scope));
     gateway.is_some_and(|it| it.servers().iter().any(completes))
 }
@@ -191,12 +203,14 @@ fn resource_at<'a>(
     sees(host, scope, server).then_some((server, own))
 }
 
-/// A resource that a client may subscribe to. `None`: there is none at this URI of an address, or its
-/// server takes no more subscriptions.
+/// A resource that a client may subscribe to. `None`: there is none at this URI of an address.
 pub(super) fn subject(host: &Host, scope: &Scope, uri: &str) -> Option<ServerResource> {
     let (server, own) = resource_at(host, scope, uri)?;
-    let resources = server.view().capabilities.resources;
-    let can_subscribe = resources.is_some_and(|it| it.subscribe == Some(true));
+    // Of one that said nothing yet, that is found out.
+    let can_subscribe = server
+        .view()
+        .capabilities
+        .is_none_or(|has| has.resources.is_some_and(|it| it.subscribe == Some(true)));
     let is_plain = uri.len() <= URI_BYTES_MAX && !uri.contains(char::is_control);
     let (server, own, shown) = (server.name().to_owned(), own.to_owned(), uri.to_owned());
     (can_subscribe && is_plain).then_some(ServerResource { server, own, shown })
@@ -293,10 +307,12 @@ pub(super) async fn set_level(
     request: SetLevelRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
-    let server = scope.server().filter(|it| it.view().capabilities.logging.is_some());
+    let logs = |it: &&Arc<Server>| {
+        it.view().capabilities.is_none_or(|has| has.logging.is_some()) && sees(host, scope, it)
+    };
+    let server = scope.server().filter(logs);
     let server = server.ok_or_else(ErrorData::method_not_found::<SetLevelRequestMethod>)?;
-    let request = ClientRequest::SetLevelRequest(SetLevelRequest::new(request));
-    ask(host, scope, server, request, context).await.map(|_| ())
+    server.set_log_level(request.level, &AgentCaller { context }).await
 }
 
 /// What an address lists of a server's tool.
@@ -316,7 +332,8 @@ pub(super) fn wrap_task(
     task: &mut Task,
 ) -> Result<(), ErrorData> {
     let own_id = task.task_id.clone();
-    let own = ServerTask { role: role.clone(), server: server.to_owned(), own_id };
+    let run_id = host.gateway.as_ref().and_then(|it| it.server(server)).map_or(0, |it| it.run_id());
+    let own = ServerTask { role: role.clone(), server: server.to_owned(), run_id, own_id };
     task.task_id = host.tasks.id_of_server(&own, who).ok_or_else(|| {
         ErrorData::internal_error(format!("the server {server} made a task with a long id"), None)
     })?;
@@ -370,16 +387,19 @@ async fn ask_about(
     context: &RequestContext<RoleServer>,
 ) -> Result<(Arc<Server>, ServerResult), ErrorData> {
     let server = host.gateway.as_ref().and_then(|it| it.server(&task.server));
+    // What the role may see, and the server itself, may be others by now.
+    let server = server.filter(|it| {
+        it.run_id() == task.run_id
+            && host.has_set(&task.role, GATEWAY)
+            && it.settings.access.sees(&task.role)
+    });
     let unknown = || ErrorData::invalid_params("there is no such task", None);
     let server = Arc::clone(server.ok_or_else(unknown)?);
     let _place = host
         .admit(&task.role)
         .map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
-    let caller = AgentCaller { context };
-    tokio::select! {
-        result = server.request(request, &caller) => Ok((server, result?)),
-        () = context.ct.cancelled() => Err(ErrorData::internal_error("cancelled", None)),
-    }
+    let result = server.request(request, &AgentCaller { context }).await?;
+    Ok((server, result))
 }
 
 /// What the caller's client said beside its request, without what is between it and this node.

@@ -38,6 +38,7 @@ pub(super) use self::{
     wanted::SUBSCRIPTIONS_MAX,
 };
 use super::{
+    gateway,
     host::{Host, Scope},
     resources::Subject,
     run_resource::{client, watch_run},
@@ -262,8 +263,11 @@ impl Notices {
         follower.live(Duration::from_millis(LIVE_MS_MAX)).await;
         let at_server = self.wishes.subscribe_at_server(it.host, &subject);
         let at_server = at_server.map_err(|TooMany| "the server has too many subscriptions")?;
-        if let Some(subscription) = at_server {
-            subscription.activated().await;
+        if let Some(subscription) = at_server
+            && let Err(why) = subscription.answered().await
+        {
+            self.wishes.subscribed.lock().remove(&subject);
+            return Err(why);
         }
         let subscribed = self.wishes.wanted().subscribe(subject.clone(), it.news.newest());
         if let Err(TooMany) = subscribed {
@@ -296,7 +300,14 @@ impl Notices {
     pub(super) async fn restored(&self, it: Client<'_>) {
         let Some((doors, session)) = it.session else { return };
         let before = Edition::default();
-        let subjects = doors.recall(session).await.unwrap_or_default();
+        let mut subjects = doors.recall(session).await.unwrap_or_default();
+        // What the role may see of servers may be another by now.
+        subjects.retain(|subject| match subject {
+            Subject::Server(it_was) => {
+                gateway::subject(it.host, it.scope, &it_was.shown).as_ref() == Some(it_was)
+            }
+            Subject::Loop(_) | Subject::Run(_) => true,
+        });
         {
             let mut wanted = self.wishes.wanted();
             (wanted.tools, wanted.prompts) = (Some(before), Some(before));
@@ -380,7 +391,12 @@ impl Notices {
         let subjects: Vec<Subject> = wishes.wanted().subjects().cloned().collect();
         for subject in &subjects {
             // What changed until now is told once it is subscribed.
-            wishes.subscribe_at_server(host, subject).ok();
+            if let Err(TooMany) = wishes.subscribe_at_server(host, subject) {
+                tracing::info!(
+                    "a stream of notifications ends: a server has too many subscriptions"
+                );
+                return;
+            }
         }
         let plane = Plane::Listen(subscription.sink().clone());
         let teller = Teller::new(host, scope, news, wishes, plane);

@@ -299,9 +299,8 @@ async fn whoever_subscribed_hears_of_a_resource_that_changes() {
             let listed = early.list_all_resources().await.unwrap();
             assert_eq!(listed[0].uri, uri);
             early.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
-            if path == "A" {
-                let other = SubscribeRequestParams::new("other+test://one");
-                early.subscribe(other).await.unwrap_err();
+            for other in [uri.replace("one", "none"), uri.replace("files+", "other+") + "x"] {
+                early.subscribe(SubscribeRequestParams::new(other)).await.unwrap_err();
             }
             let late = node.client(path, Era::Late).await;
             let mut filter = SubscriptionFilter::default();

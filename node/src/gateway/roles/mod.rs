@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::remote_role::{RemoteRole, RoleView};
 pub(super) use self::serve::Exporter;
-use super::{pins::Pins, server::Shown};
+use super::{pins::Pins, view::Shown};
 use crate::{
     limiter::Limiter,
     link::{Link, reopen::Reopening},

@@ -33,7 +33,7 @@ use super::super::{
     listing::{Offer, judge},
     pins::Pins,
     provider::ToolProvider,
-    server::Shown,
+    view::Shown,
 };
 use crate::{limiter::Limiter, link::Link, refusal::Refusal};
 

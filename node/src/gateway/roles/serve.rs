@@ -37,8 +37,9 @@ use super::{
         call::Caller,
         client::{Asked, Told},
         names,
-        server::{Server, Shown},
+        server::Server,
         settings::Export,
+        view::Shown,
     },
     remote_role::outcome_of,
 };

@@ -141,11 +141,7 @@ impl ServerHandler for Agent {
                 None => prompts::get(self.equipped(), &self.host.order, &request).map(Into::into),
             }
         };
-        tokio::select! {
-            biased;
-            got = caught("prompts/get", got) => got?,
-            error = self.is_unwanted(&context) => Err(error),
-        }
+        self.while_wanted("prompts/get", &context, got).await
     }
 
     async fn list_resources(
@@ -212,11 +208,7 @@ impl ServerHandler for Agent {
             };
             read.map(Into::into)
         };
-        tokio::select! {
-            biased;
-            read = caught("resources/read", read) => read?,
-            error = self.is_unwanted(&context) => Err(error),
-        }
+        self.while_wanted("resources/read", &context, read).await
     }
 
     async fn subscribe(
@@ -291,11 +283,7 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
         let completed = gateway::complete(&self.host, &self.scope, request, &context);
-        tokio::select! {
-            biased;
-            completed = caught("completion/complete", completed) => completed?,
-            error = self.is_unwanted(&context) => Err(error),
-        }
+        self.while_wanted("completion/complete", &context, completed).await
     }
 
     async fn set_level(
@@ -303,7 +291,8 @@ impl ServerHandler for Agent {
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        gateway::set_level(&self.host, &self.scope, request, &context).await
+        let set = gateway::set_level(&self.host, &self.scope, request, &context);
+        self.while_wanted("logging/setLevel", &context, set).await
     }
 
     /// For the headers that repeat a call's arguments.
@@ -373,7 +362,8 @@ impl ServerHandler for Agent {
         self.is_heard(client.as_ref());
         let asker = self.asker(&context, client.as_ref());
         if let Some(task) = self.host.tasks.of_server(&request.task_id, &asker) {
-            return gateway::get_task(&self.host, &task, &request.task_id, &context).await;
+            let got = gateway::get_task(&self.host, &task, &request.task_id, &context);
+            return self.while_wanted("tasks/get", &context, got).await;
         }
         let probe = probe(&context);
         let getting = self.host.tasks.get(&request.task_id, &asker, probe.as_ref());
@@ -391,7 +381,8 @@ impl ServerHandler for Agent {
     ) -> Result<(), ErrorData> {
         let asker = self.asker(&context, None);
         if let Some(task) = self.host.tasks.of_server(&request.task_id, &asker) {
-            return gateway::update_task(&self.host, &task, request, &context).await;
+            let updated = gateway::update_task(&self.host, &task, request, &context);
+            return self.while_wanted("tasks/update", &context, updated).await;
         }
         let updated = async { self.host.tasks.update(&request.task_id, &asker) };
         caught("tasks/update", updated).await?
@@ -404,7 +395,8 @@ impl ServerHandler for Agent {
     ) -> Result<(), ErrorData> {
         let asker = self.asker(&context, None);
         if let Some(task) = self.host.tasks.of_server(&request.task_id, &asker) {
-            return gateway::cancel_task(&self.host, &task, &context).await;
+            let canceled = gateway::cancel_task(&self.host, &task, &context);
+            return self.while_wanted("tasks/cancel", &context, canceled).await;
         }
         let cancelled = async { self.host.tasks.cancel(&request.task_id, &asker) };
         caught("tasks/cancel", cancelled).await?

@@ -113,9 +113,12 @@ impl ServerHandler for Downstream {
 
     async fn subscribe(
         &self,
-        _request: SubscribeRequestParams,
+        request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        if request.uri != RESOURCE {
+            return Err(ErrorData::resource_not_found("there is no such resource", None));
+        }
         self.subscribers.send_modify(|count| *count += 1);
         let (mut updated, mut subscribers) =
             (self.updated.subscribe(), self.subscribers.subscribe());
@@ -150,7 +153,11 @@ impl ServerHandler for Downstream {
         &self,
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
-        Some(requested.clone())
+        let mut accepted = requested.clone();
+        if let Some(uris) = &mut accepted.resource_subscriptions {
+            uris.retain(|uri| uri == RESOURCE);
+        }
+        Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
