@@ -258,18 +258,14 @@ impl Changes {
     }
 
     fn heard(&self, heard: ServerNotification) {
-        match heard {
-            ServerNotification::ToolListChangedNotification(_) => self.record(ServerPart::Tools),
-            ServerNotification::PromptListChangedNotification(_) => {
-                self.record(ServerPart::Prompts)
-            }
-            ServerNotification::ResourceListChangedNotification(_) => {
-                self.record(ServerPart::Resources);
-            }
-            ServerNotification::ResourceUpdatedNotification(it) => {
-                self.record(ServerPart::Resource(it.params.uri));
-            }
-            _ => {}
+        if let ServerNotification::ToolListChangedNotification(_) = heard {
+            self.record(ServerPart::Tools);
+        } else if let ServerNotification::PromptListChangedNotification(_) = heard {
+            self.record(ServerPart::Prompts);
+        } else if let ServerNotification::ResourceListChangedNotification(_) = heard {
+            self.record(ServerPart::Resources);
+        } else if let ServerNotification::ResourceUpdatedNotification(it) = heard {
+            self.record(ServerPart::Resource(it.params.uri));
         }
     }
 }

@@ -12,8 +12,8 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use rmcp::{
     RoleClient,
     model::{
-        ClientNotification, ClientRequest, GetMeta as _, JsonRpcMessage, JsonRpcNotification,
-        RequestId, ServerNotification,
+        ClientNotification, ClientRequest, GetMeta as _, JsonRpcMessage, RequestId,
+        ServerNotification,
     },
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
@@ -135,16 +135,17 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
                 return None;
             }
             match message {
-                JsonRpcMessage::Notification(received) => match received.notification {
-                    ServerNotification::ProgressNotification(it) => self.calls.progress(it.params),
-                    ServerNotification::LoggingMessageNotification(it) => {
+                JsonRpcMessage::Notification(received) => {
+                    if let ServerNotification::ProgressNotification(it) = received.notification {
+                        self.calls.progress(it.params);
+                    } else if let ServerNotification::LoggingMessageNotification(it) =
+                        received.notification
+                    {
                         self.calls.log(it.extensions.get(), it.params);
-                    }
-                    notification => {
-                        let received = JsonRpcNotification { notification, ..received };
+                    } else {
                         return Some(JsonRpcMessage::Notification(received));
                     }
-                },
+                }
                 // An error without an id is about a request of which nobody can say which.
                 JsonRpcMessage::Request(_)
                 | JsonRpcMessage::Error(rmcp::model::JsonRpcError { id: None, .. }) => {

@@ -27,6 +27,11 @@ pub trait ToolProvider: fmt::Debug + Send + Sync {
         caller: &dyn Caller,
     ) -> Result<CallToolResponse, ErrorData>;
 
+    /// Whether it asks its user while a call is open, as servers of before 2026-07-28 do.
+    fn asks_during_calls(&self) -> bool {
+        false
+    }
+
     /// What went wrong, said of whoever has the tool.
     fn error(&self, why: &str) -> ErrorData;
 }

@@ -541,6 +541,10 @@ impl ToolProvider for Server {
         Self::call(self, request, caller).await
     }
 
+    fn asks_during_calls(&self) -> bool {
+        self.live.lock().as_ref().is_some_and(|it| !it.takes_meta())
+    }
+
     fn error(&self, why: &str) -> ErrorData {
         Self::error(self, why)
     }

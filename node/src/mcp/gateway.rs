@@ -294,9 +294,10 @@ pub(super) async fn complete(
     let Some(server) = server else { return Ok(CompleteResult::default()) };
     request.meta = passed(context);
     let request = ClientRequest::CompleteRequest(CompleteRequest::new(request));
-    match ask(host, scope, &server, request, context).await? {
-        ServerResult::CompleteResult(result) => Ok(result),
-        _ => Err(server.error("answered with what completes nothing")),
+    match ask(host, scope, &server, request, context).await {
+        Ok(ServerResult::CompleteResult(result)) => Ok(result),
+        Ok(_) => Err(server.error("answered with what completes nothing")),
+        Err(error) => Err(error),
     }
 }
 
@@ -350,13 +351,11 @@ pub(super) async fn get_task(
     let request = GetTaskRequest::new(GetTaskParams::new(task.own_id.clone()));
     let (server, result) =
         ask_about(host, task, ClientRequest::GetTaskRequest(request), context).await?;
-    match result {
-        ServerResult::GetTaskResult(mut result) => {
-            id.clone_into(&mut result.task.task.task_id);
-            Ok(result)
-        }
-        _ => Err(server.error("answered with what is no task")),
-    }
+    let ServerResult::GetTaskResult(mut result) = result else {
+        return Err(server.error("answered with what is no task"));
+    };
+    id.clone_into(&mut result.task.task.task_id);
+    Ok(result)
 }
 
 pub(super) async fn update_task(
@@ -414,7 +413,22 @@ pub(super) struct AgentCaller<'a> {
     pub(super) context: &'a RequestContext<RoleServer>,
 }
 
+fn cannot<T>(what: &str) -> Result<T, ErrorData> {
+    let why = format!("the calling client cannot {what}");
+    Err(ErrorData::invalid_request(why, None))
+}
+
 impl AgentCaller<'_> {
+    /// Whether the client can answer such a question.
+    pub(super) fn check_can_answer(&self, what: &Asked) -> Result<(), ErrorData> {
+        let able = self.context.client_capabilities().unwrap_or_default();
+        match what {
+            Asked::Elicit(_) if able.elicitation.is_none() => cannot("ask its user"),
+            Asked::Sample(_) if able.sampling.is_none() => cannot("ask its model"),
+            Asked::Elicit(_) | Asked::Sample(_) => Ok(()),
+        }
+    }
+
     async fn request(&self, request: ServerRequest) -> Result<ClientResult, ErrorData> {
         let asked = self.context.peer.send_request(request).await;
         match asked {
@@ -462,19 +476,12 @@ impl Caller for AgentCaller<'_> {
     }
 
     async fn ask(&self, what: Asked) -> Result<Told, ErrorData> {
-        let able = self.context.client_capabilities().unwrap_or_default();
-        let cannot = |what: &str| {
-            let why = format!("the calling client cannot {what}");
-            Err(ErrorData::invalid_request(why, None))
-        };
         if !is_legacy(self.context) {
             return cannot("be asked while its call is held");
         }
+        self.check_can_answer(&what)?;
         match what {
             Asked::Elicit(params) => {
-                if able.elicitation.is_none() {
-                    return cannot("ask its user");
-                }
                 let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
                 match self.request(request).await {
                     Ok(ClientResult::ElicitResult(said)) => Ok(Told::Elicited(said)),
@@ -483,9 +490,6 @@ impl Caller for AgentCaller<'_> {
                 }
             }
             Asked::Sample(params) => {
-                if able.sampling.is_none() {
-                    return cannot("ask its model");
-                }
                 let request = CreateMessageRequest::new(*params);
                 match self.request(ServerRequest::CreateMessageRequest(request)).await {
                     Ok(ClientResult::CreateMessageResult(said)) => Ok(Told::Sampled(said)),

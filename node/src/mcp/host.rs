@@ -24,7 +24,7 @@ use super::{
     in_flight_acks::InFlightAcks,
     instances::{Instances, Playing},
     tasks::Tasks,
-    tools::{FencingTokens, LockGrants, label, label_as},
+    tools::{FencingTokens, LockGrants, SuspendedCalls, label, label_as},
     transport::server::Settings,
 };
 use crate::{
@@ -127,6 +127,8 @@ pub(super) struct Host {
     pub claims: FencingTokens,
     /// Locks on their way to the agent of each role.
     pub grants: LockGrants,
+    /// Calls of servers that wait for what a client's user says.
+    pub suspended: SuspendedCalls,
     /// Waits that clients poll instead of holding a call.
     pub tasks: Arc<Tasks>,
     /// Wakes the agents of the roles.
@@ -207,6 +209,7 @@ impl Host {
             learning: Arc::new(learning),
             claims: FencingTokens::default(),
             grants: LockGrants::default(),
+            suspended: SuspendedCalls::default(),
             tasks: Arc::new(Tasks::new(task_key)),
             in_flight_acks: roles
                 .keys()

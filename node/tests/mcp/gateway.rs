@@ -14,7 +14,7 @@ use std::{
 use rmcp::{
     ClientHandler, ErrorData, RoleClient, ServiceError,
     model::{
-        CallToolRequest, CallToolRequestParams, CallToolResult, CancelTaskParams,
+        CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
         CancelTaskRequest, ClientCapabilities, ClientConfig, ClientRequest, CustomNotification,
         ElicitRequestParams, ElicitResult, ElicitationAction, ErrorCode, GetTaskParams,
         GetTaskRequest, Implementation, ProgressNotificationParam, ProtocolVersion,
@@ -188,6 +188,13 @@ fn text(result: &CallToolResult) -> String {
     result.content.iter().filter_map(|it| Some(it.as_text()?.text.clone())).collect()
 }
 
+fn fails(answered: Result<CallToolResponse, ServiceError>) {
+    match answered {
+        Ok(CallToolResponse::Complete(result)) => assert_eq!(result.is_error, Some(true)),
+        answered => drop(answered.unwrap_err()),
+    }
+}
+
 fn error<T: Debug>(called: Result<T, ServiceError>) -> ErrorData {
     match called {
         Err(ServiceError::McpError(error)) => error,
@@ -278,10 +285,34 @@ async fn a_server_that_asks_reaches_the_user_of_whoever_calls() {
     let client = node.client("A", Era::Early).await;
     let asked = client.call_tool(call("files__ask", json!({}))).await.unwrap();
     assert_eq!(text(&asked), "Ok(Accept)");
-    // A client of the later one cannot be asked so.
+    // A client of the later one is answered with the question, and calls again with the answer.
     let client = node.client("A", Era::Late).await;
-    let asked = client.call_tool(call("files__ask", json!({}))).await.unwrap();
-    assert!(text(&asked).contains("cannot be asked while its call is held"), "{}", text(&asked));
+    let by = json!({ "tool": "files__ask" });
+    for asks in [call("files__ask", json!({})), call("gateway_call", by)] {
+        let asked = client.call_tool(asks.clone()).await.unwrap();
+        assert_eq!(text(&asked), "Ok(Accept)");
+        let first = client.call_tool_once(asks.clone()).await.unwrap();
+        let CallToolResponse::InputRequired(first) = first else { panic!("{first:?}") };
+        let state = first.request_state.unwrap();
+        let again = |state: &str, answer: Value| {
+            let mut again = asks.clone();
+            again.request_state = Some(state.to_owned());
+            again.input_responses = Some([("question".to_owned(), answer)].into());
+            again
+        };
+        let decline = json!({ "action": "decline" });
+        // Nobody else goes on with it, and nothing but an answer does.
+        let other = node.client("B", Era::Late).await;
+        fails(other.call_tool_once(again(&state, decline.clone())).await);
+        fails(client.call_tool_once(again(&state, json!(7))).await);
+        let asked = client.call_tool_once(again(&state, decline.clone())).await.unwrap();
+        let CallToolResponse::Complete(asked) = asked else { panic!("{asked:?}") };
+        assert_eq!(text(&asked), "Ok(Decline)");
+        // It is answered once; said again, it is no other call.
+        let calls = files.calls.load(Ordering::SeqCst);
+        fails(client.call_tool_once(again(&state, decline)).await);
+        assert_eq!(files.calls.load(Ordering::SeqCst), calls);
+    }
 }
 
 /// Servers and clients of both versions, with each other.

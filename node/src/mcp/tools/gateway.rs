@@ -29,6 +29,7 @@ use super::{
     caller::{FindRole, RoleCaller, find_able},
     field_types::{Name, Text},
     result::json_result,
+    suspended::RunningCall,
     tool::{Listed, Membership, RoleArgument, Tool, ToolDef, ToolInfo},
 };
 use crate::{
@@ -324,12 +325,22 @@ async fn send(
     }
     let context = call.context;
     let caller = AgentCaller { context };
+    let (suspended, asker) = (&call.host.suspended, (role, &call.who));
+    let resumed = call.request_state.as_deref();
+    if let Some(resumed) = resumed.and_then(|it| suspended.resume(it, asker, &call.inputs)) {
+        return suspended.follow(resumed?, asker, &caller).await;
+    }
     let mut request = CallToolRequestParams::new(tool.own.clone()).with_arguments(arguments);
     request.meta = passed(context);
     if !call.inputs.is_empty() {
         request.input_responses = Some(call.inputs.clone());
     }
     request.request_state.clone_from(&call.request_state);
+    if !is_legacy(context) && provider.asks_during_calls() {
+        let provider = Arc::clone(provider);
+        let running = RunningCall::start(provider, role.clone(), request, caller.meta());
+        return suspended.follow(running, asker, &caller).await;
+    }
     for _ in 0..ROUNDS_MAX {
         let answered = provider.call(role, request.clone(), &caller).await?;
         let asked = match answered {
@@ -342,7 +353,7 @@ async fn send(
             CallToolResponse::Task(_) => {
                 return Err(provider.error("made a task for a client that takes none"));
             }
-            answered => return Ok(answered),
+            answered @ (CallToolResponse::Complete(_) | _) => return Ok(answered),
         };
         if !is_legacy(context) {
             return Ok(CallToolResponse::InputRequired(asked));

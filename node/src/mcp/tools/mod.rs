@@ -17,6 +17,7 @@ mod mail;
 mod result;
 mod runs;
 pub(super) mod sanitizer;
+mod suspended;
 mod swarm;
 mod tool;
 mod turn_loop;
@@ -47,6 +48,7 @@ pub(super) use self::{
     mail::wait_result as mail_result,
     result::{refused, time},
     runs::{end_run, ended_or_asked, read_steps, run_resource_facts, run_result},
+    suspended::SuspendedCalls,
     swarm::{FencingTokens, LockGrants, wait_result as swarm_result},
     turn_loop::{HANDOVER_WORK, LoopView, turn_result},
 };
