@@ -10,7 +10,7 @@ use toml::{Spanned, de::DeValue};
 
 use super::{
     Problem, Source, Sourced,
-    accept::{items, parse_table},
+    accept::{items, parse_table, yes_or_no},
     gateway::pattern,
     value,
 };
@@ -93,10 +93,7 @@ fn export(
     let (mut tools, mut callers, mut record) = (Vec::new(), Vec::new(), false);
     let set = |field: &str, item: &Spanned<DeValue<'_>>| {
         if field == "record" {
-            let Some(value) = item.get_ref().as_bool() else {
-                return Err((None, "takes true or false".to_owned()));
-            };
-            record = value;
+            record = yes_or_no(item)?;
             return Ok(());
         }
         let all = items(item)?;

@@ -27,7 +27,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::listing::LIST_MAX;
+use super::{call::Live, listing::LIST_MAX};
 use crate::{
     client::retry::{Backoff, chance},
     link::news::{News, ServerPart},
@@ -48,7 +48,7 @@ const UNREAD_MAX: NonZeroUsize = NonZeroUsize::new(1_024).expect("more than none
 const NOT_REPORTED: &str = "the server does not report changes of this resource";
 
 /// One server's changes.
-pub(super) struct Changes {
+pub(super) struct ServerChanges {
     server: String,
     /// Where those hear of them that show them.
     news: News,
@@ -63,7 +63,7 @@ pub(super) struct Changes {
 /// What a server answered to a subscription, by the resource.
 type Answers = BTreeMap<String, Result<(), String>>;
 
-impl Changes {
+impl ServerChanges {
     pub(super) fn new(server: String, news: News) -> Self {
         Self {
             server,
@@ -106,7 +106,7 @@ impl Changes {
         self.wake.notified().await;
     }
 
-    /// Which lists changed, for [`Changes::publish`] once they were read anew.
+    /// Which lists changed, for [`ServerChanges::publish`] once they were read anew.
     pub(super) fn take(&self) -> BTreeSet<ServerPart> {
         std::mem::take(&mut self.lists.lock())
     }
@@ -136,12 +136,12 @@ impl Changes {
     }
 
     /// Asks the server to report changes, for as long as the connection lives.
-    pub(super) async fn listen(&self, peer: &Peer<RoleClient>) -> Infallible {
+    pub(super) async fn listen(&self, live: &Live) -> Infallible {
         // Nobody knows what happened before.
         self.answered.send_replace(Answers::new());
-        match peer.peer_info().is_some_and(|it| !it.protocol_version.has_initialize()) {
-            true => self.listen_on_stream(peer).await,
-            false => self.subscribe_each(peer).await,
+        match live.takes_meta() {
+            true => self.listen_on_stream(&live.peer).await,
+            false => self.subscribe_each(&live.peer).await,
         }
     }
 
@@ -272,7 +272,7 @@ impl Changes {
 
 /// A subscription to a resource, which ends when this is dropped.
 pub struct ResourceSubscription {
-    changes: Arc<Changes>,
+    changes: Arc<ServerChanges>,
     uri: String,
 }
 

@@ -24,7 +24,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::changes::Changes;
+use super::changes::ServerChanges;
 use crate::link::news::ServerPart;
 
 /// Progress of one call that was not passed on yet. What is more is left out: the next one says
@@ -175,7 +175,7 @@ impl Calls {
 /// The client's side of one connection to a server.
 pub(super) struct Handler {
     pub(super) calls: Arc<Calls>,
-    pub(super) changes: Arc<Changes>,
+    pub(super) changes: Arc<ServerChanges>,
     /// For servers that begin with a handshake.
     pub(super) protocol: ProtocolVersion,
 }

@@ -26,7 +26,8 @@ use parking_lot::Mutex;
 use rmcp::{
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ErrorData,
-        LoggingLevel, ProtocolVersion, ServerResult, SetLevelRequest, SetLevelRequestParams,
+        LoggingLevel, ProtocolVersion, ServerCapabilities, ServerResult, SetLevelRequest,
+        SetLevelRequestParams,
     },
     service::{
         ClientCacheConfig, ClientLifecycleMode, ClientServiceExt as _, RoleClient, RunningService,
@@ -44,7 +45,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     breaker::{Admission, Breaker, FAILURES_MAX},
     call::{Caller, Failed, Live, TIMED_OUT, ask},
-    changes::{Changes, ResourceSubscription},
+    changes::{ResourceSubscription, ServerChanges},
     clean,
     client::{Calls, Handler},
     listing::{LIST_MAX, judge, pages},
@@ -100,9 +101,9 @@ pub struct Server {
     disabled: Option<String>,
     calls: Limiter,
     relist: Notify,
-    changes: Arc<Changes>,
-    /// Which run of it this is: ids that an earlier one gave out mean nothing to it.
-    run_id: AtomicU64,
+    changes: Arc<ServerChanges>,
+    /// Changes with each start of a program: ids that it gave out before mean nothing to it then.
+    incarnation: AtomicU64,
     /// How much it logs, if anybody said so.
     log_level: Mutex<Option<LoggingLevel>>,
     /// This program, under which others run.
@@ -137,8 +138,8 @@ impl Server {
             protocol: String::new(),
             capabilities: None,
         };
-        let changes = Changes::new(settings.name.to_string(), news);
-        let run_id = match &settings.transport {
+        let changes = ServerChanges::new(settings.name.to_string(), news);
+        let incarnation = match &settings.transport {
             // What it gave out may outlive a connection, and this node.
             ServerTransport::Http { url, .. } => {
                 let hash = blake3::hash(url.as_bytes());
@@ -156,7 +157,7 @@ impl Server {
             calls: Limiter::new("calls of this MCP server", CALLS_PER_SERVER_MAX),
             relist: Notify::new(),
             changes: Arc::new(changes),
-            run_id: AtomicU64::new(run_id),
+            incarnation: AtomicU64::new(incarnation),
             log_level: Mutex::default(),
             keeper,
             clock,
@@ -173,6 +174,12 @@ impl Server {
 
     pub fn view(&self) -> View {
         self.view.borrow().clone()
+    }
+
+    /// Whether it can do something, by what it said. Of one that said nothing yet everything is
+    /// possible.
+    pub fn can(&self, is_said: impl FnOnce(&ServerCapabilities) -> bool) -> bool {
+        self.view.borrow().capabilities.as_ref().is_none_or(is_said)
     }
 
     /// Calls that are under way.
@@ -288,7 +295,7 @@ impl Server {
         let calls = Arc::clone(&handler.calls);
         let running = match &self.settings.transport {
             ServerTransport::Stdio { words, env, directory } => {
-                self.run_id.store(chance(), Ordering::Relaxed);
+                self.incarnation.store(chance(), Ordering::Relaxed);
                 let (started, transport) =
                     Program::start(self.name(), &self.keeper, words, env, directory)
                         .map_err(|why| format!("it cannot be started: {why}"))?;
@@ -307,7 +314,7 @@ impl Server {
     async fn follow(&self, live: &Live) -> String {
         let mut failures = 0;
         let mut changed = BTreeSet::new();
-        let mut listening = pin!(self.changes.listen(&live.peer));
+        let mut listening = pin!(self.changes.listen(live));
         loop {
             changed.append(&mut self.changes.take());
             let mut listed = Box::pin(self.list(live));
@@ -400,9 +407,9 @@ impl Server {
         Ok(())
     }
 
-    /// Which run of it this is.
-    pub fn run_id(&self) -> u64 {
-        self.run_id.load(Ordering::Relaxed)
+    /// Changes with each start of a program, and with the address of another server.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation.load(Ordering::Relaxed)
     }
 
     /// How much it logs from now on, for all its callers, also once it is started again.
@@ -487,7 +494,7 @@ impl Server {
                 "failed several times in a row; calls are accepted again in {left} s"
             ))
         })?;
-        let mut pending = PendingCall { breaker: &self.breaker, admission: Some(admission) };
+        let mut pending = AdmissionGuard { breaker: &self.breaker, admission: Some(admission) };
         let level = *self.log_level.lock();
         let asked = ask(&live, request, level, timeout, caller).await;
         pending.admission = None;
@@ -551,12 +558,12 @@ impl ToolProvider for Server {
 }
 
 /// A call of which nothing has become yet; dropped before that, it was taken back.
-struct PendingCall<'a> {
+struct AdmissionGuard<'a> {
     breaker: &'a Mutex<Breaker>,
     admission: Option<Admission>,
 }
 
-impl Drop for PendingCall<'_> {
+impl Drop for AdmissionGuard<'_> {
     fn drop(&mut self) {
         if let Some(admission) = self.admission {
             self.breaker.lock().canceled(admission);

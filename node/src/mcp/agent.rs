@@ -18,6 +18,7 @@ use super::{
     liveness,
     notices::{Client, Notices, SubscriptionRegistry},
     prompts,
+    request_context::is_legacy,
     resources::Subject,
     run_resource,
     tasks::Asker,
@@ -139,6 +140,12 @@ impl Agent {
         };
         let (host, scope, news) = (&*self.host, &self.scope, overview.news());
         Some(Client { host, scope, news, peer: &context.peer, session })
+    }
+
+    /// Whom to tell of changed lists, if the client is of a version that is told without asking.
+    fn legacy_client<'a>(&'a self, context: &'a RequestContext<RoleServer>) -> Option<Client<'a>> {
+        let overview = self.notifier().ok().filter(|_| is_legacy(context))?;
+        self.client(overview, context)
     }
 
     /// What the request says, else the one that opened the connection.

@@ -133,10 +133,8 @@ pub(super) fn server_info(server: &Server) -> ServerConfig {
 
 /// Whether any server completes arguments.
 pub(super) fn has_completions(host: &Host, scope: &Scope) -> bool {
-    let completes = |it: &Arc<Server>| {
-        let capabilities = it.view().capabilities;
-        capabilities.is_none_or(|it| it.completions.is_some()) && sees(host, scope, it)
-    };
+    let completes =
+        |it: &Arc<Server>| it.can(|has| has.completions.is_some()) && sees(host, scope, it);
     let gateway = host.gateway.as_ref().filter(|_| is_shown(host, scope));
     gateway.is_some_and(|it| it.servers().iter().any(completes))
 }
@@ -206,11 +204,8 @@ fn resource_at<'a>(
 /// A resource that a client may subscribe to. `None`: there is none at this URI of an address.
 pub(super) fn subject(host: &Host, scope: &Scope, uri: &str) -> Option<ServerResource> {
     let (server, own) = resource_at(host, scope, uri)?;
-    // Of one that said nothing yet, that is found out.
-    let can_subscribe = server
-        .view()
-        .capabilities
-        .is_none_or(|has| has.resources.is_some_and(|it| it.subscribe == Some(true)));
+    let can_subscribe =
+        server.can(|has| has.resources.as_ref().is_some_and(|it| it.subscribe == Some(true)));
     let is_plain = uri.len() <= URI_BYTES_MAX && !uri.contains(char::is_control);
     let (server, own, shown) = (server.name().to_owned(), own.to_owned(), uri.to_owned());
     (can_subscribe && is_plain).then_some(ServerResource { server, own, shown })
@@ -308,9 +303,7 @@ pub(super) async fn set_level(
     request: SetLevelRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
-    let logs = |it: &&Arc<Server>| {
-        it.view().capabilities.is_none_or(|has| has.logging.is_some()) && sees(host, scope, it)
-    };
+    let logs = |it: &&Arc<Server>| it.can(|has| has.logging.is_some()) && sees(host, scope, it);
     let server = scope.server().filter(logs);
     let server = server.ok_or_else(ErrorData::method_not_found::<SetLevelRequestMethod>)?;
     server.set_log_level(request.level, &AgentCaller { context }).await
@@ -333,8 +326,9 @@ pub(super) fn wrap_task(
     task: &mut Task,
 ) -> Result<(), ErrorData> {
     let own_id = task.task_id.clone();
-    let run_id = host.gateway.as_ref().and_then(|it| it.server(server)).map_or(0, |it| it.run_id());
-    let own = ServerTask { role: role.clone(), server: server.to_owned(), run_id, own_id };
+    let incarnation =
+        host.gateway.as_ref().and_then(|it| it.server(server)).map_or(0, |it| it.incarnation());
+    let own = ServerTask { role: role.clone(), server: server.to_owned(), incarnation, own_id };
     task.task_id = host.tasks.id_of_server(&own, who).ok_or_else(|| {
         ErrorData::internal_error(format!("the server {server} made a task with a long id"), None)
     })?;
@@ -388,7 +382,7 @@ async fn ask_about(
     let server = host.gateway.as_ref().and_then(|it| it.server(&task.server));
     // What the role may see, and the server itself, may be others by now.
     let server = server.filter(|it| {
-        it.run_id() == task.run_id
+        it.incarnation() == task.incarnation
             && host.has_set(&task.role, GATEWAY)
             && it.settings.access.sees(&task.role)
     });
@@ -419,6 +413,12 @@ fn cannot<T>(what: &str) -> Result<T, ErrorData> {
 }
 
 impl AgentCaller<'_> {
+    /// Whether the client can answer any question.
+    pub(super) fn can_be_asked(&self) -> bool {
+        let able = self.context.client_capabilities().unwrap_or_default();
+        able.elicitation.is_some() || able.sampling.is_some()
+    }
+
     /// Whether the client can answer such a question.
     pub(super) fn check_can_answer(&self, what: &Asked) -> Result<(), ErrorData> {
         let able = self.context.client_capabilities().unwrap_or_default();

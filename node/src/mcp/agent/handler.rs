@@ -100,10 +100,8 @@ impl ServerHandler for Agent {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        if is_legacy(&context)
-            && (gateway::lists_all(&self.host, &self.scope) || self.scope.server().is_some())
-            && let Ok(overview) = self.notifier()
-            && let Some(client) = self.client(overview, &context)
+        if (gateway::lists_all(&self.host, &self.scope) || self.scope.server().is_some())
+            && let Some(client) = self.legacy_client(&context)
         {
             self.notices.tools_listed(&client);
         }
@@ -117,10 +115,8 @@ impl ServerHandler for Agent {
         _page: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        if is_legacy(&context)
-            && self.scope.server().is_some()
-            && let Ok(overview) = self.notifier()
-            && let Some(client) = self.client(overview, &context)
+        if self.scope.server().is_some()
+            && let Some(client) = self.legacy_client(&context)
         {
             self.notices.prompts_listed(&client);
         }
@@ -150,10 +146,7 @@ impl ServerHandler for Agent {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let of_servers = gateway::resources(&self.host, &self.scope);
-        if is_legacy(&context)
-            && let Ok(overview) = self.notifier()
-            && let Some(client) = self.client(overview, &context)
-        {
+        if let Some(client) = self.legacy_client(&context) {
             self.notices.listed(client).await;
         }
         let overview = match self.overview() {

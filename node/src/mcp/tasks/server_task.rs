@@ -18,8 +18,8 @@ const TASK_ID_CHARS_MAX: usize = 4 * 1024;
 pub(in crate::mcp) struct ServerTask {
     pub role: RoleId,
     pub server: String,
-    /// Which run of the server made it.
-    pub run_id: u64,
+    /// The server's own when it made the task.
+    pub incarnation: u64,
     /// The server's own id of the task.
     pub own_id: String,
 }
@@ -32,7 +32,7 @@ impl ServerTask {
         }
         let mut bytes = vec![OF_A_SERVER];
         bytes.extend(nonce);
-        bytes.extend(self.run_id.to_le_bytes());
+        bytes.extend(self.incarnation.to_le_bytes());
         for text in [self.role.as_str(), instance, &self.server, &self.own_id] {
             bytes.extend(u16::try_from(text.len()).ok()?.to_le_bytes());
             bytes.extend(text.as_bytes());
@@ -48,8 +48,8 @@ impl ServerTask {
         let bytes = key.open_seal(id)?;
         let rest = bytes.strip_prefix(&[OF_A_SERVER])?;
         let (_nonce, rest) = rest.split_first_chunk::<8>()?;
-        let (run_id, mut rest) = rest.split_first_chunk()?;
-        let run_id = u64::from_le_bytes(*run_id);
+        let (incarnation, mut rest) = rest.split_first_chunk()?;
+        let incarnation = u64::from_le_bytes(*incarnation);
         let mut text = || {
             let (length, after) = rest.split_first_chunk()?;
             let (text, after) = after.split_at_checked(u16::from_le_bytes(*length).into())?;
@@ -61,7 +61,7 @@ impl ServerTask {
             return None;
         }
         let (server, own_id) = (text()?.to_owned(), text()?.to_owned());
-        Some(Self { role, server, run_id, own_id })
+        Some(Self { role, server, incarnation, own_id })
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
         let task = ServerTask {
             role: "dev".parse().unwrap(),
             server: "files".to_owned(),
-            run_id: 7,
+            incarnation: 7,
             own_id: "x".repeat(OWN_ID_BYTES_MAX),
         };
         let id = task.seal(&key, "claude-1", [7; 8]).unwrap();

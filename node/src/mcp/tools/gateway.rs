@@ -244,19 +244,20 @@ pub(in crate::mcp) async fn listed(host: &Host, scope: &Scope) -> Vec<ToolListin
     let roles = callers(host, scope);
     let catalogue = gateway.settled().await;
     if let Some(server) = scope.server() {
-        let own = own_tools(server);
-        let tools = own.iter().filter(|it| roles.iter().all(|role| allows(it, role)));
-        return tools.map(|it| it.listing.clone()).collect();
+        let own = own_tools(server, |_| true);
+        let own = own.into_iter().filter(|it| roles.iter().all(|role| allows(it, role)));
+        return own.map(|it| it.listing).collect();
     }
     let tools = catalogue.tools.iter().filter(|it| roles.iter().all(|role| allows(it, role)));
     tools.map(|it| it.listing.clone()).collect()
 }
 
-/// The tools of one server, under its own names.
-fn own_tools(server: &Arc<Server>) -> Vec<OfferedTool> {
+/// Tools of one server, under its own names.
+fn own_tools(server: &Arc<Server>, is_wanted: impl Fn(&str) -> bool) -> Vec<OfferedTool> {
     let view = server.view();
     let shown = view.shown();
-    let tools = view.offer.tools.iter().filter(|_| shown != Shown::Gone);
+    let tools = view.offer.tools.iter();
+    let tools = tools.filter(|it| shown != Shown::Gone && is_wanted(&it.name));
     tools
         .map(|tool| {
             let provider = Arc::clone(server);
@@ -286,7 +287,7 @@ pub(super) async fn call_named(
     let first = (*roles.first()?).clone();
     let tool = match scope.server() {
         Some(server) => {
-            let tool = own_tools(server).into_iter().find(|it| it.own == name)?;
+            let tool = own_tools(server, |it| it == name).pop()?;
             Arc::new(roles.iter().all(|role| allows(&tool, role)).then_some(tool)?)
         }
         None => tool_for(host, &roles, name).await?,
@@ -326,8 +327,8 @@ async fn send(
     let context = call.context;
     let caller = AgentCaller { context };
     let (suspended, asker) = (&call.host.suspended, (role, &call.who));
-    let resumed = call.request_state.as_deref();
-    if let Some(resumed) = resumed.and_then(|it| suspended.resume(it, asker, &call.inputs)) {
+    let state = call.request_state.as_deref();
+    if let Some(resumed) = state.and_then(|it| suspended.resume(it, asker, &call.inputs)) {
         return suspended.follow(resumed?, asker, &caller).await;
     }
     let mut request = CallToolRequestParams::new(tool.own.clone()).with_arguments(arguments);
@@ -336,7 +337,7 @@ async fn send(
         request.input_responses = Some(call.inputs.clone());
     }
     request.request_state.clone_from(&call.request_state);
-    if !is_legacy(context) && provider.asks_during_calls() {
+    if !is_legacy(context) && caller.can_be_asked() && provider.asks_during_calls() {
         let provider = Arc::clone(provider);
         let running = RunningCall::start(provider, role.clone(), request, caller.meta());
         return suspended.follow(running, asker, &caller).await;

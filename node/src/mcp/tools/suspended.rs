@@ -1,6 +1,6 @@
 //! Calls that go on while their client asks its user.
 //!
-//! A server of before 2026-07-28 asks its user while its call is open. A client of that version is
+//! A server of before 2026-07-28 asks its user while its call is open. A client of 2026-07-28 is
 //! answered with the question instead, and calls again with what its user said. Between the two, the
 //! call is suspended here: nobody is connected to it.
 //!
@@ -27,6 +27,7 @@ use tokio::{
     time::sleep,
 };
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use crate::{
     gateway::{Asked, Caller, Told, ToolProvider},
@@ -44,8 +45,8 @@ const SUSPENDED_PER_ROLE: usize = 16;
 /// Progress and log messages that were not passed on yet. What is more is left out.
 const EVENTS_MAX: usize = 64;
 
-/// What the states of suspended calls begin with.
-const STATE_PREFIX: &str = "suspended.";
+/// What the states of suspended calls begin with, and those of no server.
+const STATE_PREFIX: &str = "tasuki.suspended.";
 
 /// The name of the one question.
 const QUESTION: &str = "question";
@@ -90,11 +91,12 @@ impl RunningCall {
         meta: RequestMetaObject,
     ) -> Self {
         let (sender, events) = mpsc::channel(EVENTS_MAX);
-        let task = tokio::spawn(async move {
+        let call = async move {
             let caller = DetachedCaller { meta, events: sender };
             let done = provider.call(&role, request, &caller).await;
             caller.events.send(Event::Done(done)).await.ok();
-        });
+        };
+        let task = tokio::spawn(call.in_current_span());
         Self { events, _task: AbortOnDropHandle::new(task) }
     }
 }
@@ -214,7 +216,7 @@ impl SuspendedCalls {
                        not have taken effect";
             return Some(Err(ErrorData::invalid_params(why, None)));
         };
-        let Some(told) = told(responses.get(QUESTION), suspended.asks_model) else {
+        let Some(told) = parse_answer(responses.get(QUESTION), suspended.asks_model) else {
             let why = format!("inputResponses has no answer to `{QUESTION}` that can be read");
             return Some(Err(ErrorData::invalid_params(why, None)));
         };
@@ -226,7 +228,7 @@ impl SuspendedCalls {
     }
 }
 
-fn told(response: Option<&Value>, asks_model: bool) -> Option<Told> {
+fn parse_answer(response: Option<&Value>, asks_model: bool) -> Option<Told> {
     let response = response?.clone();
     match asks_model {
         true => serde_json::from_value(response).ok().map(|it| Told::Sampled(Box::new(it))),
