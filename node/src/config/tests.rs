@@ -8,6 +8,7 @@ use super::*;
 use crate::{hooks::spec::Action, process::policy::Kind};
 
 mod came_along;
+mod gateway;
 mod runner;
 mod runs;
 
