@@ -19,7 +19,9 @@ fn load(content: &str) -> Result<GatewaySettings, Vec<String>> {
     config.map(|config| config.gateway.unwrap().value).map_err(|found| {
         let line = |at: &Source| match at {
             Source::File { line, .. } => *line,
-            other => panic!("{other}"),
+            Source::Default | Source::Env(_) | Source::Filebox(_) | Source::Flag(_) => {
+                panic!("{at}")
+            }
         };
         found.iter().map(|it| format!("{}: {}", line(&it.at), it.message)).collect()
     })
