@@ -274,7 +274,7 @@ impl WorkspaceSession {
             let basis = Basis::new(view, done.is_repeat, done.sequence);
             Ok((render(view, done.reply)?, basis))
         });
-        self.finish(executed.await?)
+        self.finish(executed.await?).map_err(status::after_effect)
     }
 
     /// A place for what the call brings among the bytes that its token has in flight.
@@ -340,7 +340,7 @@ impl WorkspaceSession {
             let basis = Basis::new(view, done.is_repeat, done.sequence);
             Ok((render(view, done.reply, prepared)?, basis))
         });
-        self.finish(executed.await?)
+        self.finish(executed.await?).map_err(status::after_effect)
     }
 
     fn finish<T: RpcResponse>(&self, (later, basis): (Later<T>, Basis)) -> Result<T, Status> {

@@ -45,6 +45,14 @@ pub(super) fn answer_too_large(kind: CallKind, bytes: usize) -> Status {
     ))
 }
 
+/// Why a command that took effect is not answered: nobody may take it for one that did not.
+pub(super) fn after_effect(why: Status) -> Status {
+    if Reason::of(&why) == Some(Reason::Unavailable) {
+        return Reason::OutcomeUnknown.status(why.message());
+    }
+    why
+}
+
 pub(super) fn reading(error: &JournalError) -> Status {
     match error {
         JournalError::Compacted { oldest } => {

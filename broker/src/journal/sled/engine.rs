@@ -137,7 +137,7 @@ pub(super) fn from_sled(place: &Path, error: sled::Error) -> JournalError {
         sled::Error::Io(error) if error.to_string().contains("could not acquire lock") => {
             JournalError::InUse(place.display().to_string())
         }
-        sled::Error::Io(error) if error.raw_os_error().is_some() => {
+        sled::Error::Io(error) if is_of_system(&error) => {
             // sled writes when it opens, also what is only to be read.
             let is_full = error.kind() == io::ErrorKind::StorageFull;
             let next = if is_full { "; free some space on that disk and try again" } else { "" };
@@ -152,6 +152,12 @@ pub(super) fn from_sled(place: &Path, error: sled::Error) -> JournalError {
             what: format!("sled reports: {error}"),
         },
     }
+}
+
+/// After a write failed, sled answers everything with a copy of the error, which says what it was in
+/// its text alone.
+fn is_of_system(error: &io::Error) -> bool {
+    error.raw_os_error().is_some() || error.to_string().contains("Os { code: ")
 }
 
 /// Makes names in a directory durable.
@@ -223,5 +229,13 @@ mod tests {
         assert!(full.starts_with("storage failed: using /data/broker/db: No space left"), "{full}");
         assert!(full.ends_with("; free some space on that disk and try again"), "{full}");
         assert!(!of(rustix::io::Errno::IO).contains("free some space"));
+        // What sled says from then on, whoever asks.
+        for errno in [rustix::io::Errno::NOSPC, rustix::io::Errno::IO] {
+            let first = sled::Error::Io(io::Error::from_raw_os_error(errno.raw_os_error()));
+            let later = from_sled(Path::new("/data/broker/db"), first.clone());
+            assert!(matches!(later, JournalError::Storage(_)), "{later}");
+        }
+        let torn = sled::Error::Io(io::ErrorKind::UnexpectedEof.into());
+        assert!(matches!(from_sled(Path::new("db"), torn), JournalError::Damaged { .. }));
     }
 }
