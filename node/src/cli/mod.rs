@@ -85,7 +85,7 @@ use self::{
     background::{detach, logs as node_logs, service, stop as stop_node},
     help::{AGENTS, MACHINE, START, WORK},
     swarm::{
-        board, delivery, doc,
+        delivery, doc,
         hints::{with_hint, with_run_hint},
         issue, lock, settings, task, worker,
     },
@@ -152,8 +152,6 @@ pub enum Command {
     LaunchAgent(launch::supervise::Args),
     #[command(display_order = START, args(target()))]
     Status(status::Args),
-    #[command(display_order = START, args(target()))]
-    Board(board::Args),
     #[command(display_order = START, args(target()))]
     Watch(watch::Args),
 
@@ -249,7 +247,6 @@ impl Command {
             | Self::Connect(_)
             | Self::Launch(_)
             | Self::LaunchAgent(_)
-            | Self::Board(_)
             | Self::Loop(_)
             | Self::Budget(_)
             | Self::Mail(_)
@@ -510,7 +507,6 @@ async fn dispatch(
         Command::Loop(command) => loops::run(command, config, output).await,
         Command::Budget(command) => budget::run(command, config, output).await,
         Command::Mail(command) => mail::run(command, config, output).await,
-        Command::Board(args) => Box::pin(board::run(args, config, output)).await.map_err(with_hint),
         Command::Issue(command) => issue::run(command, config, output).await.map_err(with_hint),
         Command::Task(command) => task::run(command, config, output).await.map_err(with_hint),
         Command::Delivery(command) => {

@@ -63,7 +63,7 @@ fn the_command_lines_of_the_documentation_parse() {
         "tasuki mail private remove desk-1",
         "tasuki mail private rotate",
         "tasuki mail private off",
-        "tasuki board 00af --once",
+        "tasuki task top 00af --once",
         "tasuki issue list --status in-progress --contains x --limit 3 --json",
         "tasuki task list 00af --stage in-review --as lead",
         "tasuki task list issue_1700000000000_00af --status waiting-for-answer --claimed-by w1",

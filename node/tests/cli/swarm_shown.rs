@@ -45,10 +45,10 @@ async fn programs_get_every_list_in_lines_of_one_shape() {
     let spec = shop.file("spec", "x");
     shop.says(&["doc", "write", "spec.md", &spec, "--of", &issue, "--as", "lead"]).await;
     are(&["doc", "list", &issue], json!(wire::Doc::default())).await;
-    let board = shop.json(0, &["board"]).await.remove(0);
-    assert_eq!(board["issues"][0]["docs"].as_array().map(Vec::len), Some(1));
-    assert_eq!(board["tasks"][0]["stage"], "submitted", "what is submitted comes first");
-    assert_eq!(board["tasks_total"], 2);
+    let top = shop.json(0, &["task", "top"]).await.remove(0);
+    assert_eq!(top["issues"][0]["docs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(top["tasks"][0]["stage"], "submitted", "what is submitted comes first");
+    assert_eq!(top["tasks_total"], 2);
 
     let approve = ["--approve", "--score", "1", "--feedback", "Good.", "--as", "lead"];
     let done =
@@ -112,7 +112,7 @@ async fn what_others_wrote_cannot_act_on_the_terminal() {
         &["issue", "history", &issue],
         &["lock", "list"],
         &["doc", "read", "d.md"],
-        &["board"],
+        &["task", "top"],
     ] {
         for more in [&[][..], &["--json"]] {
             let said = shop.run(&[args, more].concat()).await;
@@ -150,11 +150,11 @@ async fn more_tasks_than_a_page_are_shown_in_order_once() {
     let some = shop.says(&["task", "list", &issue, "--limit", "205"]).await;
     assert!(some.ends_with("\n205 of 251 tasks are shown.\n"), "{some}");
     assert_eq!(some.lines().count(), 1 + 205 + 1);
-    let board = shop.says(&["board", "--once"]).await;
-    assert_eq!(board.lines().count(), 23, "{board}");
+    let top = shop.says(&["task", "top", "--once"]).await;
+    assert_eq!(top.lines().count(), 23, "{top}");
     let note = "TASKS 251 0 in progress · 0 waiting for an answer · 251 open · 0 done\n";
-    assert!(board.contains(note), "{board}");
-    assert!(board.contains(" … and "), "{board}");
+    assert!(top.contains(note), "{top}");
+    assert!(top.contains(" … and "), "{top}");
 }
 
 #[tokio::test]
@@ -293,10 +293,10 @@ async fn an_empty_workspace_says_how_to_begin() {
         "error: There is no issue; `tasuki issue create SUBJECT` creates one. Nothing changed. \
          (unknown_issue)\n"
     );
-    let mut command = shop.command(&["board", "--once"]);
+    let mut command = shop.command(&["task", "top", "--once"]);
     command.env("COLUMNS", "0").env("LINES", "0");
-    let board = soon(command.output()).await.unwrap();
-    assert!(String::from_utf8(board.stdout).unwrap().contains("ISSUES  none"));
+    let top = soon(command.output()).await.unwrap();
+    assert!(String::from_utf8(top.stdout).unwrap().contains("ISSUES  none"));
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! `tasuki issue`, `task`, `delivery`, `lock`, `doc`, `worker`, `settings` and `board`: a folder or a
-//! file a noun, a file a verb where there are many.
+//! `tasuki issue`, `task`, `delivery`, `lock`, `doc`, `worker` and `settings`: a folder or a file a noun,
+//! a file a verb where there are many.
 //!
 //! A command that changes something acts as one role (`role_args`) and asks the broker itself, with
 //! what this machine joined it with; no node has to run. Things are called as in `names`. What came
@@ -10,7 +10,6 @@
 //! claims for as long as the settings say, and `renew`s.
 
 mod awaited;
-pub(super) mod board;
 mod commit;
 pub(super) mod delivery;
 pub(super) mod delivery_client;

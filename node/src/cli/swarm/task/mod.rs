@@ -12,6 +12,7 @@ mod reset;
 mod review;
 mod show;
 mod submit;
+mod top;
 
 use tasuki_proto::wire;
 
@@ -26,6 +27,7 @@ subcommands! {
         Create(create::Args) => create::run,
         Plan(plan::Args) => plan::run,
         List(list::Args) => list::run,
+        Top(top::Args) => top::run,
         Show(show::Args) => show::run,
         Claim(claim::Args) => claim::run,
         Renew(renew::Args) => renew::run,

@@ -1,4 +1,4 @@
-//! A board on a terminal: the feed tells what changed, the broker is asked again, keys end it.
+//! A frame on a terminal: the feed tells what changed, the broker is asked again, keys end it.
 //!
 //! Everything is one future, so whatever ends first ends all, and the terminal is put back.
 
@@ -55,7 +55,7 @@ impl Gathered {
     }
 }
 
-/// Shows a board until somebody quits.
+/// Shows a frame until somebody quits.
 pub(super) async fn live(gatherer: Gatherer, broker: &Broker) -> Result<(), Failure> {
     // Nothing is stale yet, but the feed is joined later than this was asked.
     let stale = watch::Sender::new(Stale::Nothing);
@@ -152,7 +152,7 @@ async fn draw(
     }
 }
 
-/// By how many rows the board is scrolled after a key.
+/// By how many rows the frame is scrolled after a key.
 fn scrolled(event: &Event, scroll: usize) -> usize {
     match event.as_key_press_event().map(|key| key.code) {
         Some(KeyCode::Down | KeyCode::Char('j')) => scroll + 1,

@@ -1,4 +1,4 @@
-//! A board of fixed data, at two sizes and within its bounds at all.
+//! A frame of fixed data, at two sizes and within its bounds at all.
 
 use ratatui::{Frame, Terminal, backend::TestBackend, buffer::Buffer, layout::Rect};
 use tasuki_proto::wire::{self, DeliveryStatus, Difficulty, IssueStatus, TaskStage};
@@ -136,9 +136,9 @@ fn drawn(state: &State, (width, height): (u16, u16)) -> String {
 fn what_does_not_fit_is_scrolled_to() {
     let area = Rect::new(0, 0, 80, 24);
     let at = |scroll: usize| {
-        let mut board = Buffer::empty(area);
-        let hidden = view(&state(), NOW_MS, scroll, area, &mut board);
-        (hidden, bare(&ansi(&board)))
+        let mut frame = Buffer::empty(area);
+        let hidden = view(&state(), NOW_MS, scroll, area, &mut frame);
+        (hidden, bare(&ansi(&frame)))
     };
     let (hidden, top) = at(0);
     assert!(top.contains("  00af/3 ") && top.contains("  … and 31 more\n"), "{top}");
@@ -166,7 +166,7 @@ fn bare(text: &str) -> String {
 }
 
 #[test]
-fn a_board_looks_like_this() {
+fn a_frame_looks_like_this() {
     let goldens = [
         ((40, 24), include_str!("view-40x24.golden.txt")),
         ((80, 24), include_str!("view-80x24.golden.txt")),
@@ -179,7 +179,7 @@ fn a_board_looks_like_this() {
 }
 
 #[test]
-fn a_board_that_is_printed_ends_with_what_it_shows() {
+fn a_frame_that_is_printed_ends_with_what_it_shows() {
     let drawn = drawn(&state(), (200, 60));
     let shown = drawn.strip_suffix(&format!("{FOOT}\n")).expect("a foot").trim_end();
     assert_eq!(bare(&print(&state(), (200, 60))).trim_end(), shown);
@@ -191,7 +191,7 @@ fn a_board_that_is_printed_ends_with_what_it_shows() {
 }
 
 #[test]
-fn a_board_that_is_printed_has_the_colours_that_are_drawn() {
+fn a_frame_that_is_printed_has_the_colours_that_are_drawn() {
     let told = print(&state(), (80, 24));
     for (text, coloured) in
         [("ISSUES", "\u{1b}[1mISSUES\u{1b}[0m"), ("40s", "\u{1b}[38;5;3m40s\u{1b}[39m")]
@@ -201,7 +201,7 @@ fn a_board_that_is_printed_has_the_colours_that_are_drawn() {
 }
 
 #[test]
-fn a_board_of_any_size_shows_its_head_and_foot() {
+fn a_frame_of_any_size_shows_its_head_and_foot() {
     let (full, empty) = (state(), State::default());
     for state in [&full, &empty] {
         for (width, height) in [0, 1, 2, 7, 24, 39, 80, 139, 140, 210]
@@ -212,7 +212,7 @@ fn a_board_of_any_size_shows_its_head_and_foot() {
             let lines: Vec<&str> = drawn.lines().collect();
             assert_eq!(lines.len(), usize::from(height), "{width}x{height}");
             if 24 <= width {
-                assert!(lines[0].starts_with("tasuki board") || lines[0].ends_with('Z'), "{drawn}");
+                assert!(lines[0].starts_with("tasuki task top") || lines[0].ends_with('Z'), "{drawn}");
                 let has_foot = lines.last().unwrap().starts_with("connected");
                 assert_eq!(has_foot, 1 < height, "{drawn}");
             }
@@ -222,7 +222,7 @@ fn a_board_of_any_size_shows_its_head_and_foot() {
 }
 
 #[test]
-fn a_board_says_why_it_may_be_old() {
+fn a_frame_says_why_it_may_be_old() {
     let old = State { trouble: "No broker\u{1b}[2J answers".to_owned(), ..state() };
     assert!(drawn(&old, (80, 24)).ends_with("\nNo broker answers\n"));
 }

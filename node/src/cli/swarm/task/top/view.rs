@@ -1,4 +1,4 @@
-//! A board as widgets, made of what is shown and of how large the screen is; nothing else.
+//! A frame as widgets, made of what is shown and of how large the screen is; nothing else.
 //!
 //! **Invariant:** what does not fit is cut with `…` or counted.
 
@@ -13,7 +13,7 @@ use ratatui::{
 use tasuki_proto::wire::{self, TaskStage, TaskStatus};
 
 use super::{
-    super::{
+    super::super::{
         labels::{count, delivery_status, issue_status, left, task_stage_text, tasks_of},
         rows::{locked, who},
     },
@@ -97,7 +97,7 @@ impl Cell {
     }
 }
 
-/// A part of the board.
+/// A part of the frame.
 struct Section {
     title: &'static str,
     /// Beside the title.
@@ -107,10 +107,10 @@ struct Section {
     total: u64,
 }
 
-/// What stands below a board that is up to date.
+/// What stands below a frame that is up to date.
 pub(super) const FOOT: &str = "connected · ↑↓ scroll · q quit";
 
-/// Draws the board for somebody who watches, scrolled by so many rows where there are more than fit.
+/// Draws the frame for somebody who watches, scrolled by so many rows where there are more than fit.
 /// Returns by how many it could be scrolled.
 pub(super) fn view(
     state: &State,
@@ -119,8 +119,8 @@ pub(super) fn view(
     area: Rect,
     buffer: &mut Buffer,
 ) -> usize {
-    let [board, foot] = Layout::vertical([Constraint::Min(1), Constraint::Max(1)]).areas(area);
-    let hidden = view_board(state, now_ms, scroll, board, buffer);
+    let [frame, foot] = Layout::vertical([Constraint::Min(1), Constraint::Max(1)]).areas(area);
+    let hidden = draw_frame(state, now_ms, scroll, frame, buffer);
     let line = match state.trouble.as_str() {
         "" => FOOT.dim(),
         trouble => line(trouble).red(),
@@ -130,7 +130,7 @@ pub(super) fn view(
 }
 
 /// Draws the same without what is said to whoever watches.
-pub(super) fn view_board(
+pub(super) fn draw_frame(
     state: &State,
     now_ms: u64,
     scroll: usize,
@@ -153,7 +153,7 @@ pub(super) fn view_board(
 }
 
 fn view_head(state: &State, now_ms: u64, area: Rect, buffer: &mut Buffer) {
-    let title = Span::from(format!("tasuki board · {}", line(&state.workspace)));
+    let title = Span::from(format!("tasuki task top · {}", line(&state.workspace)));
     let (at, width) = (time(now_ms), usize::from(area.width));
     let has_day = title.width() + 1 + at.len() <= width;
     let at = if has_day { &at } else { at.split(' ').next_back().unwrap_or_default() };
@@ -257,17 +257,17 @@ fn view_rows(rows: Vec<Vec<Cell>>, area: Rect, buffer: &mut Buffer) {
     Widget::render(table, area, buffer);
 }
 
-/// A board as lines to print, with its colours.
-pub(super) fn ansi(board: &Buffer) -> String {
+/// A frame as lines to print, with its colours.
+pub(super) fn ansi(frame: &Buffer) -> String {
     // From what no cell is all differ, but those that a wide letter covers.
-    let mut nothing = Buffer::empty(board.area);
-    nothing.set_style(board.area, Modifier::HIDDEN);
-    let cells = nothing.diff(board);
+    let mut nothing = Buffer::empty(frame.area);
+    nothing.set_style(frame.area, Modifier::HIDDEN);
+    let cells = nothing.diff(frame);
     let style = |cell: &buffer::Cell| {
         let fg = Some(cell.fg).filter(|colour| *colour != Color::Reset);
         Style { fg, ..cell.modifier.into() }
     };
-    let mut lines = vec![String::new(); board.area.height.into()];
+    let mut lines = vec![String::new(); frame.area.height.into()];
     for run in cells.chunk_by(|a, b| (a.1, style(a.2)) == (b.1, style(b.2))) {
         let text: String = run.iter().map(|(.., cell)| cell.symbol()).collect();
         let (_, row, cell) = run[0];

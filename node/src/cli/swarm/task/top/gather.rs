@@ -1,4 +1,4 @@
-//! What a board shows, asked for again where it changed.
+//! What a frame shows, asked for again where it changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use tasuki_proto::wire::{
 };
 
 use super::{
-    super::{issue::get_issue, task::list::list_tasks},
+    super::{super::issue::get_issue, list::list_tasks},
     Failure,
     state::State,
 };

@@ -1,4 +1,4 @@
-//! `tasuki board`: issues, tasks, workers, locks and deliveries, live.
+//! `tasuki task top`: issues, tasks, workers, locks and deliveries, live.
 //!
 //! What is shown is a `State`, which `gather` asks the broker for; `view` makes widgets of it, for
 //! any size, and is pure; `live` draws them. The feed tells when to ask again, and about which
@@ -18,11 +18,14 @@ use self::{
     gather::{Gatherer, Stale},
     live::live,
     state::State,
-    view::{ansi, view_board},
+    view::{ansi, draw_frame},
 };
-use super::{Failure, Output, names::IssueName};
 use crate::{
-    cli::{role_args::RoleClient, text::terminal},
+    cli::{
+        role_args::RoleClient,
+        swarm::{Failure, Output, names::IssueName},
+        text::terminal,
+    },
     config::Config,
 };
 
@@ -87,9 +90,9 @@ fn size() -> (u16, u16) {
 /// A frame to be read later: a line is left for the prompt, and none is empty at its end.
 fn print(state: &State, (width, height): (u16, u16)) -> String {
     let area = Rect::new(0, 0, width, height.saturating_sub(1).max(1));
-    let mut board = Buffer::empty(area);
-    view_board(state, state.now_ms, 0, area, &mut board);
-    format!("{}\n", ansi(&board).trim_end())
+    let mut frame = Buffer::empty(area);
+    draw_frame(state, state.now_ms, 0, area, &mut frame);
+    format!("{}\n", ansi(&frame).trim_end())
 }
 
 #[cfg(test)]

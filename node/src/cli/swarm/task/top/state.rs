@@ -1,4 +1,4 @@
-//! What a board shows.
+//! What a frame shows.
 
 use serde::Serialize;
 use tasuki_proto::wire;
