@@ -119,6 +119,10 @@ impl Hosting {
             let roles = config.idle_toolsets.join(", ");
             tracing::warn!(roles, "`toolsets` names what is no role of this node; it is ignored");
         }
+        if let Some(why) = &config.gateway_distrust {
+            let why = &why.message;
+            tracing::warn!(why, "no MCP server is started");
+        }
         let data = &config.data.value;
         let address = listener.local_addr().map_err(|why| Failure::local(why.to_string()))?;
         let spec = |role: &Role| RoleSpec {

@@ -27,6 +27,9 @@ use super::{
 /// For whoever called to take progress. One that does not read does not get it.
 const PROGRESS_TAKEN_WITHIN: Duration = Duration::from_secs(1);
 
+/// For a user to answer a question of a server.
+const USER_ANSWERS_WITHIN: Duration = Duration::from_secs(10 * 60);
+
 /// The error that says that a server took too long: JSON-RPC leaves the code to implementations.
 pub const TIMED_OUT: ErrorCode = ErrorCode(-32001);
 
@@ -110,7 +113,7 @@ async fn answer(
     let mut deadline = Instant::now() + timeout_after;
     let mut highest = f64::NEG_INFINITY;
     let mut takes_news = true;
-    let mut asking: Option<Asking<'_>> = None;
+    let (mut asking, mut asked_until): (Option<Asking<'_>>, _) = (None, deadline);
     loop {
         tokio::select! {
             biased;
@@ -126,6 +129,7 @@ async fn answer(
                 }
                 News::Log(message) => tell(&mut takes_news, caller.log(message)).await,
                 News::Ask(Ask { what, mut answer }) if asking.is_none() => {
+                    asked_until = Instant::now() + USER_ANSWERS_WITHIN;
                     asking = Some(Box::pin(async move {
                         let told = tokio::select! {
                             told = caller.ask(what) => told,
@@ -145,7 +149,11 @@ async fn answer(
                 asking = None;
                 deadline = Instant::now() + timeout_after;
             }
-            // A person takes the time that they take.
+            // A person takes the time that they take; one whose client is gone says nothing.
+            () = sleep_until(asked_until), if asking.is_some() => {
+                asking = None;
+                deadline = Instant::now() + timeout_after;
+            }
             () = sleep_until(deadline), if asking.is_none() => return Err(Failed::TimedOut),
         }
     }

@@ -88,8 +88,18 @@ impl OpenCall {
 }
 
 /// The calls of one connection that are under way.
-#[derive(Debug, Default)]
-pub(super) struct Calls(Mutex<Vec<OpenCall>>);
+#[derive(Debug)]
+pub(super) struct Calls {
+    open: Mutex<Vec<OpenCall>>,
+    /// When the server last said anything.
+    heard: Mutex<Instant>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self { open: Mutex::default(), heard: Mutex::new(Instant::now()) }
+    }
+}
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
@@ -101,15 +111,25 @@ pub(super) struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.calls.0.lock().retain(|it| it.token != self.token);
+        self.calls.open.lock().retain(|it| it.token != self.token);
     }
 }
 
 impl Calls {
+    /// The server said something.
+    pub(super) fn hear(&self) {
+        *self.heard.lock() = Instant::now();
+    }
+
+    /// How long the server has said nothing.
+    pub(super) fn silence(&self) -> Duration {
+        self.heard.lock().elapsed()
+    }
+
     /// A call is being sent: the server may say something of it before its sender registers it, or
     /// after.
     pub(super) fn begin(&self, token: ProgressToken, request: RequestId) {
-        let mut open = self.0.lock();
+        let mut open = self.open.lock();
         open.retain(|it| !it.is_abandoned());
         if open.iter().any(|it| it.request == request) {
             return;
@@ -125,7 +145,7 @@ impl Calls {
         token: ProgressToken,
         request: RequestId,
     ) -> Registered {
-        let mut open = self.0.lock();
+        let mut open = self.open.lock();
         let begun = open.iter_mut().find(|it| it.request == request);
         let news = begun.and_then(|it| it.unclaimed.take()).map(|(news, _)| news);
         let news = news.unwrap_or_else(|| {
@@ -143,7 +163,7 @@ impl Calls {
         if let Some(message) = &mut progress.message {
             message.truncate(message.floor_char_boundary(PROGRESS_BYTES_MAX));
         }
-        let open = self.0.lock();
+        let open = self.open.lock();
         if let Some(call) = open.iter().find(|it| it.token == progress.progress_token) {
             call.news.try_send(News::Progress(progress)).ok();
         }
@@ -162,7 +182,7 @@ impl Calls {
 
     /// The call that a message of the server's is about.
     fn find(&self, origin: Option<&InboundStreamOrigin>) -> Option<mpsc::Sender<News>> {
-        let open = self.0.lock();
+        let open = self.open.lock();
         if let Some(InboundStreamOrigin::OutboundRequest(request)) = origin {
             return open.iter().find(|it| it.request == *request).map(|it| it.news.clone());
         }
@@ -315,7 +335,7 @@ mod tests {
         // One that nobody ever waited for leaves no doubt after a while.
         calls.begin(token(3), NumberOrString::Number(3));
         log(&calls, None);
-        for call in &mut *calls.0.lock() {
+        for call in &mut *calls.open.lock() {
             if let Some((_, since)) = &mut call.unclaimed {
                 *since -= CLAIMED_WITHIN * 2;
             }

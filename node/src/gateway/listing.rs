@@ -10,10 +10,11 @@ use rmcp::{
     service::ServiceError,
 };
 use serde::Serialize;
+use tasuki_proto::visible;
 use tokio::time::timeout;
 
 use super::{
-    clean,
+    clean, names,
     pins::{Pins, Verdict, digest},
 };
 
@@ -58,12 +59,28 @@ impl Held {
     pub fn digest(&self) -> String {
         digest(&self.said)
     }
+
+    /// Characters of what the server lists that are not shown.
+    pub fn hidden(&self) -> usize {
+        let texts = serde_json::to_string(&self.said).unwrap_or_default();
+        visible::shown(&texts).1
+    }
 }
 
-/// What of a server's tools may be shown. Blocks on the disk.
-pub(super) fn judge(tools: Vec<Tool>, pins: &mut Pins) -> Offer {
+/// What of a server's tools may be shown, each under the name that `expose` makes of its own.
+/// Blocks on the disk.
+pub(super) fn judge(expose: impl Fn(&str) -> String, tools: Vec<Tool>, pins: &mut Pins) -> Offer {
     let mut offer = Offer::default();
     let mut names = BTreeSet::new();
+    let mut fresh = Vec::new();
+    // Names that stand as they are: no other tool is shown under one of them.
+    let plain: BTreeSet<String> = tools
+        .iter()
+        .map(|it| (expose(&it.name), &it.name))
+        .filter(|(exposed, own)| names::is_plain(exposed, own))
+        .map(|(exposed, _)| exposed)
+        .collect();
+    let mut shown_as = BTreeSet::new();
     for said in tools {
         let name = said.name.to_string();
         let refuse = |offer: &mut Offer, why: String| {
@@ -75,6 +92,12 @@ pub(super) fn judge(tools: Vec<Tool>, pins: &mut Pins) -> Offer {
             offer.held.remove(&name);
             continue;
         }
+        let exposed = expose(&name);
+        let is_taken = plain.contains(&exposed) && !names::is_plain(&exposed, &name);
+        if is_taken || !shown_as.insert(exposed) {
+            refuse(&mut offer, "it would be shown under the name of another tool".to_owned());
+            continue;
+        }
         let shown = match clean::clean(&said) {
             Ok(shown) => shown,
             Err(why) => {
@@ -84,6 +107,10 @@ pub(super) fn judge(tools: Vec<Tool>, pins: &mut Pins) -> Offer {
         };
         match pins.judge(&said, &shown) {
             Verdict::Approved => offer.tools.push(shown),
+            Verdict::New => {
+                fresh.push(name);
+                offer.tools.push(shown);
+            }
             Verdict::Changed(approved) => {
                 offer.held.insert(name, Held { said, shown, approved: *approved });
             }
@@ -94,7 +121,12 @@ pub(super) fn judge(tools: Vec<Tool>, pins: &mut Pins) -> Offer {
         }
     }
     if let Err(why) = pins.write() {
-        tracing::warn!(%why, "which tools are approved is forgotten when this node stops");
+        tracing::warn!(%why, "new tools cannot be remembered, and are not offered");
+        // What is not remembered would be new again after a restart, whatever it says by then.
+        pins.forget(&fresh);
+        offer.tools.retain(|it| !fresh.iter().any(|name| *name == it.name));
+        let why = format!("it cannot be remembered: {why}");
+        offer.refused.extend(fresh.into_iter().map(|it| (clean::text(&it, 256), why.clone())));
     }
     offer
 }
@@ -130,7 +162,13 @@ where
                 all.push(item);
             }
             cursor = next.filter(|it| !it.is_empty());
-            if cursor.is_none() || ITEMS_PER_SERVER_MAX <= all.len() {
+            if ITEMS_PER_SERVER_MAX <= all.len() {
+                tracing::warn!(
+                    "a server lists more {what} than the {ITEMS_PER_SERVER_MAX} that are taken"
+                );
+                break;
+            }
+            if cursor.is_none() {
                 break;
             }
         }

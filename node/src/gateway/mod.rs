@@ -34,6 +34,7 @@ mod view;
 use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::select_all};
+use tasuki_proto::id::RoleId;
 use tokio::{
     sync::watch,
     task::{JoinSet, spawn_blocking},
@@ -173,6 +174,17 @@ impl Gateway {
     /// The roles of others that export tools, or did.
     pub fn roles(&self) -> Vec<Arc<RemoteRole>> {
         self.roles.as_ref().map(|roles| roles.all()).unwrap_or_default()
+    }
+
+    /// Whether a tool of this name that these roles may call changed, and waits for a person.
+    pub fn is_held(&self, name: &str, roles: &[&RoleId]) -> bool {
+        self.servers().iter().any(|server| {
+            let is_meant = |own: &&String| {
+                names::exposed(&server.settings.name, own) == name
+                    && roles.iter().all(|role| server.settings.access.allows(role, own))
+            };
+            server.view().offer.held.keys().any(|own| is_meant(&own))
+        })
     }
 
     /// Approves changes of tools of a server or a role, each by the digest of what somebody looked

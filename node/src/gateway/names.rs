@@ -77,6 +77,11 @@ pub fn exposed(server: &ServerName, tool: &str) -> String {
     with_hash(&name, tool)
 }
 
+/// Whether a tool's name stands in the exposed one as it is.
+pub fn is_plain(exposed: &str, own: &str) -> bool {
+    exposed.strip_suffix(own).is_some_and(|begin| begin.ends_with(SEPARATOR))
+}
+
 /// The same of a tool of a role. The name of a role that no server could have is changed to one that
 /// a server could, and the hash is of both names.
 pub fn exposed_of_role(role: &str, tool: &str) -> String {

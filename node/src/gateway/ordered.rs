@@ -7,7 +7,7 @@
 //! - What nobody asked for is taken at a bounded rate. A server that floods is left, and whoever
 //!   else runs here does not notice.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, io, sync::Arc, time::Duration};
 
 use rmcp::{
     RoleClient,
@@ -28,32 +28,55 @@ pub(super) const UNASKED_MAX: usize = 20_000;
 /// Over this time.
 const FLOOD_WITHIN: Duration = Duration::from_secs(10);
 
+/// The same in bytes: reading more takes processor time from whoever else runs here.
+const UNASKED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// Counts what came lately that nobody asked for.
 pub(super) struct FloodLimit {
+    server: String,
     since: Instant,
     count: usize,
-}
-
-impl Default for FloodLimit {
-    fn default() -> Self {
-        Self { since: Instant::now(), count: 0 }
-    }
+    bytes: usize,
 }
 
 impl FloodLimit {
-    /// Counts one more. Answers whether it is within the limit.
-    pub(super) fn admit(&mut self) -> bool {
+    pub(super) fn new(server: &str) -> Self {
+        Self { server: server.to_owned(), since: Instant::now(), count: 0, bytes: 0 }
+    }
+
+    /// Counts one more of so many bytes. Answers whether it is within the limits.
+    pub(super) fn admit(&mut self, bytes: usize) -> bool {
         let now = Instant::now();
         if FLOOD_WITHIN <= now.duration_since(self.since) {
-            *self = Self { since: now, count: 0 };
+            (self.since, self.count, self.bytes) = (now, 0, 0);
         }
         self.count += 1;
-        let is_within = self.count <= UNASKED_MAX;
+        self.bytes += bytes;
+        let is_within = self.count <= UNASKED_MAX && self.bytes <= UNASKED_BYTES_MAX;
         if !is_within {
-            tracing::warn!("a server sends more than anybody asked for, and is disconnected");
+            let server = &self.server;
+            tracing::warn!(server, "a server sends more than anybody asked for: disconnected");
         }
         is_within
     }
+}
+
+/// How large a message is as JSON.
+fn size_of(message: &RxJsonRpcMessage<RoleClient>) -> usize {
+    /// Counts what is written to it.
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, message).map_or(usize::MAX, |()| counter.0)
 }
 
 /// Whether a server may ask, report progress or log on account of a request.
@@ -76,8 +99,8 @@ pub(super) struct Ordered<T> {
 }
 
 impl<T> Ordered<T> {
-    pub(super) fn new(inner: T, calls: Arc<Calls>) -> Self {
-        Self { inner, calls, open: HashSet::new(), unasked: FloodLimit::default() }
+    pub(super) fn new(server: &str, inner: T, calls: Arc<Calls>) -> Self {
+        Self { inner, calls, open: HashSet::new(), unasked: FloodLimit::new(server) }
     }
 
     fn note(&mut self, sent: &TxJsonRpcMessage<RoleClient>) {
@@ -128,10 +151,11 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
             let message = self.inner.receive().await?;
+            self.calls.hear();
             if self.is_asked_for(&message) {
                 return Some(message);
             }
-            if !self.unasked.admit() {
+            if !self.unasked.admit(size_of(&message)) {
                 return None;
             }
             match message {
@@ -196,7 +220,7 @@ mod tests {
         said: &[serde_json::Value],
     ) -> Vec<RxJsonRpcMessage<RoleClient>> {
         let read = |it: &serde_json::Value| serde_json::from_value(it.clone()).expect("a message");
-        let mut ordered = Ordered::new(Said(said.iter().map(read).collect()), Arc::default());
+        let mut ordered = Ordered::new("x", Said(said.iter().map(read).collect()), Arc::default());
         for message in sent {
             let message = serde_json::from_value(message.clone()).expect("a message");
             ordered.send(message).await.expect("it is sent");
@@ -223,6 +247,13 @@ mod tests {
         let passed = passed(&all, &said).await;
         let ids: Vec<_> = passed.iter().map(|it| json!(it)["id"].clone()).collect();
         assert_eq!(ids, [1, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_floods_with_large_messages_is_left() {
+        let large = "x".repeat(1024 * 1024);
+        let ping = json!({ "jsonrpc": "2.0", "id": large, "method": "ping" });
+        assert_eq!(passed(&[], &vec![ping; 100]).await.len(), UNASKED_BYTES_MAX / 1024 / 1024 - 1);
     }
 
     #[tokio::test]

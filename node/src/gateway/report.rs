@@ -44,6 +44,9 @@ pub struct HeldTool {
     pub tool: String,
     /// Names this change, for whoever approves it.
     pub digest: String,
+    /// Characters of it that are not shown.
+    #[serde(default)]
+    pub hidden: usize,
     /// As it was approved, and as it is now.
     pub approved: Value,
     pub current: Value,
@@ -98,6 +101,7 @@ impl ServerReport {
         let held = offer.held.iter().map(|(tool, held)| HeldTool {
             tool: tool.clone(),
             digest: held.digest(),
+            hidden: held.hidden(),
             approved: json!(held.approved),
             current: json!(held.shown),
         });

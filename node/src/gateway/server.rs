@@ -49,6 +49,7 @@ use super::{
     clean,
     client::{Calls, Handler},
     listing::{LIST_MAX, judge, pages},
+    names,
     ordered::Ordered,
     pins::Pins,
     program::Program,
@@ -204,6 +205,7 @@ impl Server {
             if stopping.is_cancelled() {
                 return;
             }
+            let why = self.without_address(&why);
             tracing::info!(server = self.name(), why, "an MCP server is offline");
             self.set_offline(why);
             self.view.send_modify(|view| view.restarts += 1);
@@ -300,14 +302,18 @@ impl Server {
                     Program::start(self.name(), &self.keeper, words, env, directory)
                         .map_err(|why| format!("it cannot be started: {why}"))?;
                 *program = Some(started);
-                handler.serve_with_lifecycle(Ordered::new(transport, calls), lifecycle).await
+                handler
+                    .serve_with_lifecycle(Ordered::new(self.name(), transport, calls), lifecycle)
+                    .await
             }
             ServerTransport::Http { url, token_env } => {
                 let transport = remote::transport(url, token_env.as_deref())?;
-                handler.serve_with_lifecycle(Ordered::new(transport, calls), lifecycle).await
+                handler
+                    .serve_with_lifecycle(Ordered::new(self.name(), transport, calls), lifecycle)
+                    .await
             }
         };
-        running.map_err(|why| why.to_string())
+        running.map_err(|why| plain_cause(&why.to_string()).to_owned())
     }
 
     /// Lists what it has, whenever that may have changed. Ends when it does not answer any more.
@@ -328,8 +334,12 @@ impl Server {
                     failures = 0;
                     REFRESH
                 }
-                // One that does one thing at a time answers when it is done.
-                Err(_) if 0 < self.in_flight() => REFRESH,
+                // One that does one thing at a time answers when it is done, or reports progress.
+                Err(_)
+                    if 0 < self.in_flight() && live.calls.silence() < self.settings.longest() =>
+                {
+                    REFRESH
+                }
                 Err(why) => {
                     failures += 1;
                     // The last good answer stays until it is started anew.
@@ -378,7 +388,9 @@ impl Server {
         let before = self.view().offer;
         let tools = tools?;
         let pins = Arc::clone(&self.pins);
-        let judged = spawn_blocking(move || judge(tools, &mut pins.lock())).await;
+        let name = self.settings.name.clone();
+        let expose = move |own: &str| names::exposed(&name, own);
+        let judged = spawn_blocking(move || judge(expose, tools, &mut pins.lock())).await;
         let mut offer = judged.map_err(|why| why.to_string())?;
         // Only tools are worth a failure: a server may offer the others and not have them.
         offer.prompts = prompts.map_or_else(|_| before.prompts.clone(), clean::prompts);
@@ -521,12 +533,21 @@ impl Server {
                 breaker.failed(self.clock.now());
                 // Whether it is there at all is found out now, not in a minute.
                 self.relist.notify_one();
-                let text = "ended before it answered; the call may or may not have taken effect";
-                let why = self.without_address(&why);
-                Err(self.error(&format!("{text}: {why}")))
+                let text = match &self.settings.transport {
+                    ServerTransport::Stdio { .. } => "ended before it answered",
+                    ServerTransport::Http { .. } => "did not answer",
+                };
+                let why = self.without_address(plain_cause(&why));
+                Err(self
+                    .error(&format!("{text}; the call may or may not have taken effect: {why}")))
             }
         }
     }
+}
+
+/// The cause that an error of rmcp ends with, behind which of its types it came through.
+fn plain_cause(why: &str) -> &str {
+    why.rsplit_once("] error: ").map_or(why, |(_, cause)| cause)
 }
 
 #[async_trait]

@@ -55,6 +55,11 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
+    /// How long any call may take without a sign of life.
+    pub fn longest(&self) -> Duration {
+        self.timeouts.values().copied().fold(self.timeout, Duration::max)
+    }
+
     pub fn timeout_of(&self, tool: &str) -> Duration {
         self.timeouts.get(tool).copied().unwrap_or(self.timeout)
     }

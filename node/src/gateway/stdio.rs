@@ -4,7 +4,14 @@
 //! A line that is no message is passed over, as other SDKs do, at a bounded rate; one that is too
 //! long is passed over, and the call that it answers is told so.
 
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use rmcp::{
     RoleClient,
@@ -16,6 +23,7 @@ use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
     sync::Mutex,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::ordered::FloodLimit;
 
@@ -37,6 +45,42 @@ pub(super) struct Stdio<R, W> {
     writer: Arc<Mutex<Option<W>>>,
     /// Lines that are no message.
     garbage: FloodLimit,
+    /// Messages that wait to be written, and their bytes.
+    unwritten: Arc<(AtomicUsize, AtomicUsize)>,
+    /// The server reads too little of what it is sent.
+    unread: CancellationToken,
+}
+
+/// Messages that a server may leave unread: more than all calls that it is sent at once.
+const UNWRITTEN_MAX: usize = 4_096;
+
+/// The same in bytes.
+const UNWRITTEN_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// A message that waits to be written, until it is dropped.
+struct Unwritten {
+    all: Arc<(AtomicUsize, AtomicUsize)>,
+    bytes: usize,
+}
+
+impl Unwritten {
+    fn add(all: &Arc<(AtomicUsize, AtomicUsize)>, bytes: usize) -> Self {
+        all.0.fetch_add(1, Ordering::Relaxed);
+        all.1.fetch_add(bytes, Ordering::Relaxed);
+        Self { all: Arc::clone(all), bytes }
+    }
+
+    fn is_within(&self) -> bool {
+        let load = |it: &AtomicUsize| it.load(Ordering::Relaxed);
+        load(&self.all.0) <= UNWRITTEN_MAX && load(&self.all.1) <= UNWRITTEN_BYTES_MAX
+    }
+}
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        self.all.0.fetch_sub(1, Ordering::Relaxed);
+        self.all.1.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// What was read of a line so far.
@@ -122,7 +166,9 @@ where
             reader: BufReader::with_capacity(READ_BYTES, reader),
             line: Line::default(),
             writer: Arc::new(Mutex::new(Some(writer))),
-            garbage: FloodLimit::default(),
+            garbage: FloodLimit::new(server),
+            unwritten: Arc::default(),
+            unread: CancellationToken::new(),
         }
     }
 
@@ -156,9 +202,19 @@ where
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let writer = Arc::clone(&self.writer);
-        async move {
-            let mut line = serde_json::to_vec(&message)?;
+        let line = serde_json::to_vec(&message).map(|mut line| {
             line.push(b'\n');
+            line
+        });
+        let bytes = line.as_ref().map_or(0, Vec::len);
+        let unwritten = Unwritten::add(&self.unwritten, bytes);
+        if !unwritten.is_within() {
+            tracing::warn!(server = self.server, "a server does not read: disconnected");
+            self.unread.cancel();
+        }
+        async move {
+            let _unwritten = unwritten;
+            let line = line?;
             match &mut *writer.lock().await {
                 Some(writer) => {
                     writer.write_all(&line).await?;
@@ -171,14 +227,21 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            if !self.read_line().await {
+            let unread = self.unread.clone();
+            let has_line = tokio::select! {
+                biased;
+                () = unread.cancelled() => false,
+                has_line = self.read_line() => has_line,
+            };
+            if !has_line {
                 return None;
             }
+            let bytes = self.line.text.len();
             let message = self.line.take(&self.server);
             if message.is_some() {
                 return message;
             }
-            if !self.garbage.admit() {
+            if !self.garbage.admit(bytes) {
                 return None;
             }
         }

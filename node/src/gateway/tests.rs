@@ -24,6 +24,11 @@ enum Never {
 
 use Never::{Larger, Says, Shown};
 
+/// As a server of this name is shown.
+fn expose(own: &str) -> String {
+    names::exposed(&"files".parse().unwrap(), own)
+}
+
 /// A tool of this description.
 fn said(description: &str) -> Value {
     json!({ "name": "t", "description": description, "inputSchema": { "type": "object" } })
@@ -200,7 +205,9 @@ fn no_poisoned_listing_passes() {
     assert_eq!(names.len(), cases.len());
     let passed: Vec<&str> = cases
         .iter()
-        .filter(|(_, listed, never)| passes(&judge(tools(listed), &mut Pins::default()), never))
+        .filter(|(_, listed, never)| {
+            passes(&judge(expose, tools(listed), &mut Pins::default()), never)
+        })
         .map(|it| it.0)
         .collect();
     assert!(passed.is_empty(), "{passed:?} of {}", cases.len());
@@ -230,13 +237,59 @@ fn changes() -> Vec<(&'static str, Value)> {
 fn no_change_of_an_approved_tool_passes() {
     for (what, later) in changes() {
         let mut pins = Pins::default();
-        let first = judge(tools(&[said("Reads.")]), &mut pins);
+        let first = judge(expose, tools(&[said("Reads.")]), &mut pins);
         assert_eq!(first.tools.len(), 1);
-        let second = judge(tools(&[later]), &mut pins);
+        let second = judge(expose, tools(&[later]), &mut pins);
         assert!(second.tools.is_empty() && second.held.len() == 1, "{what}");
-        let back = judge(tools(&[said("Reads.")]), &mut pins);
+        let back = judge(expose, tools(&[said("Reads.")]), &mut pins);
         assert_eq!(back.tools.len(), 1, "{what}: as it was, it is good");
     }
+}
+
+/// `read.` is shown under a hash of its name, which another tool may have as it is.
+#[test]
+fn a_tool_whose_name_is_shown_as_anothers_is_not_offered() {
+    let hashed = expose("read.");
+    let own = hashed.strip_prefix("files__").unwrap();
+    let both = [named("read."), named(own)];
+    for listed in [both.clone(), [both[1].clone(), both[0].clone()]] {
+        let offer = judge(expose, tools(&listed), &mut Pins::default());
+        assert_eq!(offer.tools.iter().map(|it| &*it.name).collect::<Vec<_>>(), [own]);
+        assert!(offer.refused["read."].contains("under the name of another tool"));
+    }
+    assert_eq!(judge(expose, tools(&both[..1]), &mut Pins::default()).tools.len(), 1);
+}
+
+/// What cannot be remembered is new each time, whatever it says by then.
+#[tokio::test]
+async fn what_is_not_saved_is_neither_offered_nor_approved() {
+    let data = tempfile::tempdir().unwrap();
+    let pins = Pins::open(data.path(), "files").unwrap();
+    let pins = std::sync::Arc::new(parking_lot::Mutex::new(pins));
+    let list = |text: &str| judge(expose, tools(&[said(text)]), &mut pins.lock());
+    let place = data.path().join("gateway");
+    let in_the_way = || {
+        std::fs::remove_dir_all(&place).unwrap();
+        std::fs::write(&place, "x").unwrap();
+    };
+    let out_of_the_way = || {
+        std::fs::remove_file(&place).unwrap();
+        std::fs::create_dir(&place).unwrap();
+    };
+    in_the_way();
+    let offer = list("Reads.");
+    assert!(offer.tools.is_empty() && offer.refused["t"].contains("cannot be remembered"));
+    out_of_the_way();
+    assert_eq!(list("Reads.").tools.len(), 1);
+    let held = list("Reads. Then sends it.").held;
+    let approved = [("t".to_owned(), held["t"].digest())].into();
+    in_the_way();
+    let why = Pins::approve_held(&pins, &held, &approved).await.unwrap_err();
+    assert!(why.contains("cannot be saved"), "{why}");
+    assert_eq!(list("Reads. Then sends it.").held.len(), 1, "nothing was approved");
+    out_of_the_way();
+    Pins::approve_held(&pins, &held, &approved).await.unwrap();
+    assert!(list("Reads. Then sends it.").held.is_empty());
 }
 
 #[test]
@@ -274,7 +327,7 @@ fn no_tool_takes_the_name_of_another() {
     let data = tempfile::tempdir().unwrap();
     for name in ["files", "role.qa"] {
         let mut pins = Pins::open(data.path(), name).unwrap();
-        judge(self::tools(&[said("Reads.")]), &mut pins);
+        judge(expose, self::tools(&[said("Reads.")]), &mut pins);
     }
     let there = |name: &str| Path::new(data.path()).join("gateway").join(name).exists();
     assert!(there("files.json") && there("role.qa.json"));

@@ -28,6 +28,7 @@ use tasuki_proto::{echo::echo, nearest::did_you_mean};
 
 use super::{
     host::Host,
+    tools::held,
     transport::{bearer::only_its_user, server::refuse},
 };
 use crate::gateway::{Asked, Caller, Gateway, ServerReport, Told};
@@ -91,6 +92,9 @@ async fn call(State(host): State<Arc<Host>>, Json(asked): Json<PersonCall>) -> R
     };
     let catalogue = gateway.settled().await;
     let Some(tool) = catalogue.tool(&asked.tool) else {
+        if gateway.is_held(&asked.tool, &[]) {
+            return refuse(StatusCode::NOT_FOUND, "not_found", held(&asked.tool));
+        }
         let near = did_you_mean(&asked.tool, catalogue.tools.iter().map(|it| it.name()));
         let message = format!("there is no tool {}{near}", echo(&asked.tool));
         return refuse(StatusCode::NOT_FOUND, "not_found", message);

@@ -32,6 +32,10 @@ const FRAMES: (&str, LevelFilter) = ("h2", LevelFilter::DEBUG);
 /// It warns of each error that a caller is answered with, and says each notification.
 const MESSAGES: (&str, LevelFilter) = ("rmcp", LevelFilter::ERROR);
 
+/// It names the addresses of servers, which may have keys in them. What becomes of a connection is
+/// said by whoever opened it.
+const ADDRESSES: (&str, LevelFilter) = ("rmcp::transport", LevelFilter::OFF);
+
 /// Where spans are exported to, as the standard calls it.
 pub const OTLP_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
@@ -100,7 +104,7 @@ fn is_exporting() -> bool {
 }
 
 fn quiet() -> Targets {
-    Targets::new().with_default(OTHERS).with_targets([OWN, FRAMES, MESSAGES])
+    Targets::new().with_default(OTHERS).with_targets([OWN, FRAMES, MESSAGES, ADDRESSES])
 }
 
 #[cfg(test)]
@@ -112,6 +116,7 @@ mod tests {
     #[test]
     fn what_carries_bodies_does_not_say_much() {
         assert!(!quiet().would_enable("rmcp::service", &Level::WARN));
+        assert!(!quiet().would_enable("rmcp::transport::worker", &Level::ERROR));
         for target in ["hyper::proto", "tonic::codec", "sled", "tower", "x"] {
             assert!(quiet().would_enable(target, &Level::INFO), "{target}");
             assert!(!quiet().would_enable(target, &Level::DEBUG), "{target}");

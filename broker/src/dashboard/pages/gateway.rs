@@ -50,7 +50,7 @@ async fn gateway(visit: Visit) -> Result<Response, Trouble> {
         section aria-labelledby="servers" {
             h2 #servers { "MCP servers of this node" }
             @match &servers {
-                None => p.note { "MCP servers are listed on the dashboard of the node that runs them. Open the MCP address of the node, which " code { "tasuki status" } " prints." },
+                None => p.note { "MCP servers are listed on the dashboard of the node that runs them. Open the address that " code { "tasuki up" } " or " code { "tasuki node" } " printed for MCP when it started." },
                 Some(servers) if servers.is_empty() => (nothing("No MCP servers are configured.")),
                 Some(servers) => @for it in servers { (server(&visit, it)) },
             }

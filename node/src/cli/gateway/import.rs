@@ -4,6 +4,7 @@
 
 use std::{
     fmt::Write as _,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -69,6 +70,17 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(
             false
         }
     });
+    // A client starts them where its file is; so does Tasuki where its own is.
+    let beside = fs::canonicalize(&args.file).ok();
+    let beside = beside.as_deref().and_then(Path::parent);
+    let own_place = std::path::absolute(&own).ok();
+    let own_place = own_place.as_deref().and_then(Path::parent);
+    let own_place = own_place.and_then(|it| fs::canonicalize(it).ok());
+    if beside != own_place.as_deref() {
+        for it in found.iter_mut().filter(|it| it.url.is_none() && it.directory.is_none()) {
+            it.directory = beside.map(Path::to_owned);
+        }
+    }
     let snapshot = file_io::read(&own).map_err(Failure::local)?;
     let (written, taken) = add(snapshot.text.as_deref().unwrap_or_default(), &found)
         .map_err(|why| Failure::usage(format!("{} cannot be edited: {why}.", own.display())))?;
@@ -129,7 +141,8 @@ fn lines(
     match (new.is_empty(), args.yes) {
         (true, _) => writeln!(lines, "There is nothing to add to {own}."),
         (false, true) => {
-            writeln!(lines, "\nAdded to {own}. Restart the node to start them.")
+            let trust = "If the file is part of a repository, run `tasuki trust` first.";
+            writeln!(lines, "\nAdded to {own}. Restart the node to start them. {trust}")
         }
         (false, false) => {
             let file = args.file.display();
@@ -156,7 +169,16 @@ fn servers(text: &str, file: &Path) -> Result<(Vec<Found>, Vec<String>), String>
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for (name, server) in table {
         match found(name, server, file, &mut notes) {
-            Ok(Some(server)) => all.push(server),
+            Ok(Some(server)) => match all
+                .iter()
+                .find(|it: &&Found| it.name.is_confusable(&server.name))
+            {
+                None => all.push(server),
+                Some(other) => notes.push(format!(
+                    "{name} is skipped: its name is too similar to that of {}; rename one of them",
+                    other.name
+                )),
+            },
             Ok(None) => {}
             Err(why) => notes.push(format!("{name} is skipped: {why}")),
         }
@@ -234,6 +256,10 @@ fn found(
         }
         at => at.and_then(|at| Some(file.parent()?.join(at))),
     };
+    for word in command.iter().chain(&env).filter(|it| it.contains("${")) {
+        notes
+            .push(format!("{name}: {word} is imported as it is; variables in it are not replaced"));
+    }
     let url = url.map(str::to_owned);
     Ok(Some(Found { name: server_name(name)?, command, env, directory, url, token_env }))
 }
@@ -277,7 +303,8 @@ fn add(text: &str, found: &[Found]) -> Result<(String, Vec<usize>), String> {
     for (place, it) in found.iter().enumerate() {
         let is_there = |table: &Table| {
             let name = table.get("name").and_then(Item::as_str);
-            name.is_some_and(|name| name.eq_ignore_ascii_case(it.name.as_str()))
+            let name: Option<ServerName> = name.and_then(|name| name.parse().ok());
+            name.is_some_and(|name| name.is_confusable(&it.name))
         };
         if servers.iter().any(is_there) {
             taken.push(place);

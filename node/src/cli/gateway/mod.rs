@@ -27,8 +27,9 @@ use crate::{
     },
 };
 
-/// Digits of a digest that a person types.
-const DIGEST_DIGITS: usize = 12;
+/// Digits of the digest of a change. A server knows what it is made of, and must not find two
+/// changes that have the same.
+const DIGEST_DIGITS: usize = 40;
 
 /// What the node may take for a status: servers that start are waited for.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
@@ -81,7 +82,7 @@ pub(super) async fn run(
 ) -> Result<(), Failure> {
     let node = || node(config);
     match command {
-        Command::Status => status(&node()?, output).await,
+        Command::Status => status(&node()?, config, output).await,
         Command::Tools { server } => tools(&node()?, server.as_deref(), output).await,
         Command::Call { tool, arguments } => call(&node()?, tool, &arguments, output).await,
         Command::Approve { server, tools, digest } => {
@@ -111,12 +112,16 @@ async fn servers(node: &NodeAt) -> Result<Vec<ServerReport>, Failure> {
         .map_err(|why| Failure::local(format!("The node's answer cannot be read: {why}.")))
 }
 
-async fn status(node: &NodeAt, output: &mut Output) -> Result<(), Failure> {
+async fn status(node: &NodeAt, config: &Config, output: &mut Output) -> Result<(), Failure> {
     let servers = servers(node).await?;
-    output.answer(|| json!({ "servers": servers }), || status_lines(&servers))
+    let why = config.gateway_distrust.as_ref().map(|it| it.message.as_str());
+    output.answer(|| json!({ "servers": servers }), || status_lines(&servers, why))
 }
 
-fn status_lines(servers: &[ServerReport]) -> String {
+fn status_lines(servers: &[ServerReport], distrust: Option<&str>) -> String {
+    if let (true, Some(why)) = (servers.is_empty(), distrust) {
+        return format!("No MCP servers were started: {why}.\n");
+    }
     if servers.is_empty() {
         return "No MCP servers are configured. Add [[gateway.server]] to tasuki.toml, or take over \
                 a client's with `tasuki gateway import`.\n"
@@ -158,10 +163,18 @@ fn status_lines(servers: &[ServerReport]) -> String {
     lines
 }
 
+fn no_server(name: &str) -> Failure {
+    Failure::usage(format!("There is no server {name:?}; see `tasuki gateway status`."))
+}
+
 async fn tools(node: &NodeAt, server: Option<&str>, output: &mut Output) -> Result<(), Failure> {
     let mut told = ask::get_within(node, "/gateway/tools", ANSWER_WITHIN).await.map_err(failed)?;
     let mut tools: Vec<Value> = serde_json::from_value(told["tools"].take()).unwrap_or_default();
     if let Some(server) = server {
+        let known = servers(node).await?;
+        if !known.iter().any(|it| it.name == server) {
+            return Err(no_server(server));
+        }
         let begin = format!("{server}{}", crate::gateway::names::SEPARATOR);
         tools.retain(|it| it["name"].as_str().is_some_and(|name| name.starts_with(&begin)));
     }
@@ -232,9 +245,7 @@ async fn approve(
 ) -> Result<(), Failure> {
     let servers = servers(node).await?;
     let server = servers.iter().find(|it| it.name == name);
-    let server = server.ok_or_else(|| {
-        Failure::usage(format!("There is no server {name:?}; see `tasuki gateway status`."))
-    })?;
+    let server = server.ok_or_else(|| no_server(name))?;
     let held: Vec<&HeldTool> =
         server.held.iter().filter(|it| tools.is_empty() || tools.contains(&it.tool)).collect();
     if let Some(unknown) = tools.iter().find(|tool| !server.held.iter().any(|it| it.tool == **tool))
@@ -269,6 +280,10 @@ async fn approve(
             for it in &held {
                 writeln!(lines, "{}", it.tool.bold()).ok();
                 lines += &difference(&it.approved, &it.current);
+                if 0 < it.hidden {
+                    let hidden = tasuki_proto::counted::counted(it.hidden, "character");
+                    writeln!(lines, "  {}", format!("hidden: {hidden}").red()).ok();
+                }
             }
             let tools: String = tools.iter().map(|it| format!(" {it}")).collect();
             writeln!(lines, "\nTo approve: tasuki gateway approve {name}{tools} --digest {digest}")

@@ -31,6 +31,7 @@ use tokio::{
 use super::super::{
     call::{Caller, TIMED_OUT, tell},
     listing::{Offer, judge},
+    names,
     pins::Pins,
     provider::ToolProvider,
     view::Shown,
@@ -135,7 +136,10 @@ impl RemoteRole {
             }
         }
         let pins = Arc::clone(&self.pins);
-        let Ok(mut offer) = spawn_blocking(move || judge(tools, &mut pins.lock())).await else {
+        let name = self.name.clone();
+        let expose = move |own: &str| names::exposed_of_role(name.as_str(), own);
+        let judged = spawn_blocking(move || judge(expose, tools, &mut pins.lock())).await;
+        let Ok(mut offer) = judged else {
             return;
         };
         for name in unreadable {
@@ -254,13 +258,21 @@ impl ToolProvider for RemoteRole {
         let _place = place.map_err(|refusal| ErrorData::internal_error(refusal.message, None))?;
         let mut called = self.attempt(role, &request, caller).await;
         let is_lost = matches!(&called, Err(it) if it.reason == Reason::OutcomeUnknown);
-        if is_lost && self.is_repeatable(&request.name) {
+        if let Err(first) = &called
+            && is_lost
+            && self.is_repeatable(&request.name)
+        {
+            let first = first.clone();
             // Its node may be the one that is away, or this one's connection: it takes a while until
             // both know of each other again.
             let until = Instant::now() + BACK_WITHIN;
             while called.as_ref().is_err_and(is_for_now) && Instant::now() < until {
                 sleep(AGAIN_AFTER).await;
                 called = self.attempt(role, &request, caller).await;
+            }
+            // That a repeat was not made says nothing of the first call.
+            if called.as_ref().is_err_and(is_for_now) {
+                called = Err(first);
             }
         }
         let result = called.map_err(|refusal| self.refused(&refusal))?;

@@ -222,6 +222,9 @@ async fn unknown(host: &Host, roles: &[&RoleId], name: &str) -> ErrorData {
         Some(gateway) => gateway.settled().await,
         None => return ErrorData::invalid_params(NO_SERVERS, None),
     };
+    if host.gateway.as_ref().is_some_and(|it| it.is_held(name, roles)) {
+        return ErrorData::invalid_params(held(name), None);
+    }
     let known = catalogue.tools.iter();
     let known = known.filter(|it| roles.iter().all(|role| allows(it, role)));
     let near = did_you_mean(name, known.map(|it| it.name()));
@@ -231,6 +234,15 @@ async fn unknown(host: &Host, roles: &[&RoleId], name: &str) -> ErrorData {
             echo(name)
         ),
         None,
+    )
+}
+
+/// What whoever calls a tool is told that changed since it was approved.
+pub(in crate::mcp) fn held(name: &str) -> String {
+    format!(
+        "the tool {} changed and is held back until a person approves the change: ask your user to \
+         run `tasuki gateway approve`",
+        echo(name)
     )
 }
 

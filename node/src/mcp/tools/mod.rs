@@ -44,7 +44,7 @@ use crate::{
 pub(super) use self::swarm::tools_named_in;
 pub(super) use self::{
     call::{Call, label, label_as},
-    gateway::tell_changes,
+    gateway::{held, tell_changes},
     mail::wait_result as mail_result,
     result::{refused, time},
     runs::{end_run, ended_or_asked, read_steps, run_resource_facts, run_result},
