@@ -16,13 +16,16 @@ pub const SWARM_ACCEPTOR: &str = "swarm-acceptor";
 pub const SWARM_PREFIX: &str = "swarm-";
 /// Starting sub-agents.
 pub const RUNS: &str = "runs";
+/// Shared state with checkpoints.
+pub const BOARD: &str = "board";
 /// The tools of the project's other MCP servers.
 pub const GATEWAY: &str = "gateway";
 /// What a sub-agent says to whoever started it. It comes with its key; no role can be given it.
 pub const RUN_STEP: &str = "run-step";
 
 /// Every toolset that a role can be given.
-pub const NAMES: [&str; 7] = [LOOP, MAIL, SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR, RUNS, GATEWAY];
+pub const NAMES: [&str; 8] =
+    [LOOP, MAIL, SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR, RUNS, BOARD, GATEWAY];
 
 /// A toolset a role gets, and how much of it `tools/list` shows. All of it can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]

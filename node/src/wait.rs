@@ -2,15 +2,16 @@
 //!
 //! A wait shows state and consumes nothing.
 
-use std::collections::BTreeSet;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use tasuki_proto::{
-    id::{LoopId, RoleId},
+    board::ChannelName,
+    id::{BoardName, LoopId, RoleId},
     mail::MessageType,
     run::{RunId, StepId},
     swarm::{DeliveryId, IssueId, SubmissionId, TaskMessageId},
     wire::{
-        self, mail_answer, park_request, run_answer, run_question, swarm_answer,
+        self, board_answer, mail_answer, park_request, run_answer, run_question, swarm_answer,
         swarm_question::Ask,
     },
 };
@@ -26,6 +27,8 @@ pub enum Question {
     Mail(MailFilter),
     /// Something about issues, tasks, deliveries or locks.
     Swarm(Awaited),
+    /// A change of a board.
+    Board(BoardAwaited),
     /// Something about runs of sub-agents.
     Run(RunAwaited),
 }
@@ -36,6 +39,7 @@ pub enum Answer {
     Turn(Box<wire::TurnAnswer>),
     Mail(Box<wire::MailAnswer>),
     Swarm(Box<wire::SwarmAnswer>),
+    Board(Box<wire::BoardAnswer>),
     Run(Box<wire::RunAnswer>),
 }
 
@@ -65,6 +69,49 @@ pub enum Awaited {
     Verdict(DeliveryId),
     /// That these files are free.
     Files { repository: String, patterns: Vec<String>, is_case_folded: bool },
+}
+
+/// Which change of a board a role waits for. Two of the same channels are for the same, whichever
+/// checkpoint is known.
+#[derive(Debug, Clone)]
+pub struct BoardAwaited {
+    pub board: BoardName,
+    /// Only these; empty: any.
+    pub channels: BTreeSet<ChannelName>,
+    /// The checkpoint that is known; 0: none.
+    pub after: u64,
+}
+
+impl BoardAwaited {
+    const fn what(&self) -> (&BoardName, &BTreeSet<ChannelName>) {
+        (&self.board, &self.channels)
+    }
+
+    fn answer(&self, standing: board_answer::Standing) -> Answer {
+        let board = self.board.to_string();
+        let standing = standing.into();
+        Answer::Board(Box::new(wire::BoardAnswer { standing, board, ..Default::default() }))
+    }
+}
+
+impl PartialEq for BoardAwaited {
+    fn eq(&self, other: &Self) -> bool {
+        self.what() == other.what()
+    }
+}
+
+impl Eq for BoardAwaited {}
+
+impl PartialOrd for BoardAwaited {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for BoardAwaited {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.what().cmp(&other.what())
+    }
 }
 
 /// What of runs can be waited for, by a role, a sub-agent or a node.
@@ -186,6 +233,16 @@ impl Question {
                 let ask = Some(awaited.to_wire());
                 park_request::Ask::Swarm(wire::SwarmQuestion { caller, role, hold_ms, ask })
             }
+            Self::Board(BoardAwaited { board, channels, after }) => {
+                park_request::Ask::Board(wire::BoardQuestion {
+                    caller,
+                    role,
+                    board: board.to_string(),
+                    channels: channels.iter().map(ToString::to_string).collect(),
+                    after_checkpoint: *after,
+                    hold_ms,
+                })
+            }
             Self::Run(awaited) => {
                 let (step, ask) = awaited.to_wire();
                 let role = if step.is_some() { String::new() } else { role };
@@ -205,6 +262,7 @@ impl Question {
             })),
             Self::Mail(_) => Answer::mail(mail_answer::Standing::StillWaiting),
             Self::Swarm(_) => Answer::swarm(swarm_answer::Standing::StillWaiting),
+            Self::Board(it) => it.answer(board_answer::Standing::StillWaiting),
             Self::Run(_) => Answer::run(run_answer::Standing::StillWaiting),
         }
     }
@@ -219,6 +277,7 @@ impl Question {
             })),
             Self::Mail(_) => Answer::mail(mail_answer::Standing::Superseded),
             Self::Swarm(_) => Answer::swarm(swarm_answer::Standing::Superseded),
+            Self::Board(it) => it.answer(board_answer::Standing::Superseded),
             Self::Run(_) => Answer::run(run_answer::Standing::Superseded),
         }
     }
@@ -229,6 +288,7 @@ impl Question {
             Self::Turn(_) => matches!(answer, Answer::Turn(_)),
             Self::Mail(_) => matches!(answer, Answer::Mail(_)),
             Self::Swarm(_) => matches!(answer, Answer::Swarm(_)),
+            Self::Board(_) => matches!(answer, Answer::Board(_)),
             Self::Run(_) => matches!(answer, Answer::Run(_)),
         }
     }
@@ -253,6 +313,7 @@ impl Answer {
             Self::Turn(answer) => answer.can_start || answer.is_finished,
             Self::Mail(answer) => answer.standing() == mail_answer::Standing::Mail,
             Self::Swarm(answer) => answer.standing() == swarm_answer::Standing::There,
+            Self::Board(answer) => answer.standing() == board_answer::Standing::Changed,
             Self::Run(answer) => answer.standing() == run_answer::Standing::There,
         }
     }
@@ -263,6 +324,7 @@ impl Answer {
             Self::Turn(answer) => answer.still_waiting && !answer.superseded,
             Self::Mail(answer) => answer.standing() == mail_answer::Standing::StillWaiting,
             Self::Swarm(answer) => answer.standing() == swarm_answer::Standing::StillWaiting,
+            Self::Board(answer) => answer.standing() == board_answer::Standing::StillWaiting,
             Self::Run(answer) => answer.standing() == run_answer::Standing::StillWaiting,
         }
     }

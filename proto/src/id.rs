@@ -125,6 +125,11 @@ name!(
     HookName
 );
 
+name!(
+    /// Shared state of a piece of work.
+    BoardName
+);
+
 /// What belongs to no workspace is kept in this one. Nobody can ask for it by name: no id begins
 /// like that.
 const SYSTEM: &str = "_system";
@@ -219,6 +224,11 @@ number!(
     /// The latest grant of a claim, a lock or a reservation in a workspace, from 1. Fences: a write
     /// under an older grant is refused.
     FencingToken
+);
+
+number!(
+    /// One version of a board, from 1.
+    CheckpointNumber
 );
 
 /// Milliseconds since the Unix epoch, as the broker's clock had it.

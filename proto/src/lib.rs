@@ -20,6 +20,7 @@
 //!
 //! **Invariant:** past the edges of broker and node nothing handles a raw string id.
 
+pub mod board;
 pub mod counted;
 mod disk;
 pub mod echo;
@@ -37,6 +38,7 @@ pub mod reason;
 pub mod review_terms;
 pub mod rpc;
 pub mod run;
+pub mod schema;
 pub mod swarm;
 pub mod token;
 pub mod trace;

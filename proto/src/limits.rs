@@ -412,3 +412,44 @@ pub const TOOL_RECORD_BYTES_MAX: usize = 16 * 1024;
 
 /// One notification of progress. A longer one is left out.
 pub const TOOL_PROGRESS_BYTES_MAX: usize = 4096;
+
+// Boards
+
+/// Boards of one workspace. What belongs to each stays in memory while the workspace is in use; its
+/// values do not.
+pub const BOARDS_MAX: usize = 20_000;
+
+/// Checkpoints of all boards of one workspace: at some 200 bytes each, 200 MB of the broker's
+/// memory.
+pub const CHECKPOINTS_MAX: usize = 1_000_000;
+
+/// Checkpoints of one board.
+pub const BOARD_CHECKPOINTS_MAX: usize = 200_000;
+
+/// Channels of one board, and of one update.
+pub const BOARD_CHANNELS_MAX: usize = 256;
+
+/// The name of a channel.
+pub const CHANNEL_NAME_BYTES_MAX: usize = 128;
+
+/// The value of one channel, as JSON.
+pub const CHANNEL_BYTES_MAX: usize = 1024 * 1024;
+
+/// The values of all channels of a board together: one gRPC message carries them.
+pub const BOARD_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Messages in a channel with the reducer `add_messages`: the broker keeps in memory which there
+/// are.
+pub const CHANNEL_MESSAGES_MAX: usize = 20_000;
+
+/// A key that names an update, or one message, of a board.
+pub const BOARD_KEY_BYTES_MAX: usize = 200;
+
+/// Boards or checkpoints in one page of a list.
+pub const BOARDS_PAGE_MAX: u32 = 200;
+
+/// The same where the request names no limit.
+pub const BOARDS_PAGE: u32 = 50;
+
+/// Channels that one wait names.
+pub const WAIT_CHANNELS_MAX: usize = 16;

@@ -190,6 +190,14 @@ reasons! {
     BudgetSpent         "budget_spent"       FailedPrecondition false false;
     /// The sub-agent's last question has no reply yet.
     QuestionOpen        "question_open"      FailedPrecondition true  false;
+    /// No such board in this workspace.
+    UnknownBoard        "unknown_board"      NotFound           false false;
+    /// The board has no such checkpoint, or no longer.
+    UnknownCheckpoint   "unknown_checkpoint" NotFound           false false;
+    /// The update is based on a checkpoint that is not the board's newest.
+    StaleCheckpoint     "stale_checkpoint"   Aborted            false false;
+    /// The board is there, with another schema or another origin.
+    BoardExists         "board_exists"       AlreadyExists      false false;
     /// Records asked for are no longer kept.
     Compacted           "compacted"          OutOfRange         false false;
     /// The reader fell behind and resumes after the last sequence it saw.

@@ -154,5 +154,6 @@ fn note(item: &wire::FeedItem, kinds: &mut BTreeSet<&'static str>, sequence: &mu
         Noun::Run(_) => "run",
         Noun::Guard(_) => "guard",
         Noun::Call(_) => "call",
+        Noun::Board(_) => "board",
     }));
 }

@@ -209,6 +209,7 @@ fn role(
         Question::Turn { loop_id, .. } => format!("turn of {loop_id}"),
         Question::Mail { .. } => "mail".to_owned(),
         Question::Swarm { what, .. } => what.to_string(),
+        Question::Board(it) => format!("board {}", it.board),
         Question::Run(it) => it.to_string(),
     };
     let mut shown = wire::Role {

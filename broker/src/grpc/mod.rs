@@ -9,6 +9,7 @@
 mod access;
 mod admin;
 mod auth;
+mod board;
 mod directory;
 mod endpoint;
 mod events;

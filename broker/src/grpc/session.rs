@@ -243,7 +243,7 @@ pub(super) struct WorkspaceSession {
     pub(super) admitted: Admitted,
     /// Of a mutating call, with the hash of what is asked. The call's name is part of it: the same
     /// bytes mean another thing in another call.
-    key: Option<(IdempotencyKey, Hash)>,
+    pub(super) key: Option<(IdempotencyKey, Hash)>,
     /// The role that acts or asks, where the request names one.
     pub(super) asker: Option<RoleId>,
 }

@@ -25,7 +25,7 @@ use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tonic::{Status, Streaming, codegen::BoxStream};
 
 use super::{
-    Admitted, Later, Services, WorkspaceSession, guard, mailbox, parse, run, status, swarm,
+    Admitted, Later, Services, WorkspaceSession, board, guard, mailbox, parse, run, status, swarm,
     turn_loop,
 };
 use crate::{
@@ -74,6 +74,10 @@ fn outcome(
             let role = role.expect("a role asks about issues");
             let answer = swarm::outcome(view, role, answer, is_superseded, sequence)?;
             Box::new(|session| answer(session).map(Outcome::Swarm))
+        }
+        Answer::Board(answer) => {
+            let answer = board::outcome(view, answer, is_superseded, sequence);
+            Box::new(|session| answer(session).map(Outcome::Board))
         }
         Answer::Run(answer) => {
             let answer = run::outcome(view, answer, is_superseded, sequence)?;
@@ -170,6 +174,10 @@ async fn read_asks(
             }
             Some(Ask::Swarm(it)) => {
                 let question = swarm::question(&it);
+                asked(&services, &admitted, it.caller, question, it.hold_ms)
+            }
+            Some(Ask::Board(it)) => {
+                let question = board::question(&it);
                 asked(&services, &admitted, it.caller, question, it.hold_ms)
             }
             Some(Ask::Run(it)) => {

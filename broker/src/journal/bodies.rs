@@ -13,7 +13,7 @@ use tasuki_proto::{
 };
 
 use super::{BodyKey, Journal, JournalError, codec};
-use crate::rules::{mailbox, run, swarm, turn};
+use crate::rules::{board, mailbox, run, swarm, turn};
 
 /// The bodies of one workspace.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +94,16 @@ impl<'a> Bodies<'a> {
         let key = codec::run_key(&place);
         let decoded = codec::decode_run_words(&place, &self.kept(&key)?);
         decoded.map_err(|e| self.damaged(&key, e.to_string()))
+    }
+
+    /// What a checkpoint of a board has of a channel, as JSON.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub fn board_value(self, place: &board::ValuePlace) -> Result<String, JournalError> {
+        let key = codec::board_key(place);
+        let decoded = codec::decode_board_value(place, &self.kept(&key)?);
+        decoded.map(|it| it.json).map_err(|e| self.damaged(&key, e.to_string()))
     }
 
     fn mail(

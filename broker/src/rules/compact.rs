@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use tasuki_proto::{
-    id::{LoopId, Timestamp},
+    id::{CheckpointNumber, LoopId, Timestamp},
     mail::MessageId,
     run::RunId,
     swarm::{DocName, IssueId},
@@ -14,6 +14,7 @@ use tasuki_proto::{
 
 use super::{
     Decision, Event, Reply, Workspace,
+    board::BoardId,
     mailbox::{ContentHash, ThreadNumber},
 };
 
@@ -110,6 +111,7 @@ pub enum TextOwner {
     /// A version of a shared document.
     Doc(DocName, u32),
     Run(RunId),
+    Checkpoint(BoardId, CheckpointNumber),
 }
 
 impl Workspace {
@@ -169,6 +171,7 @@ impl Workspace {
                 found.is_some_and(|it| (it.oldest()..=it.version).contains(version))
             }
             TextOwner::Run(id) => self.runs.get(*id).is_ok(),
+            TextOwner::Checkpoint(board, checkpoint) => self.boards.has(*board, *checkpoint),
         }
     }
 }

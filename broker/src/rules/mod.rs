@@ -9,7 +9,8 @@
 //! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles),
 //! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`]
 //! (rosters and keys of private mail), [`run`] (runs of sub-agents), [`access`] (invitations and
-//! tokens), [`call`] (calls of exported tools); `noun` registers them.
+//! tokens), [`call`] (calls of exported tools), [`board`] (shared state with checkpoints); `noun`
+//! registers them.
 //! [`guard`] pauses what goes on for too long without a person, [`clients`] remembers answers,
 //! [`presence`] who gave a sign of life, `compact` removes what is over, `restored` voids what was
 //! granted before a restore.
@@ -22,12 +23,13 @@
 //! - **W4** A refused command changes nothing: `decide` borrows.
 //! - T1…T6 of [`turn`], D1…D3 of [`directory`], R1…R3 of [`access`], X1…X6 of
 //!   [`mailbox`], Y3…Y5 of [`privacy`], I1…I8 of [`swarm`], RU1…RU6 of [`run`], GD1…GD2 of
-//!   [`guard`], CL1 of [`call`].
+//!   [`guard`], CL1 of [`call`], BD1…BD4 of [`board`].
 //!
 //! A1: no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/broker/tidy.rs` holds it to that.
 
 pub mod access;
+pub mod board;
 pub mod call;
 pub mod clients;
 mod compact;
@@ -54,6 +56,7 @@ pub(crate) use self::rejection::listed;
 use self::rejection::listed_for;
 use self::{
     access::Access,
+    board::Boards,
     call::Calls,
     clients::{Answer, Clients},
     directory::Directory,
@@ -89,6 +92,7 @@ pub struct Workspace {
     pub runs: Runs,
     pub guard: Guard,
     pub calls: Calls,
+    pub boards: Boards,
     /// Of the system workspace; empty in any other.
     pub access: Access,
 }
@@ -137,6 +141,7 @@ pub enum Body {
     File(mailbox::FileBody),
     Swarm(swarm::Words),
     Run(run::Words),
+    Board(board::Value),
 }
 
 impl Decision {

@@ -12,8 +12,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Caller, Compact, Context, Decision, Principal, Rejection, Workspace, access, call, clients,
-    directory, guard, mailbox,
+    Caller, Compact, Context, Decision, Principal, Rejection, Workspace, access, board, call,
+    clients, directory, guard, mailbox,
     privacy::{self, Privacy},
     run, swarm, turn,
 };
@@ -251,4 +251,5 @@ nouns! {
     7 Run: run, state runs, replies with Reply;
     8 Guard: guard, state guard;
     9 Call: call, state calls, replies with Reply;
+    10 Board: board, state boards, replies with Reply;
 }

@@ -2,6 +2,7 @@
 
 use super::{
     access::{INVITATIONS_MAX, TOKENS_MAX},
+    board,
     clients::{CLIENTS_PER_TOKEN_MAX, RETIRED_PER_TOKEN_MAX},
     directory::{NODES_MAX, NODES_PER_TOKEN_MAX},
     guard,
@@ -28,6 +29,8 @@ pub enum Rejection {
     Swarm(#[from] swarm::Rejection),
     #[error(transparent)]
     Run(#[from] run::Rejection),
+    #[error(transparent)]
+    Board(#[from] board::Rejection),
     #[error("there is no loop {loop_id} in this workspace; known loops: {known}")]
     UnknownLoop { loop_id: LoopId, known: String },
     #[error("{role} is not a participant of loop {loop_id}; participants: {known}")]
@@ -121,6 +124,11 @@ pub enum Rejection {
     )]
     PrivateFiles,
     #[error(
+        "mail in this workspace is private, and boards are not encrypted, so it has none; use another \
+         workspace for them"
+    )]
+    PrivateBoards,
+    #[error(
         "mail in this workspace is private, and only the owner's key {owner} says who may read it"
     )]
     NotOwner { owner: KeyId },
@@ -210,6 +218,7 @@ impl Rejection {
             Self::Invalid(_) => Reason::InvalidArgument,
             Self::Swarm(it) => it.reason(),
             Self::Run(it) => it.reason(),
+            Self::Board(it) => it.reason(),
             Self::UnknownLoop { .. } => Reason::UnknownLoop,
             Self::UnknownRole { .. } | Self::UnknownParticipants { .. } => Reason::UnknownRole,
             Self::NotYourTurn { .. } => Reason::NotYourTurn,
@@ -228,7 +237,9 @@ impl Rejection {
             Self::UnknownInvitation => Reason::UnknownInvitation,
             Self::InvitationSpent { .. } => Reason::InvitationSpent,
             Self::UnknownToken { .. } => Reason::UnknownToken,
-            Self::PrivateWorkspace { .. } | Self::PrivateFiles => Reason::PrivateWorkspace,
+            Self::PrivateWorkspace { .. } | Self::PrivateFiles | Self::PrivateBoards => {
+                Reason::PrivateWorkspace
+            }
             Self::NotOwner { .. } | Self::PersonRequired { .. } => Reason::RightForbidden,
             Self::StaleRoster { .. } => Reason::StaleToken,
             Self::UnknownMessage { .. } => Reason::UnknownMessage,

@@ -124,7 +124,9 @@ fn busy() -> (Msg, oneshot::Receiver<()>, mpsc::Sender<()>) {
 fn turn_of(told: WaitOutcome) -> u64 {
     match told.answer {
         Answer::Turn(answer) => answer.turn.get(),
-        other @ (Answer::Mail(_) | Answer::Swarm(_) | Answer::Run(_)) => panic!("{other:?}"),
+        other @ (Answer::Mail(_) | Answer::Swarm(_) | Answer::Board(_) | Answer::Run(_)) => {
+            panic!("{other:?}")
+        }
     }
 }
 

@@ -8,12 +8,12 @@ use std::{
 };
 
 use tasuki_proto::{
-    id::{LoopId, NodeId, RoleId, Sequence, Timestamp},
+    id::{BoardName, CheckpointNumber, LoopId, NodeId, RoleId, Sequence, Timestamp},
     swarm::IssueId,
 };
 
 use super::actor::{OnDurable, View};
-use crate::rules::{Caller, Rejection, mailbox, run, swarm, turn};
+use crate::rules::{Caller, Rejection, board, mailbox, run, swarm, turn};
 
 /// Waits parked in one workspace. At about half a KiB each this is some 10 MiB.
 pub const WAITS_MAX: usize = 20_000;
@@ -31,6 +31,8 @@ pub enum Question {
     Mail { role: RoleId, filter: mailbox::Filter },
     /// About issues, tasks, locks and deliveries.
     Swarm { what: swarm::Question, role: RoleId },
+    /// "Has this board changed?"
+    Board(board::Question),
     /// About runs and their steps.
     Run(run::Question),
 }
@@ -42,6 +44,7 @@ impl Question {
             Self::Turn { role, .. } | Self::Mail { role, .. } | Self::Swarm { role, .. } => {
                 Some(role)
             }
+            Self::Board(it) => Some(&it.role),
             Self::Run(it) => it.role(),
         }
     }
@@ -67,6 +70,7 @@ pub enum Answer {
     Turn(turn::Answer),
     Mail(mailbox::Answer),
     Swarm(swarm::Answer),
+    Board(board::Answer),
     Run(run::Answer),
 }
 
@@ -77,6 +81,7 @@ impl Answer {
             Self::Turn(it) => it.standing != turn::TurnStatus::NotYet,
             Self::Mail(it) => it.mail.is_some(),
             Self::Swarm(it) => it.is_there(),
+            Self::Board(it) => it.is_there,
             Self::Run(it) => it.is_there(),
         }
     }
@@ -171,7 +176,10 @@ impl Waits {
         let first = Question::Turn { loop_id: loop_id.clone(), role: smallest_role() };
         self.parked.range(first..).map_while(move |(it, _)| match it {
             Question::Turn { loop_id: other, role } => (other == loop_id).then_some(role),
-            Question::Mail { .. } | Question::Swarm { .. } | Question::Run(_) => None,
+            Question::Mail { .. }
+            | Question::Swarm { .. }
+            | Question::Board(_)
+            | Question::Run(_) => None,
         })
     }
 
@@ -204,6 +212,7 @@ impl Waits {
             Question::Swarm { .. }
             | Question::Turn { .. }
             | Question::Mail { .. }
+            | Question::Board(_)
             | Question::Run(_) => None,
         })
     }
@@ -221,7 +230,30 @@ impl Waits {
         // They are the last.
         self.parked.iter().rev().map_while(|(it, parked)| match it {
             Question::Run(it) => Some((it, parked.id)),
-            Question::Turn { .. } | Question::Mail { .. } | Question::Swarm { .. } => None,
+            Question::Turn { .. }
+            | Question::Mail { .. }
+            | Question::Swarm { .. }
+            | Question::Board(_) => None,
+        })
+    }
+
+    /// Waits about a board, whoever asks.
+    pub(super) fn about_board<'a>(
+        &'a self,
+        board: &'a BoardName,
+    ) -> impl Iterator<Item = &'a board::Question> {
+        let first = board::Question {
+            board: board.clone(),
+            role: smallest_role(),
+            channels: BTreeSet::new(),
+            after: CheckpointNumber::NONE,
+        };
+        self.parked.range(Question::Board(first)..).map_while(move |(it, _)| match it {
+            Question::Board(it) => (it.board == *board).then_some(it),
+            Question::Turn { .. }
+            | Question::Mail { .. }
+            | Question::Swarm { .. }
+            | Question::Run(_) => None,
         })
     }
 

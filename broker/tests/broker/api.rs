@@ -62,6 +62,7 @@ async fn a_wait_wakes_when_the_turn_comes_and_a_newer_one_supersedes_it() {
         wire::park_response::Outcome::Mail(mail) => panic!("{mail:?}"),
         wire::park_response::Outcome::Swarm(swarm) => panic!("{swarm:?}"),
         wire::park_response::Outcome::Run(run) => panic!("{run:?}"),
+        wire::park_response::Outcome::Board(board) => panic!("{board:?}"),
         wire::park_response::Outcome::Refusal(refusal) => panic!("{refusal:?}"),
     };
     let (wait, told) = turn(answers.next().await.unwrap().unwrap());

@@ -204,6 +204,7 @@ async fn a_wait_wakes_for_mail_like_it_and_an_urgent_one_comes_first() {
         wire::park_response::Outcome::Turn(turn) => panic!("{turn:?}"),
         wire::park_response::Outcome::Swarm(swarm) => panic!("{swarm:?}"),
         wire::park_response::Outcome::Run(run) => panic!("{run:?}"),
+        wire::park_response::Outcome::Board(board) => panic!("{board:?}"),
         wire::park_response::Outcome::Refusal(refusal) => panic!("{refusal:?}"),
     };
     it.write("A", &["B"], "ordinary").await;

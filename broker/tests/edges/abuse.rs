@@ -108,6 +108,7 @@ async fn one_wait_too_many_is_refused_and_the_others_stay() {
     match extra.outcome.unwrap() {
         Outcome::Mail(mail) => panic!("{mail:?}"),
         Outcome::Swarm(other) => panic!("{other:?}"),
+        Outcome::Board(other) => panic!("{other:?}"),
         Outcome::Run(other) => panic!("{other:?}"),
         Outcome::Refusal(refusal) => assert_eq!(refusal.reason, "overloaded"),
         Outcome::Turn(turn) => panic!("{turn:?}"),

@@ -120,6 +120,7 @@ async fn keep_waits(
                         }
                         Outcome::Mail(mail) => panic!("{mail:?}"),
                         Outcome::Swarm(other) => panic!("{other:?}"),
+                        Outcome::Board(other) => panic!("{other:?}"),
                         Outcome::Run(other) => panic!("{other:?}"),
                         Outcome::Refusal(refusal) => assert_eq!(refusal.reason, "unavailable"),
                     }

@@ -44,6 +44,7 @@ pub(super) async fn set(scene: &str, world: &mut World) {
             let _up = world.start("me", "tasuki up --role A --role B").await;
         }
         "issues" => drop(world.says("git init -q && mkdir src").await),
+        "board" => drop(world.start("me", "tasuki up --role pm --role dev").await),
         "locked" | "locking" => {
             world.start("me", "tasuki up --role worker1 --role worker2").await;
             hosted(world, "worker2").await;

@@ -5,8 +5,8 @@ use tasuki_proto::{
     counted::counted,
     mail::BoxKind,
     wire::{
-        self, call_event, directory_event, event::Noun, guard_event, mail_event, privacy_event,
-        run_event, swarm_event, turn_event,
+        self, board_event, call_event, directory_event, event::Noun, guard_event, mail_event,
+        privacy_event, run_event, swarm_event, turn_event,
     },
 };
 
@@ -40,6 +40,7 @@ fn event_text(event: &wire::Event, titles: &Titles) -> String {
         Noun::Run(it) => it.kind.as_ref().map(run_text),
         Noun::Guard(it) => it.kind.as_ref().map(guard_text),
         Noun::Call(it) => it.kind.as_ref().map(call_text),
+        Noun::Board(it) => it.kind.as_ref().map(board_text),
     });
     text.unwrap_or_else(|| {
         "something this release does not know; upgrade to see it".dimmed().to_string()
@@ -51,6 +52,24 @@ fn directory_text(kind: &directory_event::Kind) -> String {
     let roles: Vec<String> = e.roles.iter().map(|role| line(&role.role)).collect();
     let what = format!("node {} joined", line(&e.node));
     format!("{} with {} (epoch {})", what.cyan(), roles.join(", "), e.epoch)
+}
+
+fn board_text(kind: &board_event::Kind) -> String {
+    use board_event::Kind;
+    match kind {
+        Kind::BoardUpdated(e) => {
+            let what = format!("board {}, checkpoint {}", line(&e.board), e.checkpoint);
+            let channels = match e.channels.is_empty() {
+                true => format!("continues from {}", e.parent),
+                false => names(&e.channels),
+            };
+            format!("{}: {channels}", what.green())
+        }
+        Kind::BoardDeleted(e) => {
+            let what = format!("board {} deleted", line(&e.board));
+            what.yellow().to_string()
+        }
+    }
 }
 
 fn turn_text(kind: &turn_event::Kind) -> String {

@@ -9,6 +9,7 @@ mod accept;
 mod access;
 mod agent_token;
 mod background;
+mod board;
 mod broker;
 mod broker_token;
 mod budget;
@@ -172,6 +173,8 @@ pub enum Command {
     #[command(display_order = WORK, subcommand, args(target()))]
     Doc(doc::Command),
     #[command(display_order = WORK, subcommand, args(target()))]
+    Board(board::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
     Worker(worker::Command),
     #[cfg(unix)]
     #[command(display_order = WORK, args(target()))]
@@ -255,6 +258,7 @@ impl Command {
             | Self::Delivery(_)
             | Self::Lock(_)
             | Self::Doc(_)
+            | Self::Board(_)
             | Self::Worker(_)
             | Self::Run(_)
             | Self::Runs(_)
@@ -514,6 +518,7 @@ async fn dispatch(
         }
         Command::Lock(command) => lock::run(command, config, output).await.map_err(with_hint),
         Command::Doc(command) => doc::run(command, config, output).await.map_err(with_hint),
+        Command::Board(command) => board::run(command, config, output).await,
         Command::Worker(command) => worker::run(command, config, output).await.map_err(with_hint),
         Command::Settings(args) => settings::run(args, config, output).await.map_err(with_hint),
         #[cfg(unix)]

@@ -200,6 +200,7 @@ fn named(event: &wire::Event) -> Vec<Named> {
             | Noun::Run(_)
             | Noun::Guard(_)
             | Noun::Call(_)
+            | Noun::Board(_)
             | Noun::Mail(wire::MailEvent { kind: None })
             | Noun::Swarm(wire::SwarmEvent { kind: None }),
         )

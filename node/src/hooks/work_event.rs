@@ -128,7 +128,8 @@ pub fn of_item(item: &wire::FeedItem, wanted: &BTreeSet<Kind>) -> Vec<WorkEvent>
                 | Said::Mail(_)
                 | Said::Privacy(_)
                 | Said::Guard(_)
-                | Said::Call(_),
+                | Said::Call(_)
+                | Said::Board(_),
             )
             | None => None,
         };

@@ -134,7 +134,8 @@ impl Changes {
                     | Noun::Privacy(_)
                     | Noun::Swarm(_)
                     | Noun::Guard(_)
-                    | Noun::Call(_),
+                    | Noun::Call(_)
+                    | Noun::Board(_),
                 ) => {}
                 // Of a newer broker.
                 Some(
@@ -235,7 +236,7 @@ fn is_work(item: &wire::FeedItem) -> bool {
     item.events.iter().any(|event| match &event.noun {
         // A lease that goes on is no news to anybody.
         Some(Noun::Turn(wire::TurnEvent { kind: Some(Kind::LeaseRenewed(_)) })) => false,
-        Some(Noun::Directory(_) | Noun::Privacy(_) | Noun::Call(_)) => false,
+        Some(Noun::Directory(_) | Noun::Privacy(_) | Noun::Call(_) | Noun::Board(_)) => false,
         // A role that was paused goes on.
         Some(Noun::Turn(_) | Noun::Mail(_) | Noun::Swarm(_) | Noun::Run(_) | Noun::Guard(_))
         | None => true,

@@ -411,6 +411,7 @@ impl Multiplexer {
             Some(Outcome::Mail(answer)) => Answer::Mail(Box::new(answer)),
             Some(Outcome::Swarm(answer)) => Answer::Swarm(Box::new(answer)),
             Some(Outcome::Refusal(refusal)) => return self.refused(wait, refusal),
+            Some(Outcome::Board(answer)) => Answer::Board(Box::new(answer)),
             Some(Outcome::Run(answer)) => Answer::Run(Box::new(answer)),
             None => return self.refused(wait, wire::Refusal::default()),
         };

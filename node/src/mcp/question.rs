@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     in_flight_acks::InFlightAcks,
-    tools::{ended_or_asked, mail_result, run_result, swarm_result, turn_result},
+    tasks::may_be_sealed,
+    tools::{board_result, ended_or_asked, mail_result, run_result, swarm_result, turn_result},
     transport::write_ack::{Mark, WriteAck},
 };
 pub(super) use crate::wait::{Answer, Question as What};
@@ -25,7 +26,7 @@ use crate::{
     refusal::Refusal,
     role::Actions,
     runs::client::RunClient,
-    wait::{Awaited, MailFilter, RunAwaited},
+    wait::{Awaited, BoardAwaited, MailFilter, RunAwaited},
 };
 
 /// How long an answer may be overdue, in milliseconds, before the wait ends without it: longer
@@ -57,6 +58,7 @@ pub(super) enum About {
         awaited: Awaited,
         acks: InFlightAcks,
     },
+    Board(BoardAwaited),
     /// The end of a run, or a question of a sub-agent; `client` reads what it wrote.
     Run {
         run: RunId,
@@ -94,6 +96,7 @@ impl Asking {
             About::Turn(loop_id) => What::Turn(loop_id.clone()),
             About::Mail { filter, .. } => What::Mail(filter.clone()),
             About::Swarm { awaited, .. } => What::Swarm(awaited.clone()),
+            About::Board(awaited) => What::Board(awaited.clone()),
             About::Run { run, .. } => What::Run(RunAwaited::Run { run: *run, after: 0, by: None }),
         }
     }
@@ -104,15 +107,20 @@ impl Asking {
                 let answer = ended_or_asked(client, Some(&*self.actions), *run, hold).await?;
                 Ok(Answer::Run(Box::new(answer)))
             }
-            About::Turn(_) | About::Mail { .. } | About::Swarm { .. } => {
+            About::Turn(_) | About::Mail { .. } | About::Swarm { .. } | About::Board(_) => {
                 self.actions.wait(self.what(), hold).await
             }
         }
     }
 
-    /// Whether a task may stand for it. A lock is taken by the call that waits for its files.
-    pub(super) const fn may_be_task(&self) -> bool {
-        !matches!(self.about, About::Swarm { awaited: Awaited::Files { .. }, .. })
+    /// Whether a task may stand for it. A lock is taken by the call that waits for its files; and
+    /// the id of a task says all that is asked.
+    pub(super) fn may_be_task(&self) -> bool {
+        match &self.about {
+            About::Swarm { awaited, .. } => !matches!(awaited, Awaited::Files { .. }),
+            About::Board(awaited) => may_be_sealed(awaited),
+            About::Turn(_) | About::Mail { .. } | About::Run { .. } => true,
+        }
     }
 
     /// Asks without waiting, for as long as the broker is worth waiting for.
@@ -144,7 +152,9 @@ impl Asking {
     pub(super) fn unanswered(&self) -> Answer {
         match &self.about {
             About::Turn(_) => Answer::Turn(Box::default()),
-            About::Mail { .. } | About::Swarm { .. } | About::Run { .. } => self.still_waiting(),
+            About::Mail { .. } | About::Swarm { .. } | About::Board(_) | About::Run { .. } => {
+                self.still_waiting()
+            }
         }
     }
 
@@ -161,11 +171,18 @@ impl Asking {
             (Answer::Swarm(answer), About::Swarm { awaited, .. }) => {
                 swarm_result(self.actions.role(), awaited, answer)
             }
+            (Answer::Board(answer), _) => board_result(self.actions.role(), answer),
             (Answer::Run(answer), About::Run { run, client, .. }) => {
                 run_result(client, *run, answer).await
             }
-            (Answer::Swarm(_), About::Turn(_) | About::Mail { .. } | About::Run { .. })
-            | (Answer::Run(_), About::Turn(_) | About::Mail { .. } | About::Swarm { .. }) => {
+            (
+                Answer::Swarm(_),
+                About::Turn(_) | About::Mail { .. } | About::Board(_) | About::Run { .. },
+            )
+            | (
+                Answer::Run(_),
+                About::Turn(_) | About::Mail { .. } | About::Swarm { .. } | About::Board(_),
+            ) => {
                 unreachable!("an answer is to what was asked")
             }
         }
@@ -188,9 +205,14 @@ impl Asking {
                 let (actions, on_its_way) = (Arc::clone(&self.actions), acks.begin());
                 Some(Mark::Item { actions, issue: *issue, number, on_its_way })
             }
-            (About::Turn(_) | About::Mail { .. } | About::Swarm { .. } | About::Run { .. }, _) => {
-                None
-            }
+            (
+                About::Turn(_)
+                | About::Mail { .. }
+                | About::Swarm { .. }
+                | About::Board(_)
+                | About::Run { .. },
+                _,
+            ) => None,
         }
     }
 
@@ -209,6 +231,12 @@ impl Asking {
                              No action is needed.",
             },
             About::Swarm { awaited, .. } => swarm_words(awaited),
+            About::Board(_) => &Words {
+                progress: "waiting for the board",
+                waiting: "Waiting for the board.",
+                superseded: "A newer board_wait of this role superseded this call. No action is \
+                             needed.",
+            },
             About::Run { .. } => &Words {
                 progress: "waiting for the run",
                 waiting: "Waiting for the run.",

@@ -42,7 +42,8 @@ impl DirtySets {
                     | Noun::Swarm(_)
                     | Noun::Run(_)
                     | Noun::Guard(_)
-                    | Noun::Call(_),
+                    | Noun::Call(_)
+                    | Noun::Board(_),
                 ) => {}
                 // What was sealed may be read now; or of a newer broker.
                 Some(Noun::Privacy(_) | Noun::Mail(wire::MailEvent { kind: None })) | None => {

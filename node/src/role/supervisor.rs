@@ -147,7 +147,10 @@ mod tests {
                 let answer = handle.wait(Question::Turn(main()), Duration::from_secs(60)).await;
                 match answer.expect("answered, whichever actor took it") {
                     Answer::Turn(answer) => *answer,
-                    answer @ (Answer::Mail(_) | Answer::Swarm(_) | Answer::Run(_)) => {
+                    answer @ (Answer::Mail(_)
+                    | Answer::Swarm(_)
+                    | Answer::Board(_)
+                    | Answer::Run(_)) => {
                         panic!("of another kind: {answer:?}")
                     }
                 }

@@ -271,7 +271,7 @@ fn without_runs(refusal: Refusal) -> Refusal {
 pub(crate) fn run_answer(answer: Answer) -> Result<wire::RunAnswer, Refusal> {
     match answer {
         Answer::Run(answer) => Ok(*answer),
-        Answer::Turn(_) | Answer::Mail(_) | Answer::Swarm(_) => Err(Refusal {
+        Answer::Turn(_) | Answer::Mail(_) | Answer::Swarm(_) | Answer::Board(_) => Err(Refusal {
             reason: Reason::Unavailable,
             message: "The broker answered another question. Ask again.".to_owned(),
         }),

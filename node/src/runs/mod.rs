@@ -4,7 +4,7 @@
 //! trusted, `plan` makes a request of what somebody asks for, `client` speaks to the broker as a
 //! role or a sub-agent, `view` says how a run stands, `worker` takes steps and runs them, `live`
 //! knows which steps run here, `files` reads and saves what sub-agents hand over, `output` reads
-//! long outputs. `spec` is what nodes tell one another of a step, `schema` checks an output's form.
+//! long outputs. `spec` is what nodes tell one another of a step.
 //!
 //! Not here: the process of an agent CLI and its stream (`runner`), which step is whose turn (the
 //! broker).
@@ -18,7 +18,6 @@ pub mod live;
 pub mod output;
 pub mod own;
 pub mod plan;
-pub mod schema;
 pub mod spec;
 pub mod view;
 #[cfg(unix)]

@@ -18,16 +18,12 @@ use tasuki_proto::{
     echo::echo,
     id::{NodeLabel, RunnerName},
     limits::{LABEL_BYTES_MAX, SYSTEM_PROMPT_BYTES_MAX, TEXT_BYTES_MAX},
+    schema::{check_schema, instruction},
     visible::is_visible,
     wire::{self, RunMode},
 };
 
-use super::{
-    convert,
-    own::OwnRunners,
-    schema::{check_schema, instruction},
-    spec::Spec,
-};
+use super::{convert, own::OwnRunners, spec::Spec};
 use crate::runner::{
     discovery::{AgentEntry, Agents, Source},
     modes::{Mode, Step, unknown_agent},

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod agents;
+mod board;
 mod book;
 mod chance;
 mod copies;

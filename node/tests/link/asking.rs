@@ -94,7 +94,7 @@ impl Await for dyn Actions {
     ) -> Result<wire::MailAnswer, Refusal> {
         match self.wait(Question::Mail(filter.clone()), hold).await? {
             Answer::Mail(answer) => Ok(*answer),
-            answer @ (Answer::Turn(_) | Answer::Swarm(_) | Answer::Run(_)) => {
+            answer @ (Answer::Turn(_) | Answer::Swarm(_) | Answer::Board(_) | Answer::Run(_)) => {
                 panic!("of another kind: {answer:?}")
             }
         }
@@ -104,7 +104,7 @@ impl Await for dyn Actions {
 fn turn(answer: Answer) -> Result<wire::TurnAnswer, Refusal> {
     match answer {
         Answer::Turn(answer) => Ok(*answer),
-        answer @ (Answer::Mail(_) | Answer::Swarm(_) | Answer::Run(_)) => {
+        answer @ (Answer::Mail(_) | Answer::Swarm(_) | Answer::Board(_) | Answer::Run(_)) => {
             panic!("of another kind: {answer:?}")
         }
     }

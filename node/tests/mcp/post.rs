@@ -433,7 +433,7 @@ impl world::Mailbox for Mailbox {
             Question::Mail(filter) => {
                 Ok(Answer::Mail(Box::new(self.await_mail(&filter, hold).await?)))
             }
-            Question::Turn(_) | Question::Swarm(_) | Question::Run(_) => {
+            Question::Turn(_) | Question::Swarm(_) | Question::Board(_) | Question::Run(_) => {
                 panic!("nobody waits for {question:?} here")
             }
         }

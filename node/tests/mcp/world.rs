@@ -409,7 +409,7 @@ impl Actions for Fake {
                 Ok(Answer::Turn(Box::new(self.await_turn(&loop_id, hold).await?)))
             }
             Question::Mail(_) => self.mailbox().wait(question, hold).await,
-            Question::Swarm(_) | Question::Run(_) => Err(away()),
+            Question::Swarm(_) | Question::Board(_) | Question::Run(_) => Err(away()),
         }
     }
 

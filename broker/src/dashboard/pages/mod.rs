@@ -1,5 +1,6 @@
 //! The pages, one folder or file a noun.
 
+mod boards;
 mod entry;
 mod gateway;
 mod machines;
@@ -51,6 +52,7 @@ pub(super) const ALL: &[PageDef] = &[
     PageDef { folder: "mail", title: "Mail", key: 'm', routes: mail::routes },
     PageDef { folder: "tasks", title: "Tasks", key: 't', routes: tasks::routes },
     PageDef { folder: "runs", title: "Runs", key: 'r', routes: runs::routes },
+    PageDef { folder: "boards", title: "Boards", key: 'b', routes: boards::routes },
     PageDef { folder: "gateway", title: "Gateway", key: 'g', routes: gateway::routes },
     PageDef { folder: "machines", title: "Machines", key: 'c', routes: machines::routes },
 ];

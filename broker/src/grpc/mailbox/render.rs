@@ -100,7 +100,7 @@ pub(in crate::grpc) fn outcome(
 
 impl WorkspaceSession {
     /// What `read` makes of so many entries, read where it holds nobody up if they are many.
-    pub(super) async fn reading<T: Send + 'static>(
+    pub(in crate::grpc) async fn reading<T: Send + 'static>(
         &self,
         entries: usize,
         read: impl FnOnce(&Self) -> Result<T, Status> + Send + 'static,
@@ -109,7 +109,7 @@ impl WorkspaceSession {
     }
 
     /// What takes its time, done where it holds no other call up.
-    pub(super) async fn aside<T: Send + 'static>(
+    pub(in crate::grpc) async fn aside<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {

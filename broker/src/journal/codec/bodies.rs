@@ -13,7 +13,9 @@ use tasuki_proto::{id::LoopId, mail::MessageId};
 
 use super::{super::BodyKey, CodecError, decode, encode};
 use crate::rules::{
-    Body, TextOwner, mailbox,
+    Body, TextOwner,
+    board::{Value, ValuePlace},
+    mailbox,
     mailbox::ContentHash,
     run,
     swarm::{DocPlace, Words},
@@ -103,6 +105,13 @@ pub fn run_key(words: &run::Words) -> BodyKey {
     })
 }
 
+/// Where a value of a board is.
+pub fn board_key(place: &ValuePlace) -> BodyKey {
+    let ValuePlace { board, checkpoint, channel, is_whole } = place;
+    let whole = if *is_whole { "/whole" } else { "" };
+    BodyKey(format!("board/{board}/{checkpoint}/{channel}{whole}"))
+}
+
 /// What a body belongs to; `None` for one that no release so far writes.
 pub fn text_owner(key: &BodyKey) -> Option<TextOwner> {
     let (kind, rest) = key.0.split_once('/')?;
@@ -117,6 +126,11 @@ pub fn text_owner(key: &BodyKey) -> Option<TextOwner> {
         }
         "swarm" => TextOwner::Issue(first.parse().ok()?),
         "run" => TextOwner::Run(first.parse().ok()?),
+        "board" => {
+            let (checkpoint, _) = others.split_once('/')?;
+            let checkpoint: u64 = checkpoint.parse().ok()?;
+            TextOwner::Checkpoint(first.parse().ok()?, checkpoint.into())
+        }
         _ => return None,
     })
 }
@@ -129,6 +143,7 @@ pub fn encode_body(body: &Body) -> Vec<(BodyKey, Bytes)> {
         Body::File(it) => it.content.clone(),
         Body::Swarm(it) => encode(it).into(),
         Body::Run(it) => encode(it).into(),
+        Body::Board(it) => encode(it).into(),
     };
     vec![(body_key(body), bytes)]
 }
@@ -188,6 +203,15 @@ pub fn decode_run_words(place: &run::Words, bytes: &[u8]) -> Result<run::Words, 
     check_place("words of a run", &run_key(place), run_key(&it)).map(|()| it)
 }
 
+/// The value that is kept at a place of a board.
+///
+/// # Errors
+/// When the bytes are something else.
+pub fn decode_board_value(place: &ValuePlace, bytes: &[u8]) -> Result<Value, CodecError> {
+    let it: Value = decode("a value of a board", bytes)?;
+    check_place("a value of a board", &board_key(place), board_key(&it.place)).map(|()| it)
+}
+
 /// A body as what it is; where the text of a letter is apart, without it.
 ///
 /// # Errors
@@ -209,6 +233,7 @@ pub fn decode_body(key: &BodyKey, bytes: &Bytes) -> Result<(Body, MailText), Cod
         }
         "swarm" => Body::Swarm(decode("words", bytes)?),
         "run" => Body::Run(decode("words of a run", bytes)?),
+        "board" => Body::Board(decode("a value of a board", bytes)?),
         _ => return Err(unknown()),
     };
     check_place("a body", key, body_key(&body)).map(|()| (body, place))
@@ -233,6 +258,7 @@ fn body_key(body: &Body) -> BodyKey {
         Body::File(it) => file_key(&it.hash),
         Body::Swarm(it) => swarm_key(it),
         Body::Run(it) => run_key(it),
+        Body::Board(it) => board_key(&it.place),
     }
 }
 

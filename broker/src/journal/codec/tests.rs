@@ -3,6 +3,7 @@
 //! A golden is made anew by running the tests with `GOLDENS=write`.
 
 mod access;
+mod board;
 mod call;
 mod compact;
 mod damage;

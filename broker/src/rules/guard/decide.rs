@@ -189,6 +189,7 @@ impl Workspace {
             | rules::Event::Privacy(_)
             | rules::Event::Swarm(_)
             | rules::Event::Call(_)
+            | rules::Event::Board(_)
             | rules::Event::Access(_) => None,
         }
     }

@@ -166,6 +166,17 @@ impl Privacy {
         }
     }
 
+    /// Whether boards may be written to, whose values are not sealed (Y5).
+    ///
+    /// # Errors
+    /// When they may not.
+    pub fn check_boards(&self) -> Result<(), Rejection> {
+        match self.current() {
+            Some(roster) if roster.is_on => Err(Rejection::PrivateBoards),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     pub(super) fn decide(
         &self,
         Asked { caller, workspace, .. }: Asked<'_>,

@@ -65,7 +65,7 @@ impl Observed {
     }
 }
 
-const WAIT_KINDS: [&str; 13] = [
+const WAIT_KINDS: [&str; 14] = [
     "turn",
     "mail",
     "issue",
@@ -76,6 +76,7 @@ const WAIT_KINDS: [&str; 13] = [
     "delivery",
     "verdict",
     "locks",
+    "board",
     "steps",
     "run",
     "run_reply",
@@ -95,6 +96,7 @@ const fn wait_kind(question: &Question) -> &'static str {
             swarm::Question::Verdict(_) => "verdict",
             swarm::Question::Locks(_) => "locks",
         },
+        Question::Board(_) => "board",
         Question::Run(run::Question::Steps(_)) => "steps",
         Question::Run(run::Question::Run { .. }) => "run",
         Question::Run(run::Question::Reply { .. }) => "run_reply",

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use tasuki_proto::id::{LoopId, RoleId};
+use tasuki_proto::id::{BoardName, LoopId, RoleId};
 
 use super::{
     super::waits::{Answer, Parked, Question, WAITS_MAX, WaitId, WaitOutcome, WaitReply},
     State,
 };
-use crate::rules::{Caller, Event, Rejection, run, turn::TurnStatus};
+use crate::rules::{Caller, Event, Rejection, board, run, turn::TurnStatus};
 
 impl State {
     pub(in crate::workspace) fn park(
@@ -32,6 +32,9 @@ impl State {
         {
             let superseded = self.answer(&older).map(WaitOutcome::superseded);
             self.reply(parked.reply, superseded);
+        }
+        if let (Ok(_), Question::Board(it)) = (&outcome, &question) {
+            self.supersede_board_wait(it);
         }
         if let (Ok(it), Question::Turn { loop_id, .. }) = (&outcome, &question) {
             let is_holder =
@@ -77,6 +80,7 @@ impl State {
                 Answer::Mail(self.workspace.mail.answer(role, filter))
             }
             Question::Swarm { what, role } => Answer::Swarm(self.answer_swarm(role, what)?),
+            Question::Board(question) => Answer::Board(self.workspace.boards.answer(question)),
             Question::Run(question) => Answer::Run(self.answer_run(question)?),
         };
         Ok(WaitOutcome { answer, is_superseded: false, sequence: self.workspace.sequence })
@@ -93,6 +97,7 @@ impl State {
     pub(in crate::workspace) fn wake_for(&mut self, events: &[Event]) {
         let mut loops: BTreeSet<&LoopId> = BTreeSet::new();
         let mut mail: BTreeSet<&RoleId> = BTreeSet::new();
+        let mut boards: BTreeSet<&BoardName> = BTreeSet::new();
         for event in events {
             if let Event::Turn(event) = event {
                 loops.insert(event.loop_id());
@@ -103,11 +108,38 @@ impl State {
             if let Event::Swarm(event) = event {
                 self.note_for_swarm(event);
             }
+            if let Event::Board(board::Event::Updated(it)) = event {
+                boards.insert(&it.board);
+            }
         }
         loops.into_iter().for_each(|loop_id| self.wake(loop_id));
         mail.into_iter().for_each(|role| self.wake_for_mail(role));
+        boards.into_iter().for_each(|board| self.wake_for_board(board));
         self.wake_for_swarm(events);
         self.wake_for_runs(events);
+    }
+
+    fn wake_for_board(&mut self, board: &BoardName) {
+        let asked = self.waits.about_board(board);
+        let answered = asked.filter(|it| self.workspace.boards.answer(it).is_there);
+        for question in answered.cloned().collect::<Vec<_>>() {
+            self.end(&Question::Board(question));
+        }
+    }
+
+    /// Whichever checkpoint the older wait of a role knew of.
+    fn supersede_board_wait(&mut self, newer: &board::Question) {
+        let is_older = |it: &&board::Question| {
+            it.role == newer.role && it.channels == newer.channels && it.after != newer.after
+        };
+        let Some(older) = self.waits.about_board(&newer.board).find(is_older).cloned() else {
+            return;
+        };
+        let older = Question::Board(older);
+        if let Some(parked) = self.waits.take(&older) {
+            let superseded = self.answer(&older).map(WaitOutcome::superseded);
+            self.reply(parked.reply, superseded);
+        }
     }
 
     fn wake_for_mail(&mut self, role: &RoleId) {

@@ -423,6 +423,7 @@ impl Ledger {
             | Event::Privacy(_)
             | Event::Swarm(_)
             | Event::Call(_)
+            | Event::Board(_)
             | Event::Access(_) => {}
         }
     }

@@ -1,5 +1,6 @@
 //! Who may do what: every call there is, by everybody who may not make it.
 
+mod board_calls;
 mod calls;
 mod endings;
 mod files;
@@ -24,7 +25,8 @@ use crate::{
 
 /// Every call there is.
 fn all() -> impl Iterator<Item = &'static Call> {
-    swarm_calls::CALLS.iter().chain(run_calls::CALLS).chain(calls::CALLS)
+    let nouns = swarm_calls::CALLS.iter().chain(run_calls::CALLS).chain(board_calls::CALLS);
+    nouns.chain(calls::CALLS)
 }
 
 /// What a call came to, where the answer itself carries refusals, too.
@@ -43,6 +45,7 @@ async fn outcome(bearer: &Bearer, call: &Call, workspace: &str, role: &str) -> S
                     wire::park_response::Outcome::Turn(_)
                     | wire::park_response::Outcome::Mail(_)
                     | wire::park_response::Outcome::Swarm(_)
+                    | wire::park_response::Outcome::Board(_)
                     | wire::park_response::Outcome::Run(_),
                 )
                 | None => "ok".to_owned(),

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tasuki_proto::{
     limits::{RUN_DEPTH_MAX, RUN_STEPS_MAX, RUN_TREE_STEPS_MAX},
+    schema::check_schema,
     wire,
 };
 
@@ -29,7 +30,6 @@ use crate::{
         agent_trust::{refusal, untrusted},
         own::OwnRunners,
         plan::{Plan, RunRequest, plan},
-        schema::check_schema,
         view::micro_usd,
     },
 };

@@ -29,13 +29,13 @@ use rmcp::{
 use tasuki_proto::id::InstanceId;
 
 pub use self::seal::TaskKey;
-pub(super) use self::server_task::ServerTask;
 use self::{
     memory::Memory,
     rules::{Verdict, Word, verdict},
     seal::{Asked, TTL_MS},
     waits::Waits,
 };
+pub(super) use self::{seal::may_be_sealed, server_task::ServerTask};
 use super::{
     host::{Host, Scope},
     instances::Playing,
@@ -73,11 +73,16 @@ impl Asker<'_> {
         let Question { role, what } = &asked.question;
         let actions = self.host.roles.get(role)?;
         let is_here = match (self.scope, what) {
-            (Scope::One(own), What::Turn(_) | What::Swarm(_) | What::Run(_)) => own.role() == role,
+            (Scope::One(own), What::Turn(_) | What::Swarm(_) | What::Board(_) | What::Run(_)) => {
+                own.role() == role
+            }
             // An address speaks for the others of the node too, where its token does, and an id
             // opens with no other token than the one it was made with.
             (Scope::One(_), What::Mail(_))
-            | (Scope::All, What::Turn(_) | What::Mail(_) | What::Swarm(_) | What::Run(_)) => true,
+            | (
+                Scope::All,
+                What::Turn(_) | What::Mail(_) | What::Swarm(_) | What::Board(_) | What::Run(_),
+            ) => true,
             // Neither has waits of its own.
             (Scope::Step(_) | Scope::Server(..), _) => false,
         };
@@ -94,6 +99,7 @@ impl Asker<'_> {
                 let acks = self.host.in_flight_acks.get(role)?.clone();
                 About::Swarm { awaited: awaited.clone(), acks }
             }
+            What::Board(awaited) => About::Board(awaited.clone()),
             What::Run(RunAwaited::Run { run, .. }) => {
                 let client = self.host.runs.as_ref()?.client(RunCaller::Role(role.clone()));
                 About::Run { run: *run, client, is_foreground: asked.is_foreground }
@@ -215,7 +221,9 @@ impl Tasks {
                     format!(" Run {run} is being canceled.")
                 }
                 About::Run { run, .. } => format!(" The run goes on; run_cancel {run} ends it."),
-                About::Turn(_) | About::Mail { .. } | About::Swarm { .. } => String::new(),
+                About::Turn(_) | About::Mail { .. } | About::Swarm { .. } | About::Board(_) => {
+                    String::new()
+                }
             };
             self.cancelled(id, &asked, &format!("{CANCELLED}{what_becomes_of_it}"));
         }

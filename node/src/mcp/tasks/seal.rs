@@ -17,23 +17,28 @@ use tasuki_proto::{
 
 use crate::{
     mcp::question::{Question, What},
-    wait::{Awaited, IssuesIn, MailFilter, RunAwaited},
+    wait::{Awaited, BoardAwaited, IssuesIn, MailFilter, RunAwaited},
 };
 
 /// How long a task can be asked about, in milliseconds: a working day and the night after it.
 pub(super) const TTL_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// An id in characters: three names at their limit, a type of mail, and what is fixed.
+/// An id in characters: three names at their limit, names of channels, a number, and what is fixed.
 pub(super) const TASK_ID_CHARS_MAX: usize =
-    (FIXED_BYTES + 3 * (1 + ID_BYTES_MAX) + 1 + TYPE_BYTES_MAX).div_ceil(3) * 4;
+    (FIXED_BYTES + 3 * (1 + ID_BYTES_MAX) + 1 + CHANNELS_BYTES_MAX + 1 + NUMBER_BYTES_MAX)
+        .div_ceil(3)
+        * 4;
 
 /// Version, times, nonce and seal.
 const FIXED_BYTES: usize = 1 + 8 + 8 + NONCE_BYTES + SEAL_BYTES;
 const SEAL_BYTES: usize = blake3::OUT_LEN;
 const NONCE_BYTES: usize = 8;
 
-/// The longest type of mail, `URGENT`.
-const TYPE_BYTES_MAX: usize = 6;
+/// Names of channels, a line each: as long as the length that stands before them can say.
+const CHANNELS_BYTES_MAX: usize = u8::MAX as usize;
+
+/// A number in digits.
+const NUMBER_BYTES_MAX: usize = 20;
 
 /// What is asked is what the version says.
 const OF_A_TURN: u8 = 1;
@@ -42,6 +47,7 @@ const OF_SWARM: u8 = 3;
 const OF_A_RUN: u8 = 4;
 /// Of the call that started it.
 const OF_A_FOREGROUND_RUN: u8 = 5;
+const OF_A_BOARD: u8 = 7;
 /// Not a wait of this node's.
 pub(super) const OF_A_SERVER: u8 = 6;
 
@@ -163,7 +169,7 @@ pub(super) struct Asked {
 
 impl Asked {
     pub(super) fn seal(&self, key: &TaskKey, nonce: [u8; NONCE_BYTES]) -> String {
-        let (kind, id, run);
+        let (kind, id, run, after, channels);
         let (version, about) = match &self.question.what {
             What::Turn(loop_id) => (OF_A_TURN, vec![loop_id.as_str()]),
             What::Mail(MailFilter { kind, sender }) => {
@@ -174,6 +180,10 @@ impl Asked {
             What::Swarm(awaited) => {
                 (kind, id) = name_of(awaited);
                 (OF_SWARM, vec![kind, id.as_str()])
+            }
+            What::Board(awaited) => {
+                (after, channels) = (awaited.after.to_string(), channel_lines(awaited));
+                (OF_A_BOARD, vec![awaited.board.as_str(), after.as_str(), channels.as_str()])
             }
             What::Run(RunAwaited::Run { run: awaited, after: _, by: _ }) => {
                 run = awaited.to_string();
@@ -229,6 +239,11 @@ impl Asked {
             OF_A_RUN | OF_A_FOREGROUND_RUN => {
                 What::Run(RunAwaited::Run { run: name()?.parse().ok()?, after: 0, by: None })
             }
+            OF_A_BOARD => {
+                let (board, after) = (name()?.parse().ok()?, name()?.parse().ok()?);
+                let channels = name()?.lines().map(str::parse).collect::<Result<_, _>>().ok()?;
+                What::Board(BoardAwaited { board, channels, after })
+            }
             _ => return None,
         };
         let it = Self {
@@ -240,6 +255,15 @@ impl Asked {
         };
         (now_ms.saturating_sub(it.created_ms) < TTL_MS).then_some(it)
     }
+}
+
+fn channel_lines(awaited: &BoardAwaited) -> String {
+    awaited.channels.iter().map(|it| it.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether an id can say which channels are waited for.
+pub(in crate::mcp) fn may_be_sealed(awaited: &BoardAwaited) -> bool {
+    channel_lines(awaited).len() <= CHANNELS_BYTES_MAX
 }
 
 /// What is waited for, and the id of what it is about.

@@ -10,7 +10,7 @@ use serde::{
 use serde_json::Value;
 use tasuki_proto::{
     echo::echo,
-    id::{InvalidId, LoopId, RoleId},
+    id::{BoardName, InvalidId, LoopId, RoleId},
     limits::TEXT_BYTES_MAX,
     mail::{BoxKind, MessageType},
     reason::Reason,
@@ -198,6 +198,12 @@ impl ParseName for RoleId {
 }
 
 impl ParseName for LoopId {
+    fn parse_name(name: &str) -> Result<Self, (Reason, String)> {
+        name.parse().map_err(|why| not_a_name(name, why))
+    }
+}
+
+impl ParseName for BoardName {
     fn parse_name(name: &str) -> Result<Self, (Reason, String)> {
         name.parse().map_err(|why| not_a_name(name, why))
     }

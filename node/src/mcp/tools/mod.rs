@@ -8,6 +8,7 @@
 //! for refusals too, which would hide them from the model.
 
 mod arguments;
+mod board;
 mod call;
 mod caller;
 mod field_types;
@@ -37,12 +38,13 @@ use self::{arguments::UnknownFields, tool::ToolDef};
 use super::host::{Host, Scope};
 use crate::{
     role::Refusal,
-    toolset::{MAIL, RUN_STEP, RUNS, ToolVisibility, ToolsetChoice},
+    toolset::{BOARD, MAIL, RUN_STEP, RUNS, ToolVisibility, ToolsetChoice},
 };
 
 #[cfg(test)]
 pub(super) use self::swarm::tools_named_in;
 pub(super) use self::{
+    board::wait_result as board_result,
     call::{Call, label, label_as},
     gateway::{held, tell_changes},
     mail::wait_result as mail_result,
@@ -136,14 +138,20 @@ pub(super) fn prompt_notes(
 fn playable(toolsets: &[ToolsetChoice]) -> Vec<&'static str> {
     let is_enough = |it: &&ToolsetChoice| {
         // These are made to be used beside others.
-        it.shown != ToolVisibility::Quiet || [MAIL, RUNS].contains(&it.set)
+        it.shown != ToolVisibility::Quiet || [MAIL, RUNS, BOARD].contains(&it.set)
     };
     toolsets.iter().filter(is_enough).map(|it| it.set).collect()
 }
 
 /// Every toolset.
-static TOOLSETS: [&dyn Toolset; 5] =
-    [&turn_loop::TurnLoop, &mail::Mail, &swarm::Swarm, &runs::Runs, &gateway::Gateway];
+static TOOLSETS: [&dyn Toolset; 6] = [
+    &turn_loop::TurnLoop,
+    &mail::Mail,
+    &swarm::Swarm,
+    &runs::Runs,
+    &board::Boards,
+    &gateway::Gateway,
+];
 
 fn tools() -> impl Iterator<Item = &'static ToolDef> {
     TOOLSETS.iter().flat_map(|it| it.tools())

@@ -10,9 +10,10 @@ use tasuki_proto::{echo::bounded, reason::Reason};
 use super::sanitizer::FRAME;
 use crate::role::Refusal;
 
-/// Refusals that may repeat words of other agents: how they call the files that they changed, why a
-/// lock was taken from somebody, and why a claim ended.
-const QUOTING: [Reason; 3] = [Reason::FilesMissing, Reason::LeaseLost, Reason::NotClaimant];
+/// Refusals that may repeat words of other agents: how they call the files that they changed and the
+/// channels that they wrote to, why a lock was taken from somebody, and why a claim ended.
+const QUOTING: [Reason; 4] =
+    [Reason::FilesMissing, Reason::LeaseLost, Reason::NotClaimant, Reason::StaleCheckpoint];
 
 /// The last moment that has a date of four digits, in milliseconds.
 const DATE_MS_MAX: u64 = 253_402_300_799_999;

@@ -207,7 +207,7 @@ pub(super) async fn wait(
 async fn signs_of(call: &Call<'_>, asking: &Asking) -> Infallible {
     match &asking.about {
         About::Run { run, client, .. } => progress_of(call, client, *run).await,
-        About::Turn(_) | About::Mail { .. } | About::Swarm { .. } => {
+        About::Turn(_) | About::Mail { .. } | About::Swarm { .. } | About::Board(_) => {
             signs_of_life(call, asking.words().progress).await
         }
     }

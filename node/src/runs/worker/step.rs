@@ -18,6 +18,7 @@ use tasuki_proto::{
     limits::STEP_LEASE_MS,
     reason::Reason,
     run::StepId,
+    schema::{check_output, check_schema},
     wire::{self, RunMode},
 };
 use tokio::{
@@ -54,7 +55,6 @@ use crate::{
     runs::{
         convert::{joined, plain},
         live::LiveSteps,
-        schema::{check_output, check_schema},
         spec::Spec,
     },
     step_key::StepKey,

@@ -420,9 +420,10 @@ impl Service {
         let wait = request.wait;
         match request.ask? {
             Ask::Mail(question) => self.take_mail(stream, wait, question),
-            // No node asks about issues or runs.
+            // No node asks about issues, boards or runs.
             Ask::Swarm(_) => refused(wait, &Status::unimplemented("issues")),
             Ask::Run(_) => refused(wait, &Status::unimplemented("runs")),
+            Ask::Board(_) => refused(wait, &Status::unimplemented("boards")),
             Ask::Decline(_) => None,
             Ask::Cancel(_) => {
                 self.with(|world| {

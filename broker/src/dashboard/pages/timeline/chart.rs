@@ -148,6 +148,7 @@ const fn lift(kind: Kind) -> i64 {
         Kind::Loop => 0,
         Kind::Run => 5,
         Kind::Task => 9,
+        Kind::Board => 13,
     }
 }
 
@@ -158,6 +159,7 @@ const fn shape(kind: Kind) -> &'static str {
         Kind::Mail => "M-6-4 H6 V4 H-6Z",
         Kind::Task => "M0-6 L6 0 L0 6 L-6 0Z",
         Kind::Lock => "M-4-4 H4 V4 H-4Z",
+        Kind::Board => "M-6-4 H6 V-1 H-6Z M-6 1 H6 V4 H-6Z",
         Kind::Run => "M-5 0 A5 5 0 1 0 5 0 A5 5 0 1 0 -5 0Z",
     }
 }

@@ -71,7 +71,8 @@ async fn text(visit: &Visit, noun: &Noun) -> Markup {
         | Noun::Swarm(_)
         | Noun::Run(_)
         | Noun::Guard(_)
-        | Noun::Call(_) => html! {},
+        | Noun::Call(_)
+        | Noun::Board(_) => html! {},
     }
 }
 

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::wire::{
-    self, call_event, event::Noun, guard_event, mail_event, run_event, swarm_event, turn_event,
+    self, board_event, call_event, event::Noun, guard_event, mail_event, run_event, swarm_event,
+    turn_event,
 };
 
 use super::{super::Words, Filter};
@@ -17,10 +18,13 @@ pub(super) enum Kind {
     Task,
     Lock,
     Run,
+    /// Shared state.
+    Board,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 5] = [Self::Loop, Self::Mail, Self::Task, Self::Lock, Self::Run];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Loop, Self::Mail, Self::Task, Self::Lock, Self::Run, Self::Board];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -29,6 +33,7 @@ impl Kind {
             Self::Task => "task",
             Self::Lock => "lock",
             Self::Run => "run",
+            Self::Board => "board",
         }
     }
 }
@@ -202,6 +207,9 @@ fn mark(noun: &Noun, item: &wire::FeedItem) -> Option<Mark> {
             let (lane, to, text) = call(it.kind.as_ref()?);
             (Kind::Run, lane, to, String::new(), text)
         }
+        Noun::Board(it) => {
+            (Kind::Board, who, String::new(), String::new(), board(it.kind.as_ref()?))
+        }
         Noun::Directory(_) | Noun::Privacy(_) => return None,
     };
     let words = words(noun);
@@ -281,6 +289,22 @@ fn guard(kind: &guard_event::Kind) -> Option<(String, String)> {
         Kind::RoleResumed(it) => (it.role.clone(), format!("{} goes on", it.role)),
         Kind::LimitsSet(_) | Kind::BudgetSet(_) | Kind::UsageReported(_) => return None,
     })
+}
+
+fn board(kind: &board_event::Kind) -> String {
+    use board_event::Kind;
+    match kind {
+        Kind::BoardUpdated(it) if it.channels.is_empty() => {
+            format!(
+                "board {}, checkpoint {}, continues from {}",
+                it.board, it.checkpoint, it.parent
+            )
+        }
+        Kind::BoardUpdated(it) => {
+            format!("board {}, checkpoint {}: {}", it.board, it.checkpoint, it.channels.join(", "))
+        }
+        Kind::BoardDeleted(it) => format!("board {} deleted", it.board),
+    }
 }
 
 fn call(kind: &call_event::Kind) -> (String, String, String) {

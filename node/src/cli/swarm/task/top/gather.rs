@@ -89,6 +89,7 @@ pub(super) fn touched(events: &[wire::Event]) -> Stale {
                 | Noun::Run(_)
                 | Noun::Guard(_)
                 | Noun::Call(_)
+                | Noun::Board(_)
                 | Noun::Swarm(wire::SwarmEvent { kind: None }),
             )
             | None => {}

@@ -212,7 +212,10 @@ fn a_frame_of_any_size_shows_its_head_and_foot() {
             let lines: Vec<&str> = drawn.lines().collect();
             assert_eq!(lines.len(), usize::from(height), "{width}x{height}");
             if 24 <= width {
-                assert!(lines[0].starts_with("tasuki task top") || lines[0].ends_with('Z'), "{drawn}");
+                assert!(
+                    lines[0].starts_with("tasuki task top") || lines[0].ends_with('Z'),
+                    "{drawn}"
+                );
                 let has_foot = lines.last().unwrap().starts_with("connected");
                 assert_eq!(has_foot, 1 < height, "{drawn}");
             }

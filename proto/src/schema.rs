@@ -1,4 +1,4 @@
-//! The form that an agent's output is to have, as a JSON Schema.
+//! The form that an agent's output or a channel of a board is to have, as a JSON Schema.
 //!
 //! - **SC1** A schema is checked before anything runs: its size and depth are bounded, also with its
 //!   references expanded, it refers to nothing outside of itself, and its patterns compile.
@@ -17,7 +17,8 @@ use std::{
 
 use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
 use serde_json::{Map, Value};
-use tasuki_proto::echo::echo;
+
+use crate::echo::echo;
 
 /// A schema as text.
 pub const SCHEMA_BYTES_MAX: usize = 32 << 10;
@@ -100,26 +101,45 @@ pub fn check_output(schema: &Value, output: &str) -> Result<(), String> {
     let text = without_fence(output);
     let value: Value =
         serde_json::from_str(text).map_err(|why| format!("The output is not JSON: {why}."))?;
-    let (references, validator) = prepare(schema)
-        .map_err(|why| cut(&format!("The output schema {why}."), MESSAGE_BYTES_MAX))?;
-    if !ends_soon(&references, &value) {
-        return Err(
-            "The output cannot be checked: with its JSON Schema that takes too long. Make the \
-             schema simpler, above all where it refers to itself."
+    check_value(schema, &value, text.len()).map_err(|why| {
+        let message = match why {
+            Mismatch::Schema(why) => format!("The output schema {why}."),
+            Mismatch::TakesTooLong => "The output cannot be checked: with its JSON Schema that takes \
+                                       too long. Make the schema simpler, above all where it refers \
+                                       to itself."
                 .to_owned(),
-        );
+            Mismatch::Violations(them) => format!("The output does not match its JSON Schema: {them}."),
+        };
+        cut(&message, MESSAGE_BYTES_MAX)
+    })
+}
+
+/// Why a value does not count as one that a schema describes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mismatch {
+    /// The schema itself cannot be used; the end of a sentence about it.
+    Schema(String),
+    TakesTooLong,
+    /// The first violations, and where they are.
+    Violations(String),
+}
+
+/// Checks a value whose JSON text has so many bytes.
+pub fn check_value(schema: &Value, value: &Value, bytes: usize) -> Result<(), Mismatch> {
+    let (references, validator) = prepare(schema).map_err(Mismatch::Schema)?;
+    if !ends_soon(&references, value) {
+        return Err(Mismatch::TakesTooLong);
     }
-    let Err(first) = validator.validate(&value) else { return Ok(()) };
+    let Err(first) = validator.validate(value) else { return Ok(()) };
     let (mut violations, mut others) = (vec![describe(&first)], 0);
-    if text.len() <= LISTED_BYTES_MAX {
-        let mut errors = validator.iter_errors(&value);
+    if bytes <= LISTED_BYTES_MAX {
+        let mut errors = validator.iter_errors(value);
         violations = errors.by_ref().take(VIOLATIONS_MAX).map(|it| describe(&it)).collect();
         others = errors.count();
     }
     let more = if others == 0 { String::new() } else { format!("; and {others} more") };
-    let violations = violations.join("; ");
-    let message = format!("The output does not match its JSON Schema: {violations}{more}.");
-    Err(cut(&message, MESSAGE_BYTES_MAX))
+    let violations = format!("{}{more}", violations.join("; "));
+    Err(Mismatch::Violations(cut(&violations, MESSAGE_BYTES_MAX)))
 }
 
 fn prepare(schema: &Value) -> Result<(References<'_>, Validator), String> {

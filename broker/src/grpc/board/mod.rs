@@ -1,0 +1,348 @@
+//! `Board`: shared state with checkpoints.
+//!
+//! `parse` reads updates and checks their form, `values` reads what checkpoints hold, `waits`
+//! answers who waits. Values are read from the journal outside of the workspace's actor. After an
+//! update the broker keeps the whole value of a channel, now and then, so that reading it stays
+//! quick.
+
+mod parse;
+mod values;
+mod waits;
+
+use std::collections::BTreeMap;
+
+use tasuki_proto::{
+    board::ChannelName,
+    id::{BoardName, CheckpointNumber},
+    limits::{BOARDS_PAGE, BOARDS_PAGE_MAX},
+    token::Right,
+    wire::{self, board_event::Kind},
+};
+use tonic::Status;
+
+pub(super) use self::waits::{outcome, question};
+use self::{
+    parse::checkpoint,
+    values::{fold_later, values},
+};
+use super::{
+    Answer, Endpoint, Later, WorkspaceSession, default_response,
+    parse::{actor, id, limit, optional},
+    render::{fitting, text},
+    status,
+};
+use crate::{
+    hash::Hash,
+    rules::{
+        self, Rejection,
+        board::{Board, Checkpoint, Command, Copied, Event, Fork, Reply, Update},
+        turn::Actor,
+    },
+    workspace::View,
+};
+
+impl Endpoint for wire::UpdateBoardRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let by = actor(&self.role, &self.person)?;
+        check_actor(session, &by)?;
+        let board: BoardName = id("board", &self.board)?;
+        let write_key = parse::write_key(&self.write_key)?;
+        let named = parse::schema(&self.schema)?;
+        let content = parse::content(&self);
+        let wanted = board.clone();
+        let current = session.query(None, move |view| {
+            Ok(view.workspace.boards.find(&wanted).map(|it| it.schema.clone()))
+        });
+        let (schema, is_new) = parse::pick_schema(&board, current.await?, named)?;
+        let updates = parse::updates(&board, &schema, is_new, self.updates, self.fork).await?;
+        let update = Update {
+            by,
+            board: board.clone(),
+            updates,
+            schema,
+            expected: self.expected_checkpoint.map(CheckpointNumber::from),
+            is_fork: self.fork,
+            write_key,
+            content,
+        };
+        session
+            .execute(Command::Update(update), move |view, reply| updated(view, board, reply))
+            .await
+    }
+}
+
+impl Endpoint for wire::ForkBoardRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let by = actor(&self.role, &self.person)?;
+        check_actor(session, &by)?;
+        let board: BoardName = id("board", &self.board)?;
+        let checkpoint = checkpoint(self.checkpoint);
+        let Some(to) = optional::<BoardName>("to", &self.to)? else {
+            let wanted = board.clone();
+            let found = session.query(None, move |view| {
+                let (it, checkpoint) = view.workspace.boards.checkpoint(&wanted, checkpoint)?;
+                Ok((it.schema.clone(), checkpoint))
+            });
+            let (schema, checkpoint) = found.await?;
+            let update = Update {
+                by,
+                board: board.clone(),
+                updates: Vec::new(),
+                schema,
+                expected: Some(checkpoint),
+                is_fork: true,
+                write_key: None,
+                content: Hash::default(),
+            };
+            let render = move |view: &View<'_>, reply| updated(view, board, reply);
+            return session.execute(Command::Update(update), render).await;
+        };
+        // What was forked before is answered as it was, whatever became of its source.
+        let copied = copy(session, board.clone(), checkpoint).await.ok();
+        let fork = Fork { by, board, checkpoint, to: to.clone(), copied };
+        session.execute(Command::Fork(fork), move |view, reply| updated(view, to, reply)).await
+    }
+}
+
+/// Whether the caller may act so (E7), before it learns anything of a board.
+fn check_actor(session: &WorkspaceSession, by: &Actor) -> Result<(), Status> {
+    match by {
+        Actor::Role(role) => session.check_role(role),
+        Actor::Person(_) => session.check_right(Right::Steer),
+    }
+}
+
+/// The values of a board at a checkpoint.
+async fn copy(
+    session: &WorkspaceSession,
+    board: BoardName,
+    checkpoint: Option<CheckpointNumber>,
+) -> Result<Copied, Status> {
+    let found = session.query(None, move |view| {
+        let (it, checkpoint) = view.workspace.boards.checkpoint(&board, checkpoint)?;
+        Ok((it.id, checkpoint, it.parts(checkpoint, None)))
+    });
+    let (board, checkpoint, parts) = found.await?;
+    let values = values(session, board, parts).await?;
+    let values = values.into_iter().map(|(parts, json)| {
+        let messages = parse::message_ids(parts.reducer, &json);
+        (parts.channel, parts.reducer, json, messages)
+    });
+    Ok(Copied { board, checkpoint, values: values.collect() })
+}
+
+/// What an update is answered with. Values that are due are folded once it is durable.
+fn updated(
+    view: &View<'_>,
+    name: BoardName,
+    reply: rules::Reply,
+) -> Result<Later<wire::UpdateBoardResponse>, Rejection> {
+    let rules::Reply::Board(Reply::Updated(checkpoint)) = reply else {
+        unreachable!("a board is updated or the update refused")
+    };
+    // It may have been deleted since it was updated under this key.
+    let board = view.workspace.boards.find(&name).filter(|it| it.head() == checkpoint);
+    let due = board.map(|it| (it.id, it.unfolded())).filter(|(_, channels)| !channels.is_empty());
+    let due = due.and_then(|(id, channels)| Some((id, board?.parts(checkpoint, Some(&channels)))));
+    let answer = wire::UpdateBoardResponse {
+        board: name.to_string(),
+        checkpoint: checkpoint.get(),
+        ..Default::default()
+    };
+    Ok(Box::new(move |session| {
+        if let Some((id, parts)) = due {
+            fold_later(session, id, checkpoint, parts);
+        }
+        Ok(answer)
+    }))
+}
+
+impl Endpoint for wire::DeleteBoardRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let (by, board) = (id("person", &self.person)?, id("board", &self.board)?);
+        session.execute(Command::Delete { by, board }, default_response).await
+    }
+}
+
+impl Endpoint for wire::ReadBoardRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let name: BoardName = id("board", &self.board)?;
+        let channels = parse::channels("channels", &self.channels)?;
+        let (number, write_key) = (checkpoint(self.checkpoint), parse::write_key(&self.write_key)?);
+        let found = session.query(None, move |view| {
+            let boards = &view.workspace.boards;
+            let number = match &write_key {
+                None => number,
+                Some(key) => Some(parse::written_under(&name, boards.get(&name)?, key)?),
+            };
+            let (board, at) = boards.checkpoint(&name, number)?;
+            let only = parse::known_channels(&name, board, &channels)?;
+            let answer = wire::ReadBoardResponse {
+                board: Some(summary(&name, board)),
+                checkpoint: Some(rendered(board, at)),
+                now_ms: view.now.as_millis(),
+                ..Default::default()
+            };
+            Ok((answer, board.id, board.parts(at, only.as_ref())))
+        });
+        let (answer, id, parts) = found.await?;
+        let values = values(session, id, parts).await?.into_iter();
+        let channels = values.map(|(parts, json)| wire::ChannelValue {
+            channel: parts.channel.to_string(),
+            reducer: parts.reducer.to_string(),
+            value_json: json,
+            changed_at: parts.changed_at.get(),
+        });
+        Ok(wire::ReadBoardResponse { channels: channels.collect(), ..answer })
+    }
+}
+
+impl Endpoint for wire::DiffBoardRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let name: BoardName = id("board", &self.board)?;
+        let (from, to) = (checkpoint(self.from), checkpoint(self.to));
+        let found = session.query(None, move |view| {
+            let boards = &view.workspace.boards;
+            let (board, to) = boards.checkpoint(&name, to)?;
+            let before = match from {
+                None => Vec::new(),
+                Some(_) => board.parts(boards.checkpoint(&name, from)?.1, None),
+            };
+            Ok((board.id, to, before, board.parts(to, None)))
+        });
+        let (id, to, mut before, mut after) = found.await?;
+        // What nobody wrote to in between need not be read.
+        let same: Vec<_> = before.iter().filter(|it| after.contains(it)).cloned().collect();
+        before.retain(|it| !same.contains(it));
+        after.retain(|it| !same.contains(it));
+        let before = values(session, id, before).await?;
+        let after = values(session, id, after).await?;
+        let mut channels: BTreeMap<ChannelName, wire::ChannelDiff> = BTreeMap::new();
+        for (parts, json) in before {
+            let diff = channels.entry(parts.channel.clone()).or_default();
+            diff.reducer = parts.reducer.to_string();
+            diff.before_json = json;
+        }
+        for (parts, json) in after {
+            let diff = channels.entry(parts.channel.clone()).or_default();
+            diff.reducer = parts.reducer.to_string();
+            diff.after_json = json;
+        }
+        let channels = channels.into_iter().filter(|(_, it)| it.before_json != it.after_json);
+        let channels =
+            channels.map(|(channel, it)| wire::ChannelDiff { channel: channel.to_string(), ..it });
+        Ok(wire::DiffBoardResponse {
+            board: self.board,
+            from: self.from,
+            to: to.get(),
+            channels: channels.collect(),
+        })
+    }
+}
+
+impl Endpoint for wire::ListBoardsRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let limit = limit(self.limit, BOARDS_PAGE, BOARDS_PAGE_MAX);
+        let list = move |view: &View<'_>| {
+            let first = if self.after < self.prefix { &self.prefix } else { &self.after };
+            let boards = view.workspace.boards.from(first);
+            let boards = boards.take_while(|(name, _)| name.as_str().starts_with(&self.prefix));
+            let boards = boards.filter(|(name, _)| name.as_str() != self.after);
+            let boards = boards.map(|(name, it)| summary(name, it));
+            let (mut boards, mut has_more) = fitting(boards.take(limit + 1));
+            has_more |= limit < boards.len();
+            boards.truncate(limit);
+            let last = boards.last().filter(|_| has_more);
+            let next = last.map(|it| it.board.clone()).unwrap_or_default();
+            Ok(wire::ListBoardsResponse { boards, next })
+        };
+        session.query(None, list).await
+    }
+}
+
+impl Endpoint for wire::ListCheckpointsRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let name: BoardName = id("board", &self.board)?;
+        let limit = limit(self.limit, BOARDS_PAGE, BOARDS_PAGE_MAX);
+        let before = if self.before == 0 { u64::MAX } else { self.before };
+        let list = move |view: &View<'_>| {
+            let board = view.workspace.boards.get(&name)?;
+            let older = board.checkpoints.range(..CheckpointNumber::from(before)).rev();
+            let older = older.map(|(number, _)| rendered(board, *number));
+            let (mut checkpoints, mut has_more) = fitting(older.take(limit + 1));
+            has_more |= limit < checkpoints.len();
+            checkpoints.truncate(limit);
+            let last = checkpoints.last().filter(|_| has_more);
+            let next = last.map_or(0, |it| it.checkpoint);
+            Ok(wire::ListCheckpointsResponse { checkpoints, next })
+        };
+        session.query(None, list).await
+    }
+}
+
+fn summary(name: &BoardName, it: &Board) -> wire::BoardSummary {
+    let head = it.head();
+    let newest = rendered(it, head);
+    let mut channels: Vec<wire::BoardChannel> = it
+        .channels
+        .iter()
+        .map(|(name, reducer)| wire::BoardChannel {
+            channel: name.to_string(),
+            reducer: reducer.to_string(),
+        })
+        .collect();
+    channels.sort_unstable_by(|one, other| one.channel.cmp(&other.channel));
+    wire::BoardSummary {
+        board: name.to_string(),
+        schema: it.schema.as_str().to_owned(),
+        checkpoint: head.get(),
+        by_role: newest.by_role,
+        by_person: newest.by_person,
+        at_ms: newest.at_ms,
+        checkpoints: it.checkpoints.len() as u64,
+        channels,
+        created_ms: it.created.as_millis(),
+        from_board: text(it.origin.as_ref().map(|it| &it.board)),
+        from_checkpoint: it.origin.as_ref().map_or(0, |it| it.checkpoint.get()),
+    }
+}
+
+/// A checkpoint that is there.
+fn rendered(board: &Board, number: CheckpointNumber) -> wire::BoardCheckpoint {
+    let it: &Checkpoint = &board.checkpoints[&number];
+    let before = board.checkpoints.range(..number).next_back().map(|(number, _)| *number);
+    wire::BoardCheckpoint {
+        checkpoint: number.get(),
+        parent: it.parent.get(),
+        by_role: text(it.role.as_ref()),
+        by_person: text(it.person.as_ref()),
+        at_ms: it.at.as_millis(),
+        channels: board.changed(it).into_iter().map(ToString::to_string).collect(),
+        write_key: it.write_key.clone().unwrap_or_default(),
+        is_fork: it.parent != before.unwrap_or_default(),
+    }
+}
+
+/// What the feed tells of boards. Folding is no news.
+pub(super) fn event(event: &Event) -> Option<Kind> {
+    Some(match event {
+        Event::Updated(it) => Kind::BoardUpdated(wire::BoardUpdated {
+            board: it.board.to_string(),
+            checkpoint: it.checkpoint.get(),
+            parent: it.parent.get(),
+            channels: it.written.iter().map(ToString::to_string).collect(),
+        }),
+        Event::Deleted(it) => {
+            Kind::BoardDeleted(wire::BoardDeleted { board: it.board.to_string() })
+        }
+        Event::Folded(_) => return None,
+    })
+}
+
+/// What is on disk is not what was written.
+fn damaged(why: &serde_json::Error) -> Status {
+    status::reading(&crate::journal::JournalError::Damaged {
+        place: "a board".to_owned(),
+        what: format!("a value is not what its channel's reducer makes: {why}"),
+    })
+}

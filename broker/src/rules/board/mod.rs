@@ -1,0 +1,58 @@
+//! Boards: shared state of a piece of work, with checkpoints.
+//!
+//! A board has named channels, each with a reducer. An update is a checkpoint: it has a number, a
+//! parent, an author and a time, and says which channels it wrote to. The newest checkpoint is the
+//! board's head. Values are kept beside the records ([`Value`]); the state knows where they are,
+//! and of messages which there are.
+//!
+//! - **BD1** Numbers of a board's checkpoints strictly increase, and a parent's number is smaller.
+//! - **BD2** A checkpoint is never changed. What is added later are whole values: what its parents'
+//!   updates and its own make of a channel.
+//! - **BD3** An update that is based on another checkpoint than the head writes nothing, unless it
+//!   says that it forks.
+//! - **BD4** A write key names one update of a board.
+//!
+//! `command` and `event` are what is asked and what happened, `decide` may refuse, `state` looks up
+//! and applies, `schema` says which channels there are, `value` makes values of updates, `waiting`
+//! answers who waits. Not here: whether a value has the form that its schema asks for. That takes
+//! time, so it is checked where calls are parsed; the command says against which schema.
+
+mod command;
+mod decide;
+mod event;
+mod messages;
+mod rejection;
+mod schema;
+mod state;
+#[cfg(test)]
+mod tests;
+mod value;
+mod waiting;
+
+pub use self::{
+    command::{ChannelUpdate, Command, Copied, Fold, Fork, MessageChange, Update},
+    event::{Change, Created, Deleted, Event, Folded, MessageMark, Origin, Updated},
+    messages::{Message, MessageList, parse_messages},
+    rejection::Rejection,
+    schema::{AGENT_STATE, ANY, ChannelSchema, Schema},
+    state::{Board, BoardFacts, Boards, ChannelState, Checkpoint, SnapshotItem, ValueParts},
+    value::{Fields, Folding, Value, ValuePlace, list, object},
+    waiting::{Answer, Question},
+};
+
+use minicbor::{Decode, Encode};
+use tasuki_proto::id::CheckpointNumber;
+
+/// Names a board within its workspace for good: another board of the same name has another.
+pub type BoardId = u64;
+
+/// Names a channel within its board.
+pub type ChannelIndex = u16;
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub enum Reply {
+    /// The checkpoint that an update, or the first one like it, wrote.
+    #[n(0)]
+    Updated(#[n(0)] CheckpointNumber),
+}

@@ -1,0 +1,534 @@
+//! Stories of boards, and random ones beside a plain model that keeps every value whole.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use tasuki_proto::{
+    board::{ChannelName, Reducer},
+    id::{BoardName, CheckpointNumber, RoleId, Timestamp},
+};
+
+use super::*;
+use crate::{
+    hash::Hash,
+    rules::{
+        Body, Caller, Context, Decision, Kept as _, Principal, Rejection as AnyRejection,
+        Reply as AnyReply, Request, Workspace, presence::Presence, turn::Actor,
+    },
+};
+
+fn board() -> BoardName {
+    "plan".parse().unwrap()
+}
+
+fn channel(name: &str) -> ChannelName {
+    name.parse().unwrap()
+}
+
+fn role(name: &str) -> RoleId {
+    name.parse().unwrap()
+}
+
+/// A workspace with what its boards keep beside it.
+#[derive(Debug, Default)]
+struct Story {
+    workspace: Workspace,
+    values: BTreeMap<(BoardId, CheckpointNumber, ChannelIndex, bool), String>,
+    time: u64,
+}
+
+impl Story {
+    fn decide(&mut self, command: Command) -> Result<Decision, AnyRejection> {
+        self.time += 1;
+        let now = Timestamp::from_millis(self.time);
+        let request = Request { caller: Caller::default(), key: None, command: command.into() };
+        self.workspace.decide(now, &Context::new(Presence::new(now), 1000), &request)
+    }
+
+    fn execute(&mut self, command: Command) -> Result<AnyReply, AnyRejection> {
+        let role = crate::rules::Acting::role(&command).cloned();
+        let decision = self.decide(command)?;
+        for body in &decision.bodies {
+            let Body::Board(Value { place, json }) = body else { panic!("{body:?}") };
+            let place = (place.board, place.checkpoint, place.channel, place.is_whole);
+            let before = self.values.insert(place, json.clone());
+            assert_eq!(before, None, "BD2: {place:?} was written before");
+        }
+        let by = Principal { role, ..Principal::default() };
+        for event in &decision.events {
+            self.workspace.apply_event(Timestamp::from_millis(self.time), &by, event);
+        }
+        Ok(decision.reply)
+    }
+
+    fn update(&mut self, it: Update) -> Result<CheckpointNumber, String> {
+        match self.execute(Command::Update(it)) {
+            Ok(AnyReply::Board(Reply::Updated(number))) => Ok(number),
+            Ok(other) => panic!("{other:?}"),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+
+    fn read(&self, name: &BoardName, at: CheckpointNumber) -> BTreeMap<String, Json> {
+        let (board, at) = self.workspace.boards.checkpoint(name, Some(at)).unwrap();
+        let value = |parts: &ValueParts| {
+            let read = |at: CheckpointNumber, is_whole| {
+                self.values[&(board.id, at, parts.index, is_whole)].clone()
+            };
+            let whole = parts.whole.map(|at| read(at, true));
+            let mut value = Folding::new(parts.reducer, whole).unwrap();
+            parts.updates.iter().for_each(|at| value.add(read(*at, false)).unwrap());
+            value.finish().unwrap()
+        };
+        let parts = board.parts(at, None);
+        let named = parts.iter().map(|parts| {
+            let json: Json = serde_json::from_str(&value(parts)).unwrap();
+            (parts.channel.to_string(), json)
+        });
+        named.collect()
+    }
+
+    fn fold(&mut self, name: &BoardName, at: CheckpointNumber) {
+        let (board, at) = self.workspace.boards.checkpoint(name, Some(at)).unwrap();
+        let (id, values) = (board.id, self.read(name, at));
+        let values = values.iter().map(|(name, it)| {
+            (board.channel(&channel(name)).unwrap(), serde_json::to_string(it).unwrap())
+        });
+        let values = values.collect();
+        self.execute(Command::Fold(Fold { board: id, checkpoint: at, values })).unwrap();
+    }
+
+    /// The same from its snapshot.
+    fn restart(&mut self) {
+        let mut boards = Boards::default();
+        self.workspace.boards.items().for_each(|it| boards.restore(it).unwrap());
+        boards.settle().unwrap();
+        assert_eq!(boards, self.workspace.boards);
+        self.workspace.boards = boards;
+    }
+}
+
+/// `messages` changes of JSON that was parsed.
+fn change(schema: &Schema, name: &str, value: &Json) -> ChannelUpdate {
+    let channel = channel(name);
+    let json = value.to_string();
+    let (json, messages) = match schema.channel(&channel).unwrap().reducer {
+        Reducer::AddMessages => parse_messages(&json, || unreachable!("each has an id")).unwrap(),
+        Reducer::LastValue | Reducer::Append | Reducer::Merge => (json, Vec::new()),
+    };
+    ChannelUpdate { channel, json, messages }
+}
+
+fn update(schema: &Schema, values: &Json) -> Update {
+    let values = values.as_object().unwrap();
+    Update {
+        by: Actor::Role(role("dev")),
+        board: board(),
+        updates: values.iter().map(|(name, it)| change(schema, name, it)).collect(),
+        schema: schema.clone(),
+        expected: None,
+        is_fork: false,
+        write_key: None,
+        content: Hash::of(values.keys().cloned().collect::<String>().as_bytes()),
+    }
+}
+
+fn at(number: u64) -> CheckpointNumber {
+    number.into()
+}
+
+/// Holds BD3.
+#[test]
+fn a_stale_writer_is_refused_with_what_changed() {
+    let (mut story, schema) = (Story::default(), Schema::agent_state());
+    let phase = |phase: &str| update(&schema, &json!({ "current_phase": phase }));
+    let expecting = |it: Update, expected| Update { expected: Some(at(expected)), ..it };
+    let refused = story.update(expecting(phase("plan"), 3)).unwrap_err();
+    assert!(refused.starts_with("board plan does not exist, and the update expects"), "{refused}");
+    assert_eq!(story.update(expecting(phase("plan"), 0)), Ok(at(1)));
+    assert_eq!(story.update(expecting(phase("code"), 1)), Ok(at(2)));
+    let added = update(&schema, &json!({ "review_comments": ["x"], "is_approved": true }));
+    assert_eq!(story.update(added), Ok(at(3)));
+    let refused = story.update(expecting(phase("test"), 1)).unwrap_err();
+    assert_eq!(
+        refused,
+        "board plan is at checkpoint 3, by dev, and not at 1; nothing was written. Since then \
+         current_phase, is_approved, review_comments changed. Read it and update again with \
+         expected_checkpoint 3"
+    );
+    let refused = story.update(expecting(phase("test"), 0)).unwrap_err();
+    assert!(refused.starts_with("board plan is at checkpoint 3"), "{refused}");
+    // Who says so goes on from there.
+    let forked = Update { is_fork: true, ..expecting(phase("test"), 1) };
+    assert_eq!(story.update(forked), Ok(at(4)));
+    assert_eq!(
+        story.read(&board(), at(4)),
+        BTreeMap::from([("current_phase".to_owned(), json!("test"))])
+    );
+    assert_eq!(story.read(&board(), at(3)).len(), 3);
+    let unknown = Update { is_fork: true, ..expecting(phase("test"), 9) };
+    assert_eq!(
+        story.update(unknown).unwrap_err(),
+        "board plan has no checkpoint 9; the newest is 4"
+    );
+}
+
+/// Holds BD4.
+#[test]
+fn a_write_key_makes_retries_one() {
+    let (mut story, schema) = (Story::default(), Schema::agent_state());
+    let keyed =
+        |values: Json| Update { write_key: Some("k".to_owned()), ..update(&schema, &values) };
+    assert_eq!(story.update(keyed(json!({ "retry_count": 1 }))), Ok(at(1)));
+    assert_eq!(story.update(update(&schema, &json!({ "retry_count": 2 }))), Ok(at(2)));
+    // Also for whoever expects what was there before the first.
+    let again = Update { expected: Some(at(0)), ..keyed(json!({ "retry_count": 1 })) };
+    assert_eq!(story.update(again), Ok(at(1)));
+    let refused = story.update(keyed(json!({ "is_approved": true }))).unwrap_err();
+    assert!(refused.starts_with("write key \"k\" named another update of board plan"), "{refused}");
+    story.restart();
+    assert_eq!(story.update(keyed(json!({ "retry_count": 1 }))), Ok(at(1)));
+}
+
+#[test]
+fn a_fork_begins_with_what_its_source_had_and_is_made_once() {
+    let (mut story, schema) = (Story::default(), Schema::agent_state());
+    let message = |id: &str| json!({ "id": id, "role": "user", "content": id });
+    let one = json!({ "messages": [message("a")], "artifacts": { "x": "1" } });
+    story.update(update(&schema, &one)).unwrap();
+    story.update(update(&schema, &json!({ "messages": [message("b")] }))).unwrap();
+    let values = story.read(&board(), at(1));
+    let copied = Copied {
+        board: 1,
+        checkpoint: at(1),
+        values: vec![
+            (channel("artifacts"), Reducer::Merge, values["artifacts"].to_string(), Vec::new()),
+            (
+                channel("messages"),
+                Reducer::AddMessages,
+                values["messages"].to_string(),
+                vec!["a".to_owned()],
+            ),
+        ],
+    };
+    let to: BoardName = "other".parse().unwrap();
+    let fork = |by: &str| {
+        let (by, copied) = (Actor::Role(role(by)), Some(copied.clone()));
+        Command::Fork(Fork { by, board: board(), checkpoint: Some(at(1)), to: to.clone(), copied })
+    };
+    let made = AnyReply::Board(Reply::Updated(at(1)));
+    assert_eq!(story.execute(fork("dev")), Ok(made.clone()));
+    assert_eq!(story.execute(fork("dev")), Ok(made));
+    assert!(matches!(
+        story.execute(fork("qa")),
+        Err(AnyRejection::Board(Rejection::BoardExists { .. }))
+    ));
+    assert_eq!(story.read(&to, at(1)), values);
+    // What a fork does, its source does not.
+    let remove = json!({ "messages": [{ "type": "remove", "id": "a" }] });
+    let removed = Update { board: to.clone(), ..update(&schema, &remove) };
+    story.update(removed.clone()).unwrap();
+    assert_eq!(story.read(&to, at(2))["messages"], json!([]));
+    assert_eq!(story.read(&board(), at(2))["messages"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        story.update(removed).unwrap_err(),
+        "channel messages of board other has no message \"a\" to remove; nothing was written"
+    );
+}
+
+#[test]
+fn a_board_of_the_same_name_has_nothing_of_the_one_before() {
+    let (mut story, schema) = (Story::default(), Schema::agent_state());
+    story.update(update(&schema, &json!({ "retry_count": 1 }))).unwrap();
+    let by = "ann".parse().unwrap();
+    story.execute(Command::Delete { by, board: board() }).unwrap();
+    assert!(!story.workspace.boards.has(1, at(1)));
+    story.restart();
+    story.update(update(&schema, &json!({ "is_approved": true }))).unwrap();
+    assert_eq!(story.read(&board(), at(1)).keys().collect::<Vec<_>>(), ["is_approved"]);
+    assert!(story.workspace.boards.has(2, at(1)));
+    let any = Schema::new(ANY).unwrap();
+    let refused = story.update(update(&any, &json!({ "x": 1 }))).unwrap_err();
+    assert!(refused.starts_with("board plan was made anew meanwhile"), "{refused}");
+}
+
+#[test]
+fn a_board_and_its_channels_have_a_size() {
+    let (mut story, schema) = (Story::default(), Schema::new(ANY).unwrap());
+    let text = |size: usize| json!("x".repeat(size));
+    let mib = 1 << 20;
+    let refused = story.update(update(&schema, &json!({ "a": text(mib) }))).unwrap_err();
+    assert!(refused.contains("would have 1048578 bytes; the limit is 1048576"), "{refused}");
+    for name in ["a", "b", "c"] {
+        story.update(update(&schema, &json!({ (name): text(mib - 2) }))).unwrap();
+    }
+    let refused = story.update(update(&schema, &json!({ "d": 1 }))).unwrap_err();
+    assert!(refused.starts_with("board plan would have 3145729 bytes"), "{refused}");
+    // What is replaced does not count.
+    story.update(update(&schema, &json!({ "a": 1 }))).unwrap();
+    story.update(update(&schema, &json!({ "d": 1 }))).unwrap();
+}
+
+#[test]
+fn what_a_schema_may_be() {
+    let channels = |text: &str| {
+        let schema = Schema::new(text).unwrap();
+        schema
+            .names()
+            .map(|it| format!("{it}:{}", schema.channel(it).unwrap().reducer))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(channels("agent_state").len(), 9);
+    let own = r##"{"properties": {"notes": {"reducer": "append", "items": {"$ref": "#/$defs/note"}},
+        "phase": {"enum": ["a", "b"]}}, "$defs": {"note": {"type": "string"}}}"##;
+    assert_eq!(channels(own), ["notes:append", "phase:last_value"]);
+    let notes = Schema::new(own).unwrap();
+    let form = notes.channel(&channel("notes")).unwrap().form.clone().unwrap();
+    assert_eq!(form["$defs"]["note"]["type"], "string");
+    assert!(notes.channel(&channel("other")).is_some());
+    for (bad, why) in [
+        (
+            "agentstate",
+            "is neither agent_state nor any nor a JSON Schema in JSON (did you mean agent_state?)",
+        ),
+        ("{", "is not JSON"),
+        (r#"{"type": "array"}"#, "must have the type \"object\""),
+        (r#"{"required": ["x"]}"#, "has \"required\", which does not apply to a board"),
+        (
+            r#"{"properties": {"x": {"reducer": "sum"}}}"#,
+            "has the reducer \"sum\", which names no reducer",
+        ),
+        (
+            r#"{"properties": {"x": {"reducer": "append", "type": "string"}}}"#,
+            "must have the type \"array\"",
+        ),
+        (
+            r#"{"properties": {"x": {"reducer": "append", "maxItems": 3}}}"#,
+            "has \"maxItems\", which cannot be checked with the reducer append",
+        ),
+    ] {
+        let found = Schema::new(bad).unwrap_err();
+        assert!(found.contains(why), "{bad}: {found}");
+    }
+}
+
+/// What `add_messages` of LangGraph does, as it is documented and was measured.
+#[test]
+fn messages_are_merged_as_langgraph_does_it() {
+    let merged = |left: &Json, right: &Json| {
+        let parse = |it: &Json| {
+            let (json, _) = parse_messages(&it.to_string(), || "new".to_owned()).unwrap();
+            serde_json::from_str::<Vec<Message>>(&json).unwrap()
+        };
+        let mut list = MessageList::new(parse(left));
+        list.merge(parse(right));
+        list.iter().map(|it| it.id.clone()).collect::<Vec<_>>().join(" ")
+    };
+    let put = |id: &str| json!({ "id": id, "type": "human", "content": "x" });
+    let remove = |id: &str| json!({ "id": id, "type": "remove" });
+    let left = json!([put("a"), put("b"), put("c")]);
+    for (right, expected) in [
+        (json!([put("b")]), "a b c"),
+        (json!([put("d"), put("d")]), "a b c d"),
+        (json!([remove("b")]), "a c"),
+        (json!([remove("b"), put("b")]), "a b c"),
+        (json!([put("d"), remove("d")]), "a b c"),
+        (json!([put("d"), remove("__remove_all__"), put("e"), put("e")]), "e e"),
+        (json!([remove("__remove_all__"), remove("x")]), "x"),
+        (json!("hello"), "a b c new"),
+        (json!([["user", "hi"]]), "a b c new"),
+    ] {
+        assert_eq!(merged(&left, &right), expected, "{right}");
+    }
+    // Of several with one id the last is meant; a removal takes all of them.
+    let twice = json!([put("a"), put("a"), put("b")]);
+    assert_eq!(merged(&twice, &json!([put("a")])), "a a b");
+    assert_eq!(merged(&twice, &json!([remove("a")])), "b");
+    for (bad, why) in [
+        (json!([null]), "has the message 0, which is neither a text"),
+        (json!([{ "content": "x" }]), "has neither `role` nor `type`"),
+        (json!([{ "type": "human" }]), "has no `content`"),
+        (json!([{ "type": "remove" }]), "does not say which `id`"),
+        (json!([{ "role": 3, "content": "x" }]), "has a `role` that is no text"),
+    ] {
+        let found = parse_messages(&bad.to_string(), || "new".to_owned()).unwrap_err();
+        assert!(found.contains(why), "{bad}: {found}");
+    }
+}
+
+/// One step of a random story.
+#[derive(Debug, Clone)]
+enum Step {
+    Update { values: Vec<(u8, u8)>, fork: Option<u8> },
+    Fold(u8),
+    Restart,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let values = proptest::collection::vec((0..4u8, any::<u8>()), 1..4);
+    let update = (values, proptest::option::weighted(0.2, any::<u8>()));
+    let step = prop_oneof![
+        8 => update.prop_map(|(values, fork)| Step::Update { values, fork }),
+        2 => any::<u8>().prop_map(Step::Fold),
+        1 => Just(Step::Restart),
+    ];
+    proptest::collection::vec(step, 1..40)
+}
+
+const OWN: &str = r#"{"properties": {"last": {}, "list": {"reducer": "append"},
+    "map": {"reducer": "merge"}, "messages": {"reducer": "add_messages"}}}"#;
+
+/// What one byte writes to a channel.
+fn value(channel: u8, seed: u8) -> (&'static str, Json) {
+    let id = |seed: u8| format!("m{}", seed % 5);
+    match channel {
+        0 => ("last", json!(seed)),
+        1 => ("list", Json::Array((0..seed % 3).map(|it| json!([seed, it])).collect())),
+        2 if seed.is_multiple_of(4) => ("map", json!({ (id(seed / 4)): null, "k": 1.0 })),
+        2 => ("map", json!({ (id(seed)): seed })),
+        _ => {
+            let put = |seed: u8| json!({ "id": id(seed), "type": "ai", "content": seed });
+            let remove = json!({ "id": id(seed / 8), "type": "remove" });
+            let all = json!({ "id": "__remove_all__", "type": "remove" });
+            (
+                "messages",
+                match seed % 8 {
+                    0 => json!([remove]),
+                    1 => json!([put(seed / 8), remove, put(seed)]),
+                    2 => json!([put(seed), all, put(seed / 8), put(seed / 8)]),
+                    _ => json!([put(seed / 8), put(seed)]),
+                },
+            )
+        }
+    }
+}
+
+/// The same as a person would write it down. `None`: it is refused.
+fn plain(reducer: Reducer, before: Option<&Json>, update: &Json) -> Option<Json> {
+    Some(match reducer {
+        Reducer::LastValue => update.clone(),
+        Reducer::Append => {
+            let mut list = before.and_then(Json::as_array).cloned().unwrap_or_default();
+            list.extend(update.as_array()?.iter().cloned());
+            Json::Array(list)
+        }
+        Reducer::Merge => {
+            let mut map = before.and_then(Json::as_object).cloned().unwrap_or_default();
+            for (name, it) in update.as_object()? {
+                if it.is_null() {
+                    map.remove(name)
+                } else {
+                    map.insert(name.clone(), it.clone())
+                };
+            }
+            Json::Object(map)
+        }
+        Reducer::AddMessages => {
+            let left = before.and_then(Json::as_array).cloned().unwrap_or_default();
+            let right = update.as_array()?;
+            let is_all = |it: &Json| it["id"] == "__remove_all__";
+            if let Some(marker) = right.iter().rposition(is_all) {
+                return Some(right[marker + 1..].into());
+            }
+            let (mut list, mut removed) = (left, Vec::new());
+            for message in right {
+                let there = list.iter().rposition(|it| it["id"] == message["id"]);
+                match (message["type"] == "remove", there) {
+                    (true, None) => return None,
+                    (true, Some(_)) => removed.push(message["id"].clone()),
+                    (false, Some(index)) => {
+                        removed.retain(|it| *it != message["id"]);
+                        list[index] = message.clone();
+                    }
+                    (false, None) => list.push(message.clone()),
+                }
+            }
+            list.retain(|it| !removed.contains(&it["id"]));
+            Json::Array(list)
+        }
+    })
+}
+
+proptest! {
+    /// Holds BD1 and BD2.
+    #[test]
+    fn every_checkpoint_reads_as_it_was_written(steps in steps()) {
+        let schema = Schema::new(OWN).unwrap();
+        let mut story = Story::default();
+        let mut written: Vec<BTreeMap<String, Json>> = Vec::new();
+        for step in steps {
+            let some = |seed: u8| 1 + u64::from(seed) % written.len() as u64;
+            match step {
+                Step::Update { values, fork } => {
+                    let fork = fork.filter(|_| !written.is_empty()).map(some);
+                    let parent = fork.or((!written.is_empty()).then_some(written.len() as u64));
+                    let mut state = parent.map(|it| written[it as usize - 1].clone()).unwrap_or_default();
+                    let values: BTreeMap<_, _> = values.iter().map(|(it, seed)| value(*it, *seed)).collect();
+                    let mut is_refused = false;
+                    for (name, it) in &values {
+                        let reducer = schema.channel(&channel(name)).unwrap().reducer;
+                        match plain(reducer, state.get(*name), it) {
+                            Some(it) => _ = state.insert((*name).to_owned(), it),
+                            None => is_refused = true,
+                        }
+                    }
+                    let it = update(&schema, &json!(values));
+                    let done = story.update(Update { expected: fork.map(at), is_fork: fork.is_some(), ..it });
+                    prop_assert_eq!(done.is_err(), is_refused, "{:?}", done);
+                    if done.is_ok() {
+                        written.push(state);
+                    }
+                }
+                Step::Fold(seed) if !written.is_empty() => story.fold(&board(), at(some(seed))),
+                Step::Fold(_) => {}
+                Step::Restart => story.restart(),
+            }
+            for (number, expected) in (1..).zip(&written) {
+                prop_assert_eq!(&story.read(&board(), at(number)), expected, "checkpoint {}", number);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wait_is_answered_by_a_newer_checkpoint_of_what_is_asked() {
+    let (mut story, schema) = (Story::default(), Schema::agent_state());
+    let asks = |channels: &[&str], after| Question {
+        board: board(),
+        role: role("qa"),
+        channels: channels.iter().map(|it| channel(it)).collect(),
+        after: at(after),
+    };
+    assert!(!story.workspace.boards.answer(&asks(&[], 0)).is_there, "there is no board yet");
+    story.update(update(&schema, &json!({ "retry_count": 1 }))).unwrap();
+    story.update(update(&schema, &json!({ "current_phase": "plan" }))).unwrap();
+    for (channels, after, is_there) in [
+        (&[][..], 0, true),
+        (&[], 1, true),
+        (&[], 2, false),
+        (&["retry_count"], 0, true),
+        (&["retry_count"], 1, false),
+        (&["retry_count", "current_phase"], 1, true),
+    ] {
+        let answer = story.workspace.boards.answer(&asks(channels, after));
+        assert_eq!(answer.is_there, is_there, "{channels:?} after {after}");
+    }
+}
+
+#[test]
+fn what_was_updated_often_is_folded_now_and_then() {
+    let (mut story, schema) = (Story::default(), Schema::agent_state());
+    for number in 1..=100 {
+        story.update(update(&schema, &json!({ "review_comments": [number.to_string()] }))).unwrap();
+        let (it, head) = story.workspace.boards.checkpoint(&board(), None).unwrap();
+        if !it.unfolded().is_empty() {
+            assert_eq!(number, 64, "not again before there are as many more");
+            story.fold(&board(), head);
+        }
+    }
+    let (it, _) = story.workspace.boards.checkpoint(&board(), None).unwrap();
+    let parts = it.parts(at(90), None).remove(0);
+    assert_eq!((parts.whole, parts.updates.len()), (Some(at(64)), 26));
+    assert_eq!(story.read(&board(), at(90))["review_comments"].as_array().map(Vec::len), Some(90));
+}
