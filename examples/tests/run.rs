@@ -83,6 +83,25 @@ fn a_client_in_python_sends_and_waits() {
     assert!(code == Some(1) && errors.contains("unknown_role"), "{errors}");
 }
 
+/// Random updates, beside LangGraph itself.
+#[test]
+#[ignore = "needs python with grpcio: scripts/sdk-setup.sh"]
+fn messages_of_a_board_are_those_that_langgraph_has() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let installed = root.join("../target/sdk");
+    let broker = Broker::start();
+    let python = Command::new(installed.join("venv/bin/python"))
+        .arg(root.join("tests/python/board_messages.py"))
+        .arg(&broker.address)
+        .env("PYTHONPATH", installed.join("grpc"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&python.stdout);
+    assert!(python.status.success(), "{said}\n{}", String::from_utf8_lossy(&python.stderr));
+    assert!(said.contains(" updates as LangGraph has them"), "{said}");
+}
+
 /// What a client sees that knows no stubs.
 const REFLECT: &str = r#"
 import sys, grpc

@@ -9,6 +9,8 @@
 //! Nothing is ever fetched. `format` is a remark, whatever the version of the standard. A check can
 //! take seconds, so it belongs on a thread that may block.
 
+mod output;
+
 use std::{
     collections::{BTreeMap, HashMap},
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -18,6 +20,7 @@ use std::{
 use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
+pub use self::output::{check_output, instruction};
 use crate::echo::echo;
 
 /// A schema as text.
@@ -88,30 +91,6 @@ const OLD_DRAFT: &str = "draft-04";
 /// Checks a schema. An error is the end of a sentence.
 pub fn check_schema(schema: &Value) -> Result<(), String> {
     prepare(schema).map(drop)
-}
-
-/// What an agent is told whose output is to have a form.
-pub fn instruction(schema: &Value) -> String {
-    format!("Answer with JSON alone that matches this JSON Schema: {schema}")
-}
-
-/// Checks that an output meets the schema. It may stand in one fence of Markdown. An error is a
-/// sentence that names the first violations and where they are.
-pub fn check_output(schema: &Value, output: &str) -> Result<(), String> {
-    let text = without_fence(output);
-    let value: Value =
-        serde_json::from_str(text).map_err(|why| format!("The output is not JSON: {why}."))?;
-    check_value(schema, &value, text.len()).map_err(|why| {
-        let message = match why {
-            Mismatch::Schema(why) => format!("The output schema {why}."),
-            Mismatch::TakesTooLong => "The output cannot be checked: with its JSON Schema that takes \
-                                       too long. Make the schema simpler, above all where it refers \
-                                       to itself."
-                .to_owned(),
-            Mismatch::Violations(them) => format!("The output does not match its JSON Schema: {them}."),
-        };
-        cut(&message, MESSAGE_BYTES_MAX)
-    })
 }
 
 /// Why a value does not count as one that a schema describes.
@@ -587,21 +566,6 @@ fn cut(text: &str, bytes_max: usize) -> String {
     }
     let end = text.floor_char_boundary(bytes_max.saturating_sub(END.len()));
     format!("{}{END}", &text[..end])
-}
-
-/// What stands in a fence, if all of the text is one.
-fn without_fence(text: &str) -> &str {
-    const FENCE: &str = "```";
-    let text = text.trim();
-    let inner = text.strip_prefix(FENCE).and_then(|inner| inner.strip_suffix(FENCE));
-    match inner.and_then(|inner| inner.split_once('\n')) {
-        Some((language, body)) if is_json(language.trim()) => body,
-        Some(_) | None => text,
-    }
-}
-
-fn is_json(language: &str) -> bool {
-    language.is_empty() || language.eq_ignore_ascii_case("json")
 }
 
 #[cfg(test)]

@@ -124,7 +124,7 @@ pub enum Rejection {
     )]
     PrivateFiles,
     #[error(
-        "mail in this workspace is private, and boards are not encrypted, so it has none; use another \
+        "mail in this workspace is private, and boards are not encrypted, so none is written to; use another \
          workspace for them"
     )]
     PrivateBoards,

@@ -28,6 +28,8 @@ const PROTO: &[&str] = &[
     "mail",
     "swarm",
     "run",
+    "board",
+    "schema",
     "private",
     "rpc",
     "host",

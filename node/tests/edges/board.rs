@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     http::{self, Client, text},
-    process::{Process, soon},
+    process::{Process, soon, tasuki},
 };
 
 async fn call(client: &Client, tool: &str, arguments: Value) -> Value {
@@ -81,7 +81,7 @@ async fn two_machines_share_a_board_that_outlives_a_kill() {
     assert_eq!(call(&dev, "board_update", update).await["repeated"], true);
     let history = call(&dev, "board_history", json!({ "board": "try" })).await;
     assert_eq!(history["checkpoints"].as_array().map(Vec::len), Some(2), "{history}");
-    let back = json!({ "board": "plan", "checkpoint": 1 });
+    let back = json!({ "board": "plan", "checkpoint": 1, "to": "plan" });
     assert_eq!(call(&dev, "board_fork", back).await["checkpoint"], 3);
     let newest = call(&pm, "board_read", json!({ "board": "plan" })).await;
     assert_eq!(newest["values"], json!({ "current_phase": "plan" }));
@@ -135,7 +135,9 @@ async fn a_person_reads_and_writes_boards() {
         "phase": { "enum": ["a", "b"] } }, "additionalProperties": false });
     std::fs::write(&schema, own.to_string()).unwrap();
     let run = async |line: &str| {
-        let done = up.run(line).await;
+        let mut command = tasuki(&up.data);
+        command.args(line.split_whitespace()).arg("--data").arg(&up.data);
+        let done = soon(command.output()).await.unwrap();
         let text = String::from_utf8(if done.status.success() { done.stdout } else { done.stderr });
         (done.status.code().unwrap(), text.unwrap())
     };
@@ -176,4 +178,44 @@ async fn a_person_reads_and_writes_boards() {
     assert_eq!(listed[0]["from_board"], "own");
     assert_eq!(run("board delete other --by ann").await.1, "Deleted board other.\n");
     assert_eq!(up.json("board list").await.len(), 1);
+}
+
+/// What is replaced, or removed, does not count for ever.
+#[tokio::test]
+async fn a_board_is_as_large_as_its_values_are() {
+    let place = tempfile::tempdir().unwrap();
+    let up = Process::up(&place.path().join("up"), "--role pm=board").await;
+    let pm = Client::new(up.mcp, "/mcp/pm").await;
+    let file = "x".repeat(100_000);
+    let update = json!({ "board": "b", "updates": { "artifacts": { "f": file } } });
+    for number in 1..=14 {
+        assert_eq!(call(&pm, "board_update", update.clone()).await["checkpoint"], number);
+    }
+    let other = json!({ "board": "b", "updates": { "artifacts": { "g": "y".repeat(1_000_000) } } });
+    let (code, why) = refused(&pm, "board_update", other).await;
+    assert_eq!(code, "too_large", "{why}");
+    let asks = json!({ "board": "b", "channels": "artifacts" });
+    let read = call(&pm, "board_read", asks).await;
+    assert_eq!(read["values"]["artifacts"], json!({ "f": file }));
+}
+
+#[tokio::test]
+async fn no_number_means_two_checkpoints_of_one_name() {
+    let place = tempfile::tempdir().unwrap();
+    let mut up = Process::up(&place.path().join("up"), "--role pm=board").await;
+    let update = |phase: &str, expected: Option<u64>| json!({ "board": "b", "updates": { "current_phase": phase }, "expected_checkpoint": expected });
+    let pm = Client::new(up.mcp, "/mcp/pm").await;
+    assert_eq!(call(&pm, "board_update", update("plan", Some(0))).await["checkpoint"], 1);
+    let (code, why) = refused(&pm, "board_update", update("code", Some(u64::MAX))).await;
+    assert_eq!(code, "unknown_checkpoint", "{why}");
+    up.json("board delete b --by ann").await;
+    up.kill().await;
+    up.start().await;
+    let pm = Client::new(up.mcp, "/mcp/pm").await;
+    let (code, why) = refused(&pm, "board_update", update("code", Some(1))).await;
+    assert_eq!(code, "stale_checkpoint", "{why}");
+    assert_eq!(call(&pm, "board_update", update("plan", None)).await["checkpoint"], 2);
+    let (code, why) = refused(&pm, "board_update", update("code", Some(1))).await;
+    assert_eq!(code, "stale_checkpoint", "{why}");
+    assert_eq!(call(&pm, "board_update", update("code", Some(2))).await["checkpoint"], 3);
 }

@@ -15,6 +15,7 @@ use tasuki_proto::{
     board::ChannelName,
     id::{BoardName, CheckpointNumber},
     limits::{BOARDS_PAGE, BOARDS_PAGE_MAX},
+    reason::Reason,
     token::Right,
     wire::{self, board_event::Kind},
 };
@@ -23,16 +24,16 @@ use tonic::Status;
 pub(super) use self::waits::{outcome, question};
 use self::{
     parse::checkpoint,
-    values::{fold_later, values},
+    values::{fold_all, fold_later, values},
 };
 use super::{
     Answer, Endpoint, Later, WorkspaceSession, default_response,
     parse::{actor, id, limit, optional},
+    refuse,
     render::{fitting, text},
     status,
 };
 use crate::{
-    hash::Hash,
     rules::{
         self, Rejection,
         board::{Board, Checkpoint, Command, Copied, Event, Fork, Reply, Update},
@@ -53,21 +54,39 @@ impl Endpoint for wire::UpdateBoardRequest {
         let current = session.query(None, move |view| {
             Ok(view.workspace.boards.find(&wanted).map(|it| it.schema.clone()))
         });
-        let (schema, is_new) = parse::pick_schema(&board, current.await?, named)?;
-        let updates = parse::updates(&board, &schema, is_new, self.updates, self.fork).await?;
+        let expected = self.expected_checkpoint.map(CheckpointNumber::from);
+        let (fork, current) = (self.fork, current.await?);
+        let parsed = async {
+            let (schema, is_new) = parse::pick_schema(&board, current, named)?;
+            let updates = parse::updates(&board, &schema, is_new, self.updates, fork).await?;
+            Ok::<_, Status>((schema, updates))
+        };
+        let (schema, updates) = match parsed.await {
+            Ok(parsed) => parsed,
+            Err(why) => return answered_or(session, board, why).await,
+        };
         let update = Update {
             by,
             board: board.clone(),
             updates,
             schema,
-            expected: self.expected_checkpoint.map(CheckpointNumber::from),
-            is_fork: self.fork,
+            expected,
+            is_fork: fork,
             write_key,
             content,
         };
-        session
-            .execute(Command::Update(update), move |view, reply| updated(view, board, reply))
-            .await
+        let name = board.clone();
+        let render = move |view: &View<'_>, reply| updated(view, name, reply);
+        let written = session.execute(Command::Update(update.clone()), render).await;
+        match written {
+            // How large it really is may be known only once it is whole.
+            Err(why) if Reason::of(&why) == Some(Reason::TooLarge) => {
+                fold_all(session, &board, expected).await?;
+                let render = move |view: &View<'_>, reply| updated(view, board, reply);
+                session.execute(Command::Update(update), render).await
+            }
+            written => written,
+        }
     }
 }
 
@@ -77,31 +96,30 @@ impl Endpoint for wire::ForkBoardRequest {
         check_actor(session, &by)?;
         let board: BoardName = id("board", &self.board)?;
         let checkpoint = checkpoint(self.checkpoint);
-        let Some(to) = optional::<BoardName>("to", &self.to)? else {
-            let wanted = board.clone();
-            let found = session.query(None, move |view| {
-                let (it, checkpoint) = view.workspace.boards.checkpoint(&wanted, checkpoint)?;
-                Ok((it.schema.clone(), checkpoint))
-            });
-            let (schema, checkpoint) = found.await?;
-            let update = Update {
-                by,
-                board: board.clone(),
-                updates: Vec::new(),
-                schema,
-                expected: Some(checkpoint),
-                is_fork: true,
-                write_key: None,
-                content: Hash::default(),
-            };
-            let render = move |view: &View<'_>, reply| updated(view, board, reply);
-            return session.execute(Command::Update(update), render).await;
-        };
+        let to: Option<BoardName> = optional("to", &self.to)?;
+        let to = to.filter(|to| *to != board);
         // What was forked before is answered as it was, whatever became of its source.
-        let copied = copy(session, board.clone(), checkpoint).await.ok();
-        let fork = Fork { by, board, checkpoint, to: to.clone(), copied };
-        session.execute(Command::Fork(fork), move |view, reply| updated(view, to, reply)).await
+        let copied = match &to {
+            None => None,
+            Some(_) => copy(session, board.clone(), checkpoint).await.ok(),
+        };
+        let name = to.clone().unwrap_or_else(|| board.clone());
+        let fork = Fork { by, board, checkpoint, to, copied };
+        session.execute(Command::Fork(fork), move |view, reply| updated(view, name, reply)).await
     }
+}
+
+/// The answer that the call's key had before, whatever became of the board; else `why` it has none.
+async fn answered_or(
+    session: &WorkspaceSession,
+    board: BoardName,
+    why: Status,
+) -> Result<wire::UpdateBoardResponse, Status> {
+    if session.asker.is_none() {
+        return Err(why);
+    }
+    let prepare = move |_: &View<'_>| Err::<(rules::Command, ()), _>(refuse(why));
+    session.execute_prepared(prepare, move |view, reply, _| updated(view, board, reply)).await
 }
 
 /// Whether the caller may act so (E7), before it learns anything of a board.
@@ -118,12 +136,13 @@ async fn copy(
     board: BoardName,
     checkpoint: Option<CheckpointNumber>,
 ) -> Result<Copied, Status> {
+    let name = board.clone();
     let found = session.query(None, move |view| {
         let (it, checkpoint) = view.workspace.boards.checkpoint(&board, checkpoint)?;
         Ok((it.id, checkpoint, it.parts(checkpoint, None)))
     });
     let (board, checkpoint, parts) = found.await?;
-    let values = values(session, board, parts).await?;
+    let values = values(session, &name, board, parts).await?;
     let values = values.into_iter().map(|(parts, json)| {
         let messages = parse::message_ids(parts.reducer, &json);
         (parts.channel, parts.reducer, json, messages)
@@ -169,6 +188,7 @@ impl Endpoint for wire::ReadBoardRequest {
         let name: BoardName = id("board", &self.board)?;
         let channels = parse::channels("channels", &self.channels)?;
         let (number, write_key) = (checkpoint(self.checkpoint), parse::write_key(&self.write_key)?);
+        let wanted = name.clone();
         let found = session.query(None, move |view| {
             let boards = &view.workspace.boards;
             let number = match &write_key {
@@ -186,7 +206,7 @@ impl Endpoint for wire::ReadBoardRequest {
             Ok((answer, board.id, board.parts(at, only.as_ref())))
         });
         let (answer, id, parts) = found.await?;
-        let values = values(session, id, parts).await?.into_iter();
+        let values = values(session, &wanted, id, parts).await?.into_iter();
         let channels = values.map(|(parts, json)| wire::ChannelValue {
             channel: parts.channel.to_string(),
             reducer: parts.reducer.to_string(),
@@ -201,22 +221,25 @@ impl Endpoint for wire::DiffBoardRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let name: BoardName = id("board", &self.board)?;
         let (from, to) = (checkpoint(self.from), checkpoint(self.to));
+        let channels = parse::channels("channels", &self.channels)?;
+        let wanted = name.clone();
         let found = session.query(None, move |view| {
             let boards = &view.workspace.boards;
             let (board, to) = boards.checkpoint(&name, to)?;
+            let only = parse::known_channels(&name, board, &channels)?;
             let before = match from {
                 None => Vec::new(),
-                Some(_) => board.parts(boards.checkpoint(&name, from)?.1, None),
+                Some(_) => board.parts(boards.checkpoint(&name, from)?.1, only.as_ref()),
             };
-            Ok((board.id, to, before, board.parts(to, None)))
+            Ok((board.id, to, before, board.parts(to, only.as_ref())))
         });
         let (id, to, mut before, mut after) = found.await?;
         // What nobody wrote to in between need not be read.
         let same: Vec<_> = before.iter().filter(|it| after.contains(it)).cloned().collect();
         before.retain(|it| !same.contains(it));
         after.retain(|it| !same.contains(it));
-        let before = values(session, id, before).await?;
-        let after = values(session, id, after).await?;
+        let before = values(session, &wanted, id, before).await?;
+        let after = values(session, &wanted, id, after).await?;
         let mut channels: BTreeMap<ChannelName, wire::ChannelDiff> = BTreeMap::new();
         for (parts, json) in before {
             let diff = channels.entry(parts.channel.clone()).or_default();

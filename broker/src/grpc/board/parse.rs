@@ -3,7 +3,7 @@
 //! A check of a schema of somebody's own can take seconds, so it is made on a thread that may
 //! block, before the workspace's actor is asked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, value::RawValue};
 use tasuki_proto::{
@@ -133,9 +133,14 @@ pub(super) fn pick_schema(
 
 /// What an update means, to recognise it when it is made again.
 pub(super) fn content(it: &wire::UpdateBoardRequest) -> Hash {
-    let who = [it.role.as_bytes(), it.person.as_bytes(), it.schema.as_bytes()];
-    let updates = it.updates.iter();
-    let updates = updates.flat_map(|it| [it.channel.as_bytes(), it.value_json.as_bytes()]);
+    // However it is laid out.
+    let plain = |json: &String| {
+        serde_json::from_str::<Json>(json).map_or_else(|_| json.clone(), |it| it.to_string())
+    };
+    let updates = it.updates.iter().map(|it| (it.channel.clone(), plain(&it.value_json)));
+    let updates: BTreeMap<String, String> = updates.collect();
+    let who = [it.role.clone(), it.person.clone()];
+    let updates = updates.into_iter().flat_map(|(channel, value)| [channel, value]);
     Hash::of_fields(who.into_iter().chain(updates))
 }
 
@@ -163,10 +168,25 @@ pub(super) async fn updates(
     let parsed = tokio::task::spawn_blocking(move || {
         if is_new {
             check_schema(&custom).map_err(|why| invalid("schema", &why))?;
+            check_channels(&schema)?;
         }
         parse_all(&board, &schema, updates)
     });
     parsed.await.map_err(|_| Status::internal("an update was not checked"))?
+}
+
+/// Whether something can be written to each channel of a new board, which keeps its schema.
+fn check_channels(schema: &Schema) -> Result<(), Status> {
+    for name in schema.names() {
+        let form = schema.channel(name).and_then(|it| it.form.as_ref());
+        let why = match form.map(|form| check_value(form, &Json::Null, 4)) {
+            Some(Err(Mismatch::Schema(why))) => why,
+            Some(Err(Mismatch::TakesTooLong)) => "refers to itself without an end".to_owned(),
+            Some(Err(Mismatch::Violations(_)) | Ok(())) | None => continue,
+        };
+        return Err(invalid("schema", &format!("has the channel {name}, whose schema {why}")));
+    }
+    Ok(())
 }
 
 fn parse_all(
@@ -199,6 +219,8 @@ fn parse_update(
     ChannelSchema { reducer, form }: &ChannelSchema,
     json: &str,
 ) -> Result<ChannelUpdate, String> {
+    // What nobody else could read, as numbers and texts go.
+    serde_json::from_str::<Json>(json).map_err(|why| format!("is not JSON: {why}"))?;
     let mut messages = Vec::new();
     let json = match reducer {
         Reducer::LastValue => {

@@ -59,15 +59,16 @@ pub enum MessageChange {
     RemoveAll,
 }
 
-/// Make a new board with what another one had at a checkpoint.
+/// Go on from a checkpoint: on the same board, or on a new one that begins with what there was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fork {
     pub by: Actor,
     pub board: BoardName,
     /// `None`: the head.
     pub checkpoint: Option<CheckpointNumber>,
-    pub to: BoardName,
-    /// What was read there; `None`: nothing could be read.
+    /// The new board; `None`: the same goes on.
+    pub to: Option<BoardName>,
+    /// What was read there for a new board; `None`: nothing could be read.
     pub copied: Option<Copied>,
 }
 

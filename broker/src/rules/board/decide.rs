@@ -55,7 +55,7 @@ impl Boards {
         }
         let parent = check_expected(board, it)?;
         if board.is_some_and(|board| board.schema != it.schema) {
-            return Err(Rejection::SchemaChanged { board: it.board.clone() });
+            return Err(Rejection::MadeAnew { board: it.board.clone() });
         }
         let mut draft = self.draft(&it.board, board, parent)?;
         for update in &it.updates {
@@ -72,28 +72,33 @@ impl Boards {
     }
 
     fn decide_fork(&self, it: &Fork) -> Result<Decision, Rejection> {
-        let copied = match &it.copied {
-            Some(copied) => copied,
-            // Why nothing could be read.
-            None => {
-                let (_, checkpoint) = self.checkpoint(&it.board, it.checkpoint)?;
-                let (board, head) = (it.board.clone(), checkpoint);
-                return Err(Rejection::UnknownCheckpoint { board, checkpoint, head });
-            }
+        let Some(to) = it.to.as_ref().filter(|to| **to != it.board) else {
+            let (board, parent) = self.checkpoint(&it.board, it.checkpoint)?;
+            let draft = self.draft(&it.board, Some(board), parent)?;
+            return draft.finish(None, None, Hash::default());
         };
-        if let Some(there) = self.find(&it.to) {
+        let Some(copied) = &it.copied else {
+            // Why nothing could be read.
+            self.checkpoint(&it.board, it.checkpoint)?;
+            return Err(Rejection::MadeAnew { board: it.board.clone() });
+        };
+        if let Some(there) = self.find(to) {
             return match is_same_fork(there, copied, &it.by) {
                 true => Ok(Decision::repeat(Reply::Updated(there.head()))),
-                false => Err(Rejection::BoardExists { board: it.to.clone() }),
+                false => Err(Rejection::BoardExists { board: to.clone() }),
             };
         }
         let source = self.get(&it.board)?;
-        let mut draft = self.draft(&it.to, None, CheckpointNumber::NONE)?;
+        if source.id != copied.board {
+            return Err(Rejection::MadeAnew { board: it.board.clone() });
+        }
+        let mut draft = self.draft(to, None, CheckpointNumber::NONE)?;
         for (channel, reducer, json, messages) in &copied.values {
             let messages = messages.iter().cloned().map(MessageChange::Put).collect();
             let update = ChannelUpdate { channel: channel.clone(), json: json.clone(), messages };
             draft.write(&update, *reducer)?;
         }
+        draft.make_whole();
         let origin =
             Origin { board: it.board.clone(), id: copied.board, checkpoint: copied.checkpoint };
         let (schema, origin) = (source.schema.clone(), Some(origin));
@@ -145,7 +150,7 @@ impl Boards {
             name,
             board,
             id: board.map_or(self.last + 1, |it| it.id),
-            number: board.map_or(CheckpointNumber::NONE, Board::head).next(),
+            number: board.map_or(self.floor, Board::head).next(),
             parent,
             states: board.map(|it| it.states(parent)).unwrap_or_default(),
             total: 0,
@@ -181,6 +186,11 @@ fn check_expected(board: Option<&Board>, it: &Update) -> Result<CheckpointNumber
                 head,
             }),
         },
+        Some(expected) if head < expected => Err(Rejection::UnknownCheckpoint {
+            board: it.board.clone(),
+            checkpoint: expected,
+            head,
+        }),
         Some(expected) => {
             let newest = &board.checkpoints[&head];
             let by = newest.role.as_ref().map(ToString::to_string);
@@ -266,6 +276,16 @@ impl Draft<'_> {
         let place = ValuePlace { board, checkpoint, channel, is_whole: false };
         self.bodies.push(Body::Board(Value { place, json: it.json.clone() }));
         Ok(())
+    }
+
+    /// What was written are whole values, just as they stand.
+    fn make_whole(&mut self) {
+        self.changes.iter_mut().for_each(|it| it.whole = it.update);
+        for body in &mut self.bodies {
+            if let Body::Board(value) = body {
+                value.place.is_whole = true;
+            }
+        }
     }
 
     /// What an update does to messages, if it removes none that is not there.

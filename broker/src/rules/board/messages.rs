@@ -30,6 +30,8 @@ pub struct Message {
 struct Head {
     id: String,
     #[serde(default)]
+    role: Json,
+    #[serde(default)]
     r#type: Json,
 }
 
@@ -38,7 +40,9 @@ impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let json = Box::<RawValue>::deserialize(from)?;
         let head: Head = serde_json::from_str(json.get()).map_err(serde::de::Error::custom)?;
-        Ok(Self { id: head.id, is_removal: head.r#type == "remove", json })
+        // As LangGraph has it: the role counts, where there is one.
+        let kind = if head.role.is_null() { head.r#type } else { head.role };
+        Ok(Self { id: head.id, is_removal: kind == "remove", json })
     }
 }
 
@@ -114,12 +118,9 @@ fn parse_message(item: &RawValue, new_id: &mut impl FnMut() -> String) -> Result
         }
     };
     let (role, kind, id) = (text("role")?, text("type")?, text("id")?);
-    let is_removal = kind.as_deref() == Some("remove") || role.as_deref() == Some("remove");
+    let is_removal = role.as_deref().or(kind.as_deref()) == Some("remove");
     if role.is_none() && kind.is_none() {
         return Err("has neither `role` nor `type`".to_owned());
-    }
-    if is_removal && kind.is_none() {
-        fields.insert("type".to_owned(), raw("remove")?);
     }
     if !is_removal && !fields.contains_key("content") {
         return Err("has no `content`".to_owned());

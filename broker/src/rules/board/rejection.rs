@@ -45,8 +45,8 @@ pub enum Rejection {
     OtherSchema { board: BoardName, current: String },
     #[error("board {board} exists already; nothing was written. Choose another name")]
     BoardExists { board: BoardName },
-    #[error("board {board} was made anew meanwhile; nothing was written. Update again")]
-    SchemaChanged { board: BoardName },
+    #[error("board {board} was made anew meanwhile; nothing was written. Read it and try again")]
+    MadeAnew { board: BoardName },
     #[error(
         "write key {write_key:?} named another update of board {board} before, which is checkpoint \
          {checkpoint}; nothing was written. Use another key for another update"
@@ -96,9 +96,9 @@ impl Rejection {
                 Reason::UnknownCheckpoint
             }
             Self::UnknownChannel { .. } => Reason::InvalidArgument,
-            Self::StaleCheckpoint { .. }
-            | Self::NoCheckpointYet { .. }
-            | Self::SchemaChanged { .. } => Reason::StaleCheckpoint,
+            Self::StaleCheckpoint { .. } | Self::NoCheckpointYet { .. } | Self::MadeAnew { .. } => {
+                Reason::StaleCheckpoint
+            }
             Self::OtherSchema { .. } | Self::BoardExists { .. } => Reason::BoardExists,
             Self::WriteKeyReused { .. } => Reason::KeyReused,
             Self::UnknownMessage { .. } => Reason::UnknownMessage,

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
 };
 
 use minicbor::{Decode, Encode};
@@ -28,6 +29,9 @@ pub struct Boards {
     by_name: BTreeMap<BoardName, Board>,
     /// Derived.
     names: BTreeMap<BoardId, BoardName>,
+    /// The highest checkpoint of any board that was deleted: a new board goes on from there, so that
+    /// a number never means two checkpoints of one name.
+    pub floor: CheckpointNumber,
     /// Derived: checkpoints of all boards.
     checkpoints: usize,
 }
@@ -49,6 +53,9 @@ pub struct Board {
     write_keys: BTreeMap<String, CheckpointNumber>,
     /// Derived: each channel at the head.
     tip: Vec<ChannelState>,
+    /// Derived: the checkpoint with which each channel last became another, also because a fork
+    /// left behind what was written to it.
+    written: Vec<CheckpointNumber>,
 }
 
 /// One version of a board.
@@ -110,6 +117,7 @@ impl Board {
             by_channel: BTreeMap::new(),
             write_keys: BTreeMap::new(),
             tip: Vec::new(),
+            written: Vec::new(),
         }
     }
 
@@ -129,29 +137,28 @@ impl Board {
 
     /// Names of what a checkpoint wrote to, in order.
     pub fn changed<'a>(&'a self, checkpoint: &'a Checkpoint) -> BTreeSet<&'a ChannelName> {
-        checkpoint.changes.iter().map(|it| &self.channels[usize::from(it.channel)].0).collect()
+        let written = checkpoint.changes.iter().filter(|it| it.update.is_some());
+        written.map(|it| &self.channels[usize::from(it.channel)].0).collect()
     }
 
-    /// Channels that any newer checkpoint wrote to.
+    /// Channels that became others with any newer checkpoint.
     pub fn changed_since(&self, known: CheckpointNumber) -> BTreeSet<&ChannelName> {
-        let mut found = BTreeSet::new();
-        for (_, checkpoint) in self.checkpoints.range(known.next()..).rev() {
-            found.extend(self.changed(checkpoint));
-            if found.len() == self.channels.len() {
-                break;
-            }
-        }
-        found
+        let changed = self.channels.iter().zip(&self.written);
+        changed.filter(|(_, at)| known < **at).map(|((name, _), _)| name).collect()
     }
 
     /// A checkpoint and those that it goes back to, the newest first.
     fn line(&self, at: CheckpointNumber) -> impl Iterator<Item = (CheckpointNumber, &Checkpoint)> {
         let mut next = at;
-        std::iter::from_fn(move || {
-            let (number, it) = self.checkpoints.get_key_value(&next)?;
-            next = it.parent;
-            Some((*number, it))
-        })
+        // As a rule a parent is the one before, so that stepping is quicker than looking each up.
+        let line = self.checkpoints.range(..=at).rev().filter(move |(number, it)| {
+            let is_next = **number == next;
+            if is_next {
+                next = it.parent;
+            }
+            is_next
+        });
+        line.map(|(number, it)| (*number, it))
     }
 
     /// Where the values of all channels are that have one at a checkpoint; of these, if any are
@@ -235,14 +242,22 @@ impl Board {
             let before = self.write_keys.insert(key.clone(), number);
             assert!(before.is_none(), "BD4: {key:?} names {before:?} and {number}");
         }
+        self.written.resize(self.channels.len(), CheckpointNumber::NONE);
         if checkpoint.parent == head {
             self.tip.resize_with(self.channels.len(), ChannelState::default);
         } else {
             self.tip = self.states_at(checkpoint.parent);
+            let left_behind = (Bound::Excluded(checkpoint.parent), Bound::Unbounded);
+            for change in self.checkpoints.range(left_behind).flat_map(|(_, it)| &it.changes) {
+                self.written[usize::from(change.channel)] = number;
+            }
         }
         for change in &checkpoint.changes {
             let index = usize::from(change.channel);
             self.tip[index].take(change, self.channels[index].1);
+            if change.update.is_some() {
+                self.written[index] = number;
+            }
         }
         self.checkpoints.insert(number, checkpoint);
     }
@@ -253,6 +268,13 @@ impl Board {
             self.by_channel.insert(name.clone(), index);
             self.channels.push((name.clone(), *reducer));
         }
+    }
+
+    /// What has updates after the last whole value at a checkpoint.
+    pub fn unfolded_at(&self, at: CheckpointNumber) -> BTreeSet<ChannelIndex> {
+        let states = self.states(at);
+        let unfolded = (0..).zip(states.iter()).filter(|(_, it)| 0 < it.updates);
+        unfolded.map(|(channel, _)| channel).collect()
     }
 
     fn fold(&mut self, at: CheckpointNumber, values: &[(ChannelIndex, u32)]) {
@@ -269,7 +291,26 @@ impl Board {
                 }),
             }
         }
-        self.tip = self.states_at(head);
+        // The head has what was written since, if it goes back to there.
+        let newer: Vec<(CheckpointNumber, &Checkpoint)> =
+            self.line(head).take_while(|(number, _)| at <= *number).collect();
+        if newer.last().is_none_or(|(number, _)| *number != at) {
+            return;
+        }
+        let mut states = Vec::new();
+        for (channel, _) in values {
+            let (index, reducer) = (*channel, self.channels[usize::from(*channel)].1);
+            let mut state = ChannelState::default();
+            for (_, checkpoint) in newer.iter().rev() {
+                let change = checkpoint.changes.iter().find(|it| it.channel == index);
+                change.into_iter().for_each(|it| state.take(it, reducer));
+            }
+            states.push((index, state.bytes, state.updates));
+        }
+        for (channel, bytes, updates) in states {
+            let tip = &mut self.tip[usize::from(channel)];
+            (tip.bytes, tip.updates) = (bytes, updates);
+        }
     }
 }
 
@@ -380,6 +421,7 @@ impl Boards {
             }
             Event::Deleted(it) => {
                 if let Some(board) = self.by_name.remove(&it.board) {
+                    self.floor = self.floor.max(board.head());
                     self.names.remove(&board.id);
                     self.checkpoints -= board.checkpoints.len();
                 }
@@ -423,6 +465,8 @@ pub enum SnapshotItem<'a> {
     Board(#[n(0)] Cow<'a, BoardName>, #[n(1)] Cow<'a, BoardFacts>),
     #[n(2)]
     Checkpoint(#[n(0)] Cow<'a, BoardName>, #[n(1)] CheckpointNumber, #[n(2)] Cow<'a, Checkpoint>),
+    #[n(3)]
+    Floor(#[n(0)] CheckpointNumber),
 }
 
 /// A board without its checkpoints.
@@ -459,12 +503,14 @@ impl Kept for Boards {
             });
             std::iter::once(board).chain(checkpoints)
         });
-        last.into_iter().chain(boards)
+        let floor = (self.floor != CheckpointNumber::NONE).then_some(self.floor);
+        last.into_iter().chain(floor.map(SnapshotItem::Floor)).chain(boards)
     }
 
     fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
         match item {
             SnapshotItem::Last(id) => self.last = id,
+            SnapshotItem::Floor(number) => self.floor = number,
             SnapshotItem::Board(name, facts) => {
                 let facts = facts.into_owned();
                 if self.last < facts.id {

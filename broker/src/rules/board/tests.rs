@@ -167,6 +167,10 @@ fn a_stale_writer_is_refused_with_what_changed() {
         BTreeMap::from([("current_phase".to_owned(), json!("test"))])
     );
     assert_eq!(story.read(&board(), at(3)).len(), 3);
+    assert_eq!(
+        story.update(expecting(phase("test"), u64::MAX)).unwrap_err(),
+        format!("board plan has no checkpoint {}; the newest is 4", u64::MAX)
+    );
     let unknown = Update { is_fork: true, ..expecting(phase("test"), 9) };
     assert_eq!(
         story.update(unknown).unwrap_err(),
@@ -215,7 +219,8 @@ fn a_fork_begins_with_what_its_source_had_and_is_made_once() {
     let to: BoardName = "other".parse().unwrap();
     let fork = |by: &str| {
         let (by, copied) = (Actor::Role(role(by)), Some(copied.clone()));
-        Command::Fork(Fork { by, board: board(), checkpoint: Some(at(1)), to: to.clone(), copied })
+        let (board, to) = (board(), Some(to.clone()));
+        Command::Fork(Fork { by, board, checkpoint: Some(at(1)), to, copied })
     };
     let made = AnyReply::Board(Reply::Updated(at(1)));
     assert_eq!(story.execute(fork("dev")), Ok(made.clone()));
@@ -225,6 +230,12 @@ fn a_fork_begins_with_what_its_source_had_and_is_made_once() {
         Err(AnyRejection::Board(Rejection::BoardExists { .. }))
     ));
     assert_eq!(story.read(&to, at(1)), values);
+    // Or the same board goes on from there.
+    let (by, board_) = (Actor::Role(role("dev")), board());
+    let back = Fork { by, board: board_, checkpoint: Some(at(1)), to: None, copied: None };
+    let made = AnyReply::Board(Reply::Updated(at(3)));
+    assert_eq!(story.execute(Command::Fork(back)), Ok(made));
+    assert_eq!(story.read(&board(), at(3)), values);
     // What a fork does, its source does not.
     let remove = json!({ "messages": [{ "type": "remove", "id": "a" }] });
     let removed = Update { board: to.clone(), ..update(&schema, &remove) };
@@ -246,8 +257,9 @@ fn a_board_of_the_same_name_has_nothing_of_the_one_before() {
     assert!(!story.workspace.boards.has(1, at(1)));
     story.restart();
     story.update(update(&schema, &json!({ "is_approved": true }))).unwrap();
-    assert_eq!(story.read(&board(), at(1)).keys().collect::<Vec<_>>(), ["is_approved"]);
-    assert!(story.workspace.boards.has(2, at(1)));
+    // Nor does a number mean two checkpoints of one name.
+    assert_eq!(story.read(&board(), at(2)).keys().collect::<Vec<_>>(), ["is_approved"]);
+    assert!(story.workspace.boards.has(2, at(2)));
     let any = Schema::new(ANY).unwrap();
     let refused = story.update(update(&any, &json!({ "x": 1 }))).unwrap_err();
     assert!(refused.starts_with("board plan was made anew meanwhile"), "{refused}");
@@ -462,8 +474,9 @@ proptest! {
             match step {
                 Step::Update { values, fork } => {
                     let fork = fork.filter(|_| !written.is_empty()).map(some);
-                    let parent = fork.or((!written.is_empty()).then_some(written.len() as u64));
-                    let mut state = parent.map(|it| written[it as usize - 1].clone()).unwrap_or_default();
+                    let head = (!written.is_empty()).then_some(written.len() as u64);
+                    let parent = fork.or(head);
+                    let mut state = parent.map(|it| written[usize::try_from(it).unwrap() - 1].clone()).unwrap_or_default();
                     let values: BTreeMap<_, _> = values.iter().map(|(it, seed)| value(*it, *seed)).collect();
                     let mut is_refused = false;
                     for (name, it) in &values {
@@ -510,10 +523,23 @@ fn a_wait_is_answered_by_a_newer_checkpoint_of_what_is_asked() {
         (&["retry_count"], 0, true),
         (&["retry_count"], 1, false),
         (&["retry_count", "current_phase"], 1, true),
+        (&[], u64::MAX, false),
+        (&["retry_count"], u64::MAX, false),
     ] {
         let answer = story.workspace.boards.answer(&asks(channels, after));
         assert_eq!(answer.is_there, is_there, "{channels:?} after {after}");
     }
+    // What a fork leaves behind became another.
+    let fork = Fork {
+        by: Actor::Role(role("qa")),
+        board: board(),
+        checkpoint: Some(at(1)),
+        to: None,
+        copied: None,
+    };
+    story.execute(Command::Fork(fork)).unwrap();
+    assert!(story.workspace.boards.answer(&asks(&["current_phase"], 2)).is_there);
+    assert!(!story.workspace.boards.answer(&asks(&["retry_count"], 2)).is_there);
 }
 
 #[test]

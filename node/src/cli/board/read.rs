@@ -70,6 +70,9 @@ pub struct DiffArgs {
     /// The later one [default: the newest]
     #[arg(value_name = "TO", value_parser = clap::value_parser!(u64).range(1..))]
     to: Option<u64>,
+    /// Only this channel; may be repeated
+    #[arg(long = "channel", value_name = "CHANNEL")]
+    channels: Vec<ChannelName>,
 }
 
 pub(super) async fn list(
@@ -204,6 +207,7 @@ pub(super) async fn diff(
         board: args.board.to_string(),
         from: args.from,
         to: args.to.unwrap_or_default(),
+        channels: args.channels.iter().map(ToString::to_string).collect(),
         ..Default::default()
     };
     let answer = Broker::new(config).call(&request).await?;

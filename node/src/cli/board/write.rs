@@ -50,9 +50,10 @@ pub struct ForkArgs {
     /// Name of the board
     #[arg(value_name = "BOARD")]
     board: BoardName,
-    /// Name of the new board [default: the same board, whose newer checkpoints stay readable]
+    /// Name of the new board; that of the same board continues it from there, and its newer
+    /// checkpoints stay readable
     #[arg(value_name = "NEW")]
-    to: Option<BoardName>,
+    to: BoardName,
     /// Checkpoint to continue from [default: the newest]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     checkpoint: Option<u64>,
@@ -62,7 +63,7 @@ pub struct ForkArgs {
 
 /// Delete a board with all its checkpoints.
 ///
-/// Its values leave the disk with the next compaction of the broker.
+/// Its values are removed by the next compaction of the broker.
 #[derive(Debug, clap::Args)]
 #[command(disable_version_flag = true)]
 pub struct DeleteArgs {
@@ -162,7 +163,7 @@ pub(super) async fn fork(
         role: acting.role.clone(),
         board: args.board.to_string(),
         checkpoint: args.checkpoint.unwrap_or_default(),
-        to: args.to.map(|it| it.to_string()).unwrap_or_default(),
+        to: args.to.to_string(),
         ..Default::default()
     };
     answer(&acting.broker.call(&request).await?, output)

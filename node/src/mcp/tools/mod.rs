@@ -38,7 +38,7 @@ use self::{arguments::UnknownFields, tool::ToolDef};
 use super::host::{Host, Scope};
 use crate::{
     role::Refusal,
-    toolset::{BOARD, MAIL, RUN_STEP, RUNS, ToolVisibility, ToolsetChoice},
+    toolset::{MAIL, RUN_STEP, RUNS, ToolVisibility, ToolsetChoice},
 };
 
 #[cfg(test)]
@@ -138,7 +138,7 @@ pub(super) fn prompt_notes(
 fn playable(toolsets: &[ToolsetChoice]) -> Vec<&'static str> {
     let is_enough = |it: &&ToolsetChoice| {
         // These are made to be used beside others.
-        it.shown != ToolVisibility::Quiet || [MAIL, RUNS, BOARD].contains(&it.set)
+        it.shown != ToolVisibility::Quiet || [MAIL, RUNS].contains(&it.set)
     };
     toolsets.iter().filter(is_enough).map(|it| it.set).collect()
 }

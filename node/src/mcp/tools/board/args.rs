@@ -1,59 +1,73 @@
-//! Arguments of the board tools: values of any form, also where a client passes them as text.
+//! Arguments of the board tools that are passed on as they came: what models write is read
+//! leniently elsewhere, but a value of a board is a value of any form.
 
-use serde::{Deserialize, Deserializer, de::Error};
-use serde_json::{Map, Value};
+use rmcp::model::JsonObject;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::Value;
 use tasuki_proto::wire;
 
-use super::super::field_types::schema;
+use super::super::{arguments::invalid, field_types::schema};
+use crate::role::Refusal;
 
-/// Channel names with what is written to them: an object, or the same as JSON in a text.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Updates(Map<String, Value>);
-
-schema!(Updates => { "type": "object" });
-
-impl<'de> Deserialize<'de> for Updates {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        const EXPECTED: &str = "an object of channel names and values";
-        let value = match Value::deserialize(from)? {
-            Value::String(text) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
-            value => value,
-        };
-        match value {
-            Value::Object(updates) => Ok(Self(updates)),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_) => Err(D::Error::custom(format_args!("expected {EXPECTED}"))),
-        }
-    }
-}
-
-impl Updates {
-    pub(super) fn to_wire(&self) -> Vec<wire::ChannelUpdate> {
-        let updates = self.0.iter().map(|(channel, value)| wire::ChannelUpdate {
-            channel: channel.clone(),
-            value_json: value.to_string(),
-        });
-        updates.collect()
-    }
-}
-
-/// A schema by name, or as JSON.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct SchemaText(pub String);
+/// The name of a schema, or one as JSON: read with [`schema_text`].
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub(super) struct SchemaText(IgnoredAny);
 
 schema!(SchemaText => { "anyOf": [{ "type": "string" }, { "type": "object" }] });
 
-impl<'de> Deserialize<'de> for SchemaText {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        match Value::deserialize(from)? {
-            Value::String(text) => Ok(Self(text.trim().to_owned())),
-            value @ Value::Object(_) => Ok(Self(value.to_string())),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
-                Err(D::Error::custom("expected the name of a schema, or a JSON Schema"))
-            }
+/// What `updates` writes to each channel. Some models write an object as a text.
+pub(super) fn updates(all: &JsonObject) -> Result<Vec<wire::ChannelUpdate>, Refusal> {
+    let no_object = || invalid("updates", &"takes an object of channel names and values");
+    let read;
+    let updates = match all.get("updates") {
+        Some(Value::Object(updates)) => updates,
+        Some(Value::String(text)) => {
+            read = serde_json::from_str(text).map_err(|_| no_object())?;
+            &read
         }
+        None | Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
+            return Err(no_object());
+        }
+    };
+    let updates = updates.iter().map(|(channel, value)| wire::ChannelUpdate {
+        channel: channel.clone(),
+        value_json: value.to_string(),
+    });
+    Ok(updates.collect())
+}
+
+/// A schema by name, or as JSON; empty where none is named.
+pub(super) fn schema_text(all: &JsonObject) -> Result<String, Refusal> {
+    match all.get("schema") {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.trim().to_owned()),
+        Some(schema @ Value::Object(_)) => Ok(schema.to_string()),
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
+            Err(invalid("schema", &"takes the name of a schema, or a JSON Schema"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_are_passed_on_as_they_came() {
+        let read = |arguments: Value| {
+            let Value::Object(arguments) = arguments else { panic!("{arguments}") };
+            let updates = updates(&arguments).unwrap_or_default();
+            let updates = updates.iter().map(|it| format!("{}={}", it.channel, it.value_json));
+            (updates.collect::<Vec<_>>().join(" "), schema_text(&arguments).unwrap_or_default())
+        };
+        let updates = json!({ "a": 0, "b": null, "c": " x ", "d": [1.5, {}] });
+        let expected = "a=0 b=null c=\" x \" d=[1.5,{}]";
+        assert_eq!(read(json!({ "updates": updates })), (expected.to_owned(), String::new()));
+        let quoted = json!({ "updates": updates.to_string(), "schema": { "minimum": 0 } });
+        assert_eq!(read(quoted), (expected.to_owned(), r#"{"minimum":0}"#.to_owned()));
+        assert_eq!(read(json!({ "updates": 3, "schema": " any " })).1, "any");
     }
 }

@@ -6,10 +6,10 @@ mod views;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use rmcp::model::{CallToolResponse, CallToolResult};
+use rmcp::model::{CallToolResponse, CallToolResult, JsonObject};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tasuki_proto::{
     board::ChannelName,
     id::{BoardName, RoleId},
@@ -17,10 +17,7 @@ use tasuki_proto::{
     wire::{self, board_answer::Standing},
 };
 
-use self::{
-    args::{SchemaText, Updates},
-    views::{BoardList, History, ReadBoard, WaitedBoard},
-};
+use self::views::{BoardList, History, ReadBoard, WaitedBoard};
 use super::{
     Call, Part, Toolset,
     arguments::invalid,
@@ -63,10 +60,8 @@ impl Toolset for Boards {
     }
 
     fn prompt_note(&self, sets: &[&str]) -> Option<&'static str> {
-        sets.contains(&BOARD).then_some(
-            "Shared state of the work is on boards: board_read, board_update with \
-             expected_checkpoint, board_wait for changes.",
-        )
+        sets.contains(&BOARD)
+            .then_some("Shared state is on boards: board_read, board_update, board_wait.")
     }
 }
 
@@ -129,10 +124,13 @@ struct BoardUpdate {
     /// Board name.
     board: Id<BoardName>,
     /// Channel names with their new values.
-    updates: Updates,
+    #[schemars(with = "JsonObject")]
+    #[expect(dead_code, reason = "they are passed on as they came, not as they are read")]
+    updates: Value,
     /// Schema of a new board: agent_state (default), any, or a JSON Schema whose properties are the
     /// channels; a property's `reducer` is last_value, append, add_messages or merge.
-    schema: Option<SchemaText>,
+    #[expect(dead_code, reason = "it is passed on as it came, not as it is read")]
+    schema: Option<args::SchemaText>,
     /// Checkpoint that the update is based on; it is refused if the board has a newer one. 0: the
     /// board must not exist yet.
     expected_checkpoint: Option<u64>,
@@ -149,8 +147,8 @@ impl Tool for BoardUpdate {
         let caller = &player.caller;
         let request = wire::UpdateBoardRequest {
             board: self.board.0.to_string(),
-            updates: self.updates.to_wire(),
-            schema: self.schema.map(|it| it.0).unwrap_or_default(),
+            updates: args::updates(&caller.call.arguments)?,
+            schema: args::schema_text(&caller.call.arguments)?,
             expected_checkpoint: self.expected_checkpoint,
             write_key: self.write_key.unwrap_or_default().0,
             ..Default::default()
@@ -236,16 +234,16 @@ impl Tool for BoardHistory {
     }
 }
 
-/// Continues from an earlier checkpoint of a board: on a new board `to`, or without it on the same
-/// board, whose newer checkpoints stay readable.
+/// Continues from an earlier checkpoint of a board on a new board, or on the same one, whose newer
+/// checkpoints stay readable.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct BoardFork {
     /// Board name.
     board: Id<BoardName>,
     /// Checkpoint to continue from. Default: the newest.
     checkpoint: Option<u64>,
-    /// Name of the new board.
-    to: Option<Id<BoardName>>,
+    /// Name of the new board, or of the same board to continue it from there.
+    to: Id<BoardName>,
 }
 
 impl Tool for BoardFork {
@@ -258,7 +256,7 @@ impl Tool for BoardFork {
         let request = wire::ForkBoardRequest {
             board: self.board.0.to_string(),
             checkpoint: self.checkpoint.unwrap_or_default(),
-            to: self.to.map(|it| it.0.to_string()).unwrap_or_default(),
+            to: self.to.0.to_string(),
             ..Default::default()
         };
         let key = intent::of(&caller.call.context.meta);
