@@ -156,7 +156,7 @@ async fn a_person_reads_and_writes_boards() {
             "has no channel note; channels: notes, phase (did you mean notes?)",
         ),
         ("board update own phase=a --schema any --as pm", "exists with the schema"),
-        ("board update own phase=b --expect 7 --as pm", "is at checkpoint 1, by pm, and not at 7"),
+        ("board update own phase=b --expect 7 --as pm", "has no checkpoint 7; the newest is 1"),
         ("board show nowhere", "there is no board nowhere in this workspace; boards: own"),
         ("board show own --checkpoint 9", "has no checkpoint 9; the newest is 1"),
     ] {

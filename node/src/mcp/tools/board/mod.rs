@@ -59,9 +59,9 @@ impl Toolset for Boards {
         None
     }
 
-    fn prompt_note(&self, sets: &[&str]) -> Option<&'static str> {
-        sets.contains(&BOARD)
-            .then_some("Shared state is on boards: board_read, board_update, board_wait.")
+    /// Their descriptions say it all.
+    fn prompt_note(&self, _: &[&str]) -> Option<&'static str> {
+        None
     }
 }
 
