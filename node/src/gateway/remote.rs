@@ -148,3 +148,8 @@ fn tls(url: &str) -> Result<ClientConfig, String> {
     let builder = builder.with_safe_default_protocol_versions().map_err(|why| why.to_string())?;
     Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
+
+/// The cause that an error of rmcp ends with, behind which of its types it came through.
+pub(super) fn plain_cause(why: &str) -> &str {
+    why.rsplit_once("] error: ").map_or(why, |(_, cause)| cause)
+}

@@ -205,9 +205,8 @@ impl Server {
             if stopping.is_cancelled() {
                 return;
             }
-            let why = self.without_address(&why);
+            let why = self.set_offline(why);
             tracing::info!(server = self.name(), why, "an MCP server is offline");
-            self.set_offline(why);
             self.view.send_modify(|view| view.restarts += 1);
             if ready.is_some_and(|it: Instant| STEADY <= it.elapsed()) {
                 backoff.reset();
@@ -219,8 +218,8 @@ impl Server {
         }
     }
 
-    /// From here on no call is sent to it.
-    fn set_offline(&self, why: String) {
+    /// From here on no call is sent to it. Says why, as agents may read it.
+    fn set_offline(&self, why: String) -> String {
         *self.live.lock() = None;
         let why = self.without_address(&why);
         self.view.send_modify(|view| {
@@ -229,9 +228,10 @@ impl Server {
                 Phase::Offline { since, .. } => *since,
                 Phase::Starting | Phase::Ready => Instant::now(),
             };
-            view.phase = Phase::Offline { why, since };
+            view.phase = Phase::Offline { why: why.clone(), since };
             view.is_settled = true;
         });
+        why
     }
 
     /// What went wrong, as agents may read it: an address may have a key in it.
@@ -313,7 +313,7 @@ impl Server {
                     .await
             }
         };
-        running.map_err(|why| plain_cause(&why.to_string()).to_owned())
+        running.map_err(|why| remote::plain_cause(&why.to_string()).to_owned())
     }
 
     /// Lists what it has, whenever that may have changed. Ends when it does not answer any more.
@@ -537,17 +537,12 @@ impl Server {
                     ServerTransport::Stdio { .. } => "ended before it answered",
                     ServerTransport::Http { .. } => "did not answer",
                 };
-                let why = self.without_address(plain_cause(&why));
+                let why = self.without_address(remote::plain_cause(&why));
                 Err(self
                     .error(&format!("{text}; the call may or may not have taken effect: {why}")))
             }
         }
     }
-}
-
-/// The cause that an error of rmcp ends with, behind which of its types it came through.
-fn plain_cause(why: &str) -> &str {
-    why.rsplit_once("] error: ").map_or(why, |(_, cause)| cause)
 }
 
 #[async_trait]

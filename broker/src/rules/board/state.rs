@@ -248,7 +248,8 @@ impl Board {
         } else {
             self.tip = self.states_at(checkpoint.parent);
             let left_behind = (Bound::Excluded(checkpoint.parent), Bound::Unbounded);
-            for change in self.checkpoints.range(left_behind).flat_map(|(_, it)| &it.changes) {
+            let changes = self.checkpoints.range(left_behind).flat_map(|(_, it)| &it.changes);
+            for change in changes.filter(|it| it.update.is_some()) {
                 self.written[usize::from(change.channel)] = number;
             }
         }
