@@ -1,6 +1,7 @@
 //! Names and numbers of the domain, valid by construction.
 
 use std::{
+    borrow::Borrow,
     fmt,
     str::FromStr,
     sync::Arc,
@@ -129,6 +130,13 @@ name!(
     /// Shared state of a piece of work.
     BoardName
 );
+
+/// A name is ordered and hashed like its text.
+impl Borrow<str> for BoardName {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
 
 /// What belongs to no workspace is kept in this one. Nobody can ask for it by name: no id begins
 /// like that.

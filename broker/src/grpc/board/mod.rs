@@ -76,13 +76,13 @@ impl Endpoint for wire::UpdateBoardRequest {
             content,
         };
         let name = board.clone();
-        let render = move |view: &View<'_>, reply| updated(view, name, reply);
+        let render = move |view: &View<'_>, reply| render_update(view, name, reply);
         let written = session.execute(Command::Update(update.clone()), render).await;
         match written {
             // How large it really is may be known only once it is whole.
             Err(why) if Reason::of(&why) == Some(Reason::TooLarge) => {
                 fold_all(session, &board, expected).await?;
-                let render = move |view: &View<'_>, reply| updated(view, board, reply);
+                let render = move |view: &View<'_>, reply| render_update(view, board, reply);
                 session.execute(Command::Update(update), render).await
             }
             written => written,
@@ -101,11 +101,13 @@ impl Endpoint for wire::ForkBoardRequest {
         // What was forked before is answered as it was, whatever became of its source.
         let copied = match &to {
             None => None,
-            Some(_) => copy(session, board.clone(), checkpoint).await.ok(),
+            Some(_) => copy_values(session, board.clone(), checkpoint).await.ok(),
         };
         let name = to.clone().unwrap_or_else(|| board.clone());
         let fork = Fork { by, board, checkpoint, to, copied };
-        session.execute(Command::Fork(fork), move |view, reply| updated(view, name, reply)).await
+        session
+            .execute(Command::Fork(fork), move |view, reply| render_update(view, name, reply))
+            .await
     }
 }
 
@@ -119,7 +121,7 @@ async fn answered_or(
         return Err(why);
     }
     let prepare = move |_: &View<'_>| Err::<(rules::Command, ()), _>(refuse(why));
-    session.execute_prepared(prepare, move |view, reply, _| updated(view, board, reply)).await
+    session.execute_prepared(prepare, move |view, reply, _| render_update(view, board, reply)).await
 }
 
 /// Whether the caller may act so (E7), before it learns anything of a board.
@@ -131,7 +133,7 @@ fn check_actor(session: &WorkspaceSession, by: &Actor) -> Result<(), Status> {
 }
 
 /// The values of a board at a checkpoint.
-async fn copy(
+async fn copy_values(
     session: &WorkspaceSession,
     board: BoardName,
     checkpoint: Option<CheckpointNumber>,
@@ -139,7 +141,7 @@ async fn copy(
     let name = board.clone();
     let found = session.query(None, move |view| {
         let (it, checkpoint) = view.workspace.boards.checkpoint(&board, checkpoint)?;
-        Ok((it.id, checkpoint, it.parts(checkpoint, None)))
+        Ok((it.id, checkpoint, it.value_parts(checkpoint, None)))
     });
     let (board, checkpoint, parts) = found.await?;
     let values = values(session, &name, board, parts).await?;
@@ -151,7 +153,7 @@ async fn copy(
 }
 
 /// What an update is answered with. Values that are due are folded once it is durable.
-fn updated(
+fn render_update(
     view: &View<'_>,
     name: BoardName,
     reply: rules::Reply,
@@ -162,7 +164,8 @@ fn updated(
     // It may have been deleted since it was updated under this key.
     let board = view.workspace.boards.find(&name).filter(|it| it.head() == checkpoint);
     let due = board.map(|it| (it.id, it.unfolded())).filter(|(_, channels)| !channels.is_empty());
-    let due = due.and_then(|(id, channels)| Some((id, board?.parts(checkpoint, Some(&channels)))));
+    let due =
+        due.and_then(|(id, channels)| Some((id, board?.value_parts(checkpoint, Some(&channels)))));
     let answer = wire::UpdateBoardResponse {
         board: name.to_string(),
         checkpoint: checkpoint.get(),
@@ -199,11 +202,11 @@ impl Endpoint for wire::ReadBoardRequest {
             let only = parse::known_channels(&name, board, &channels)?;
             let answer = wire::ReadBoardResponse {
                 board: Some(summary(&name, board)),
-                checkpoint: Some(rendered(board, at)),
+                checkpoint: Some(render_checkpoint(board, at)),
                 now_ms: view.now.as_millis(),
                 ..Default::default()
             };
-            Ok((answer, board.id, board.parts(at, only.as_ref())))
+            Ok((answer, board.id, board.value_parts(at, only.as_ref())))
         });
         let (answer, id, parts) = found.await?;
         let values = values(session, &wanted, id, parts).await?.into_iter();
@@ -229,9 +232,9 @@ impl Endpoint for wire::DiffBoardRequest {
             let only = parse::known_channels(&name, board, &channels)?;
             let before = match from {
                 None => Vec::new(),
-                Some(_) => board.parts(boards.checkpoint(&name, from)?.1, only.as_ref()),
+                Some(_) => board.value_parts(boards.checkpoint(&name, from)?.1, only.as_ref()),
             };
-            Ok((board.id, to, before, board.parts(to, only.as_ref())))
+            Ok((board.id, to, before, board.value_parts(to, only.as_ref())))
         });
         let (id, to, mut before, mut after) = found.await?;
         // What nobody wrote to in between need not be read.
@@ -291,7 +294,7 @@ impl Endpoint for wire::ListCheckpointsRequest {
         let list = move |view: &View<'_>| {
             let board = view.workspace.boards.get(&name)?;
             let older = board.checkpoints.range(..CheckpointNumber::from(before)).rev();
-            let older = older.map(|(number, _)| rendered(board, *number));
+            let older = older.map(|(number, _)| render_checkpoint(board, *number));
             let (mut checkpoints, mut has_more) = fitting(older.take(limit + 1));
             has_more |= limit < checkpoints.len();
             checkpoints.truncate(limit);
@@ -305,7 +308,7 @@ impl Endpoint for wire::ListCheckpointsRequest {
 
 fn summary(name: &BoardName, it: &Board) -> wire::BoardSummary {
     let head = it.head();
-    let newest = rendered(it, head);
+    let newest = render_checkpoint(it, head);
     let mut channels: Vec<wire::BoardChannel> = it
         .channels
         .iter()
@@ -331,7 +334,7 @@ fn summary(name: &BoardName, it: &Board) -> wire::BoardSummary {
 }
 
 /// A checkpoint that is there.
-fn rendered(board: &Board, number: CheckpointNumber) -> wire::BoardCheckpoint {
+fn render_checkpoint(board: &Board, number: CheckpointNumber) -> wire::BoardCheckpoint {
     let it: &Checkpoint = &board.checkpoints[&number];
     let before = board.checkpoints.range(..number).next_back().map(|(number, _)| *number);
     wire::BoardCheckpoint {

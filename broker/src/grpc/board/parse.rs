@@ -28,7 +28,7 @@ use crate::{
         self,
         board::{
             Board, ChannelIndex, ChannelSchema, ChannelUpdate, Fields, Message, Rejection, Schema,
-            list, object, parse_messages,
+            parse_list, parse_messages, parse_object,
         },
     },
 };
@@ -228,10 +228,10 @@ fn parse_update(
                 serde_json::from_str(json).map_err(|why| format!("is not JSON: {why}"))?;
             value.get().to_owned()
         }
-        Reducer::Append => list(json).map_err(|why| {
+        Reducer::Append => parse_list(json).map_err(|why| {
             format!("takes a list, whose items are added: [\"…\"]. The value is none: {why}")
         })?,
-        Reducer::Merge => object(json).map_err(|why| {
+        Reducer::Merge => parse_object(json).map_err(|why| {
             format!("takes an object, whose keys are set: {{\"key\": …}}. The value is none: {why}")
         })?,
         Reducer::AddMessages => {

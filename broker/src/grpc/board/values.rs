@@ -69,7 +69,7 @@ pub(super) async fn fold_all(
         let Some(board) = view.workspace.boards.find(&board) else { return Ok(None) };
         let at = at.unwrap_or_else(|| board.head());
         let channels = board.unfolded_at(at);
-        Ok(Some((board.id, at, board.parts(at, Some(&channels)))))
+        Ok(Some((board.id, at, board.value_parts(at, Some(&channels)))))
     });
     let Some((board, at, parts)) = found.await? else { return Ok(()) };
     let parts: Vec<ValueParts> = parts.into_iter().filter(|it| !it.updates.is_empty()).collect();

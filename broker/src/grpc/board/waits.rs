@@ -12,7 +12,7 @@ use super::{
         Answer, Endpoint, Later, WorkspaceSession, at_once,
         parse::{check_count, id},
     },
-    parse, rendered,
+    parse, render_checkpoint,
 };
 use crate::{
     rules::board,
@@ -50,7 +50,7 @@ pub(in crate::grpc) fn outcome(
     let board = view.workspace.boards.find(&it.question.board);
     let mut answer = wire::BoardAnswer {
         board: it.question.board.to_string(),
-        newest: board.map(|board| rendered(board, board.head())),
+        newest: board.map(|board| render_checkpoint(board, board.head())),
         channels: it.changed.iter().map(ToString::to_string).collect(),
         sequence,
         now_ms: view.now.as_millis(),

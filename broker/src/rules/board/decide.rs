@@ -42,83 +42,83 @@ impl Boards {
         })
     }
 
-    fn decide_update(&self, it: &Update) -> Result<Decision, Rejection> {
-        let board = self.find(&it.board);
-        if let (Some(board), Some(key)) = (board, &it.write_key)
+    fn decide_update(&self, asked: &Update) -> Result<Decision, Rejection> {
+        let board = self.find(&asked.board);
+        if let (Some(board), Some(key)) = (board, &asked.write_key)
             && let Some(checkpoint) = board.written_under(key)
         {
-            if board.checkpoints[&checkpoint].content == it.content {
+            if board.checkpoints[&checkpoint].content == asked.content {
                 return Ok(Decision::repeat(Reply::Updated(checkpoint)));
             }
-            let (board, write_key) = (it.board.clone(), key.clone());
+            let (board, write_key) = (asked.board.clone(), key.clone());
             return Err(Rejection::WriteKeyReused { board, write_key, checkpoint });
         }
-        let parent = check_expected(board, it)?;
-        if board.is_some_and(|board| board.schema != it.schema) {
-            return Err(Rejection::MadeAnew { board: it.board.clone() });
+        let parent = check_expected(board, asked)?;
+        if board.is_some_and(|board| board.schema != asked.schema) {
+            return Err(Rejection::MadeAnew { board: asked.board.clone() });
         }
-        let mut draft = self.draft(&it.board, board, parent)?;
-        for update in &it.updates {
+        let mut builder = self.builder(&asked.board, board, parent)?;
+        for update in &asked.updates {
             let reducer =
-                it.schema.channel(&update.channel).map_or(Reducer::LastValue, |it| it.reducer);
-            draft.write(update, reducer)?;
+                asked.schema.channel(&update.channel).map_or(Reducer::LastValue, |it| it.reducer);
+            builder.write(update, reducer)?;
         }
         let created = board.is_none().then(|| Created {
-            id: draft.id,
-            schema: it.schema.clone(),
+            id: builder.id,
+            schema: asked.schema.clone(),
             origin: None,
         });
-        draft.finish(created, it.write_key.clone(), it.content)
+        builder.finish(created, asked.write_key.clone(), asked.content)
     }
 
-    fn decide_fork(&self, it: &Fork) -> Result<Decision, Rejection> {
-        let Some(to) = it.to.as_ref().filter(|to| **to != it.board) else {
-            let (board, parent) = self.checkpoint(&it.board, it.checkpoint)?;
-            let draft = self.draft(&it.board, Some(board), parent)?;
-            return draft.finish(None, None, Hash::default());
+    fn decide_fork(&self, fork: &Fork) -> Result<Decision, Rejection> {
+        let Some(to) = fork.to.as_ref().filter(|to| **to != fork.board) else {
+            let (board, parent) = self.checkpoint(&fork.board, fork.checkpoint)?;
+            let builder = self.builder(&fork.board, Some(board), parent)?;
+            return builder.finish(None, None, Hash::default());
         };
-        let Some(copied) = &it.copied else {
+        let Some(copied) = &fork.copied else {
             // Why nothing could be read.
-            self.checkpoint(&it.board, it.checkpoint)?;
-            return Err(Rejection::MadeAnew { board: it.board.clone() });
+            self.checkpoint(&fork.board, fork.checkpoint)?;
+            return Err(Rejection::MadeAnew { board: fork.board.clone() });
         };
         if let Some(there) = self.find(to) {
-            return match is_same_fork(there, copied, &it.by) {
+            return match is_same_fork(there, copied, &fork.by) {
                 true => Ok(Decision::repeat(Reply::Updated(there.head()))),
                 false => Err(Rejection::BoardExists { board: to.clone() }),
             };
         }
-        let source = self.get(&it.board)?;
+        let source = self.get(&fork.board)?;
         if source.id != copied.board {
-            return Err(Rejection::MadeAnew { board: it.board.clone() });
+            return Err(Rejection::MadeAnew { board: fork.board.clone() });
         }
-        let mut draft = self.draft(to, None, CheckpointNumber::NONE)?;
+        let mut builder = self.builder(to, None, CheckpointNumber::NONE)?;
         for (channel, reducer, json, messages) in &copied.values {
             let messages = messages.iter().cloned().map(MessageChange::Put).collect();
             let update = ChannelUpdate { channel: channel.clone(), json: json.clone(), messages };
-            draft.write(&update, *reducer)?;
+            builder.write(&update, *reducer)?;
         }
-        draft.make_whole();
+        builder.make_whole();
         let origin =
-            Origin { board: it.board.clone(), id: copied.board, checkpoint: copied.checkpoint };
+            Origin { board: fork.board.clone(), id: copied.board, checkpoint: copied.checkpoint };
         let (schema, origin) = (source.schema.clone(), Some(origin));
-        draft.finish(Some(Created { id: self.last + 1, schema, origin }), None, Hash::default())
+        builder.finish(Some(Created { id: self.last + 1, schema, origin }), None, Hash::default())
     }
 
-    fn decide_fold(&self, it: &Fold) -> Decision {
+    fn decide_fold(&self, fold: &Fold) -> Decision {
         let done = || Decision::repeat(AnyReply::Done);
-        let Some((name, board)) = self.by_id(it.board) else { return done() };
-        let Some(checkpoint) = board.checkpoints.get(&it.checkpoint) else { return done() };
+        let Some((name, board)) = self.by_id(fold.board) else { return done() };
+        let Some(checkpoint) = board.checkpoints.get(&fold.checkpoint) else { return done() };
         let is_new = |channel: ChannelIndex| {
             let change = checkpoint.changes.iter().find(|it| it.channel == channel);
             change.is_none_or(|it| it.whole.is_none())
         };
         let (mut values, mut bodies) = (Vec::new(), Vec::new());
-        for (channel, json) in it.values.iter().filter(|(channel, _)| is_new(*channel)) {
+        for (channel, json) in fold.values.iter().filter(|(channel, _)| is_new(*channel)) {
             values.push((*channel, bytes_of(json)));
             let place = ValuePlace {
-                board: it.board,
-                checkpoint: it.checkpoint,
+                board: fold.board,
+                checkpoint: fold.checkpoint,
                 channel: *channel,
                 is_whole: true,
             };
@@ -127,16 +127,16 @@ impl Boards {
         if values.is_empty() {
             return done();
         }
-        let folded = Folded { board: name.clone(), checkpoint: it.checkpoint, values };
+        let folded = Folded { board: name.clone(), checkpoint: fold.checkpoint, values };
         Decision { bodies, ..Decision::new([Event::Folded(folded)], AnyReply::Done) }
     }
 
-    fn draft<'a>(
+    fn builder<'a>(
         &self,
         name: &'a BoardName,
         board: Option<&'a Board>,
         parent: CheckpointNumber,
-    ) -> Result<Draft<'a>, Rejection> {
+    ) -> Result<UpdateBuilder<'a>, Rejection> {
         if CHECKPOINTS_MAX <= self.checkpoint_count() {
             return Err(Rejection::TooManyCheckpointsInAll);
         }
@@ -146,7 +146,7 @@ impl Boards {
         if board.is_some_and(|it| BOARD_CHECKPOINTS_MAX <= it.checkpoints.len()) {
             return Err(Rejection::TooManyCheckpoints { board: name.clone() });
         }
-        let mut draft = Draft {
+        let mut builder = UpdateBuilder {
             name,
             board,
             id: board.map_or(self.last + 1, |it| it.id),
@@ -159,8 +159,8 @@ impl Boards {
             written: Vec::new(),
             bodies: Vec::new(),
         };
-        draft.total = draft.states.iter().map(|it| it.bytes).sum();
-        Ok(draft)
+        builder.total = builder.states.iter().map(|it| it.bytes).sum();
+        Ok(builder)
     }
 }
 
@@ -223,7 +223,7 @@ fn bytes_of(json: &str) -> u32 {
 }
 
 /// A checkpoint that is being put together.
-struct Draft<'a> {
+struct UpdateBuilder<'a> {
     name: &'a BoardName,
     board: Option<&'a Board>,
     id: BoardId,
@@ -240,7 +240,7 @@ struct Draft<'a> {
     bodies: Vec<Body>,
 }
 
-impl Draft<'_> {
+impl UpdateBuilder<'_> {
     fn write(&mut self, it: &ChannelUpdate, reducer: Reducer) -> Result<(), Rejection> {
         let known = self.board.and_then(|board| board.channel(&it.channel));
         let channel = match known {
@@ -257,7 +257,7 @@ impl Draft<'_> {
         };
         let none = ChannelState::default();
         let state = self.states.get(usize::from(channel)).unwrap_or(&none);
-        let messages = self.marks(state, it)?;
+        let messages = self.message_marks(state, it)?;
         let update = bytes_of(&it.json);
         let bytes = match reducer {
             Reducer::LastValue => u64::from(update),
@@ -289,7 +289,7 @@ impl Draft<'_> {
     }
 
     /// What an update does to messages, if it removes none that is not there.
-    fn marks(
+    fn message_marks(
         &self,
         state: &ChannelState,
         it: &ChannelUpdate,

@@ -36,7 +36,7 @@ pub use self::{
     rejection::Rejection,
     schema::{AGENT_STATE, ANY, ChannelSchema, Schema},
     state::{Board, BoardFacts, Boards, ChannelState, Checkpoint, SnapshotItem, ValueParts},
-    value::{Fields, Folding, Value, ValuePlace, list, object},
+    value::{Fields, Folding, Value, ValuePlace, parse_list, parse_object},
     waiting::{Answer, Question},
 };
 

@@ -52,7 +52,7 @@ pub struct Board {
     /// Derived.
     write_keys: BTreeMap<String, CheckpointNumber>,
     /// Derived: each channel at the head.
-    tip: Vec<ChannelState>,
+    head_states: Vec<ChannelState>,
     /// Derived: the checkpoint with which each channel last became another, also because a fork
     /// left behind what was written to it.
     written: Vec<CheckpointNumber>,
@@ -116,7 +116,7 @@ impl Board {
             checkpoints: BTreeMap::new(),
             by_channel: BTreeMap::new(),
             write_keys: BTreeMap::new(),
-            tip: Vec::new(),
+            head_states: Vec::new(),
             written: Vec::new(),
         }
     }
@@ -148,29 +148,32 @@ impl Board {
     }
 
     /// A checkpoint and those that it goes back to, the newest first.
-    fn line(&self, at: CheckpointNumber) -> impl Iterator<Item = (CheckpointNumber, &Checkpoint)> {
+    fn ancestors(
+        &self,
+        at: CheckpointNumber,
+    ) -> impl Iterator<Item = (CheckpointNumber, &Checkpoint)> {
         let mut next = at;
         // As a rule a parent is the one before, so that stepping is quicker than looking each up.
-        let line = self.checkpoints.range(..=at).rev().filter(move |(number, it)| {
+        let found = self.checkpoints.range(..=at).rev().filter(move |(number, it)| {
             let is_next = **number == next;
             if is_next {
                 next = it.parent;
             }
             is_next
         });
-        line.map(|(number, it)| (*number, it))
+        found.map(|(number, it)| (*number, it))
     }
 
     /// Where the values of all channels are that have one at a checkpoint; of these, if any are
     /// named. By name.
-    pub fn parts(
+    pub fn value_parts(
         &self,
         at: CheckpointNumber,
         only: Option<&BTreeSet<ChannelIndex>>,
     ) -> Vec<ValueParts> {
         let mut found: Vec<Option<ValueParts>> = vec![None; self.channels.len()];
         let mut open = only.map_or(self.channels.len(), BTreeSet::len);
-        for (number, checkpoint) in self.line(at) {
+        for (number, checkpoint) in self.ancestors(at) {
             if open == 0 {
                 break;
             }
@@ -210,15 +213,19 @@ impl Board {
 
     /// Each channel at a checkpoint.
     pub(super) fn states(&self, at: CheckpointNumber) -> Cow<'_, [ChannelState]> {
-        if at == self.head() { Cow::Borrowed(&self.tip) } else { Cow::Owned(self.states_at(at)) }
+        if at == self.head() {
+            Cow::Borrowed(&self.head_states)
+        } else {
+            Cow::Owned(self.states_at(at))
+        }
     }
 
     fn states_at(&self, at: CheckpointNumber) -> Vec<ChannelState> {
         let mut states = vec![ChannelState::default(); self.channels.len()];
-        let line: Vec<&Checkpoint> = self.line(at).map(|(_, it)| it).collect();
-        for change in line.iter().rev().flat_map(|it| &it.changes) {
+        let ancestors: Vec<&Checkpoint> = self.ancestors(at).map(|(_, it)| it).collect();
+        for change in ancestors.iter().rev().flat_map(|it| &it.changes) {
             let index = usize::from(change.channel);
-            states[index].take(change, self.channels[index].1);
+            states[index].apply(change, self.channels[index].1);
         }
         states
     }
@@ -229,7 +236,7 @@ impl Board {
         let changes = head.iter().flat_map(|it| &it.changes);
         let is_due = |it: &&Change| {
             it.whole.is_none()
-                && self.tip.get(usize::from(it.channel)).is_some_and(ChannelState::is_due)
+                && self.head_states.get(usize::from(it.channel)).is_some_and(ChannelState::is_due)
         };
         changes.filter(is_due).map(|it| it.channel).collect()
     }
@@ -244,9 +251,9 @@ impl Board {
         }
         self.written.resize(self.channels.len(), CheckpointNumber::NONE);
         if checkpoint.parent == head {
-            self.tip.resize_with(self.channels.len(), ChannelState::default);
+            self.head_states.resize_with(self.channels.len(), ChannelState::default);
         } else {
-            self.tip = self.states_at(checkpoint.parent);
+            self.head_states = self.states_at(checkpoint.parent);
             let left_behind = (Bound::Excluded(checkpoint.parent), Bound::Unbounded);
             let changes = self.checkpoints.range(left_behind).flat_map(|(_, it)| &it.changes);
             for change in changes.filter(|it| it.update.is_some()) {
@@ -255,7 +262,7 @@ impl Board {
         }
         for change in &checkpoint.changes {
             let index = usize::from(change.channel);
-            self.tip[index].take(change, self.channels[index].1);
+            self.head_states[index].apply(change, self.channels[index].1);
             if change.update.is_some() {
                 self.written[index] = number;
             }
@@ -294,7 +301,7 @@ impl Board {
         }
         // The head has what was written since, if it goes back to there.
         let newer: Vec<(CheckpointNumber, &Checkpoint)> =
-            self.line(head).take_while(|(number, _)| at <= *number).collect();
+            self.ancestors(head).take_while(|(number, _)| at <= *number).collect();
         if newer.last().is_none_or(|(number, _)| *number != at) {
             return;
         }
@@ -304,13 +311,13 @@ impl Board {
             let mut state = ChannelState::default();
             for (_, checkpoint) in newer.iter().rev() {
                 let change = checkpoint.changes.iter().find(|it| it.channel == index);
-                change.into_iter().for_each(|it| state.take(it, reducer));
+                change.into_iter().for_each(|it| state.apply(it, reducer));
             }
             states.push((index, state.bytes, state.updates));
         }
         for (channel, bytes, updates) in states {
-            let tip = &mut self.tip[usize::from(channel)];
-            (tip.bytes, tip.updates) = (bytes, updates);
+            let state = &mut self.head_states[usize::from(channel)];
+            (state.bytes, state.updates) = (bytes, updates);
         }
     }
 }
@@ -324,7 +331,7 @@ impl ChannelState {
     }
 
     /// Goes on by what a checkpoint did.
-    pub(super) fn take(&mut self, change: &Change, reducer: Reducer) {
+    pub(super) fn apply(&mut self, change: &Change, reducer: Reducer) {
         for mark in &change.messages {
             match mark {
                 MessageMark::Put(id) => _ = self.messages.insert(*id),
@@ -362,8 +369,7 @@ impl Boards {
 
     /// Those whose names come after this one, or are it.
     pub fn from(&self, name: &str) -> impl Iterator<Item = (&BoardName, &Board)> {
-        let name = name.to_owned();
-        self.by_name.iter().skip_while(move |(it, _)| it.as_str() < name.as_str())
+        self.by_name.range::<str, _>((Bound::Included(name), Bound::Unbounded))
     }
 
     pub(super) fn checkpoint_count(&self) -> usize {

@@ -81,7 +81,7 @@ impl Story {
             parts.updates.iter().for_each(|at| value.add(read(*at, false)).unwrap());
             value.finish().unwrap()
         };
-        let parts = board.parts(at, None);
+        let parts = board.value_parts(at, None);
         let named = parts.iter().map(|parts| {
             let json: Json = serde_json::from_str(&value(parts)).unwrap();
             (parts.channel.to_string(), json)
@@ -554,7 +554,7 @@ fn what_was_updated_often_is_folded_now_and_then() {
         }
     }
     let (it, _) = story.workspace.boards.checkpoint(&board(), None).unwrap();
-    let parts = it.parts(at(90), None).remove(0);
+    let parts = it.value_parts(at(90), None).remove(0);
     assert_eq!((parts.whole, parts.updates.len()), (Some(at(64)), 26));
     assert_eq!(story.read(&board(), at(90))["review_comments"].as_array().map(Vec::len), Some(90));
 }

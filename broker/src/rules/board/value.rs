@@ -123,7 +123,7 @@ fn append(mut value: String, update: &str) -> String {
 ///
 /// # Errors
 /// When this is none.
-pub fn list(json: &str) -> Result<String, serde_json::Error> {
+pub fn parse_list(json: &str) -> Result<String, serde_json::Error> {
     serde_json::to_string(&serde_json::from_str::<Vec<Box<RawValue>>>(json)?)
 }
 
@@ -131,6 +131,6 @@ pub fn list(json: &str) -> Result<String, serde_json::Error> {
 ///
 /// # Errors
 /// When this is none.
-pub fn object(json: &str) -> Result<String, serde_json::Error> {
+pub fn parse_object(json: &str) -> Result<String, serde_json::Error> {
     serde_json::to_string(&serde_json::from_str::<Fields>(json)?)
 }

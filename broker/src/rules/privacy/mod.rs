@@ -160,10 +160,7 @@ impl Privacy {
     /// # Errors
     /// When they may not.
     pub fn check_files(&self) -> Result<(), Rejection> {
-        match self.current() {
-            Some(roster) if roster.is_on => Err(Rejection::PrivateFiles),
-            Some(_) | None => Ok(()),
-        }
+        self.check_is_off(Rejection::PrivateFiles)
     }
 
     /// Whether boards may be written to, whose values are not sealed (Y5).
@@ -171,8 +168,12 @@ impl Privacy {
     /// # Errors
     /// When they may not.
     pub fn check_boards(&self) -> Result<(), Rejection> {
+        self.check_is_off(Rejection::PrivateBoards)
+    }
+
+    fn check_is_off(&self, otherwise: Rejection) -> Result<(), Rejection> {
         match self.current() {
-            Some(roster) if roster.is_on => Err(Rejection::PrivateBoards),
+            Some(roster) if roster.is_on => Err(otherwise),
             Some(_) | None => Ok(()),
         }
     }

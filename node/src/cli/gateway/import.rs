@@ -71,14 +71,10 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(
         }
     });
     // A client starts them where its file is; so does Tasuki where its own is.
-    let beside = fs::canonicalize(&args.file).ok();
-    let beside = beside.as_deref().and_then(Path::parent);
-    let own_place = std::path::absolute(&own).ok();
-    let own_place = own_place.as_deref().and_then(Path::parent);
-    let own_place = own_place.and_then(|it| fs::canonicalize(it).ok());
-    if beside != own_place.as_deref() {
+    let beside = directory_of(&args.file);
+    if beside != directory_of(&own) {
         for it in found.iter_mut().filter(|it| it.url.is_none() && it.directory.is_none()) {
-            it.directory = beside.map(Path::to_owned);
+            it.directory.clone_from(&beside);
         }
     }
     let snapshot = file_io::read(&own).map_err(Failure::local)?;
@@ -103,6 +99,11 @@ pub(super) fn run(args: &Args, config: &Config, output: &mut Output) -> Result<(
         },
         || lines(args, &own, &new, &taken, &notes),
     )
+}
+
+/// Of a file that need not be there, without symbolic links.
+fn directory_of(file: &Path) -> Option<PathBuf> {
+    fs::canonicalize(std::path::absolute(file).ok()?.parent()?).ok()
 }
 
 /// Why the configuration would not take it.
