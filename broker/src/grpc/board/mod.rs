@@ -99,15 +99,24 @@ impl Endpoint for wire::ForkBoardRequest {
         let to: Option<BoardName> = optional("to", &self.to)?;
         let to = to.filter(|to| *to != board);
         // What was forked before is answered as it was, whatever became of its source.
-        let copied = match &to {
-            None => None,
-            Some(_) => copy_values(session, board.clone(), checkpoint).await.ok(),
+        let (copied, unread) = match &to {
+            None => (None, None),
+            Some(_) => match copy_values(session, board.clone(), checkpoint).await {
+                Ok(copied) => (Some(copied), None),
+                Err(why) => (None, Some(why)),
+            },
         };
         let name = to.clone().unwrap_or_else(|| board.clone());
         let fork = Fork { by, board, checkpoint, to, copied };
-        session
-            .execute(Command::Fork(fork), move |view, reply| render_update(view, name, reply))
-            .await
+        let render = move |view: &View<'_>, reply| render_update(view, name, reply);
+        let forked = session.execute(Command::Fork(fork), render).await;
+        match (forked, unread) {
+            // It is there, and its values could not be read.
+            (Err(why), Some(unread)) if Reason::of(&why) == Some(Reason::StaleCheckpoint) => {
+                Err(unread)
+            }
+            (forked, _) => forked,
+        }
     }
 }
 

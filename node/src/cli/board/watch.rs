@@ -46,16 +46,7 @@ async fn follow(broker: &Broker, board: &BoardName, output: &mut Output) -> Resu
             };
             match kind {
                 Kind::BoardUpdated(it) if it.board == board.as_str() => {
-                    let checkpoint = wire::BoardCheckpoint {
-                        checkpoint: it.checkpoint,
-                        parent: it.parent,
-                        by_role: item.role.clone(),
-                        by_person: item.person.clone(),
-                        at_ms: item.at_ms,
-                        channels: it.channels.clone(),
-                        is_fork: it.parent + 1 < it.checkpoint,
-                        ..Default::default()
-                    };
+                    let checkpoint = checkpoint(&item, it);
                     output.answer(|| json!(checkpoint), || checkpoint_line(&checkpoint))?;
                     output.flush()?;
                 }
@@ -64,6 +55,36 @@ async fn follow(broker: &Broker, board: &BoardName, output: &mut Output) -> Resu
                 }
                 Kind::BoardUpdated(_) | Kind::BoardDeleted(_) => {}
             }
+        }
+    }
+}
+
+/// A checkpoint as lists of them have it.
+fn checkpoint(item: &wire::FeedItem, it: &wire::BoardUpdated) -> wire::BoardCheckpoint {
+    wire::BoardCheckpoint {
+        checkpoint: it.checkpoint,
+        parent: it.parent,
+        by_role: item.role.clone(),
+        by_person: item.person.clone(),
+        at_ms: item.at_ms,
+        channels: it.channels.clone(),
+        // The first has none, whatever its number is.
+        is_fork: it.parent != 0 && it.parent + 1 < it.checkpoint,
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_goes_back_is_a_fork() {
+        for (parent, number, is_fork) in [(0, 1, false), (0, 6, false), (6, 7, false), (6, 8, true)]
+        {
+            let update = wire::BoardUpdated { checkpoint: number, parent, ..Default::default() };
+            let checkpoint = checkpoint(&wire::FeedItem::default(), &update);
+            assert_eq!(checkpoint.is_fork, is_fork, "{number} after {parent}");
         }
     }
 }
