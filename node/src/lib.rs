@@ -39,6 +39,7 @@ pub mod repository;
 pub mod role;
 pub mod runner;
 pub mod runs;
+pub mod services;
 pub mod step_key;
 pub mod toolset;
 pub mod wait;

@@ -410,6 +410,9 @@ pub const TOOL_RESULT_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// What is recorded of the arguments of a call, and of its result, where that is asked for.
 pub const TOOL_RECORD_BYTES_MAX: usize = 16 * 1024;
 
+/// What nodes say of a call to one another, as `_meta`.
+pub const TOOL_META_BYTES_MAX: usize = 1024;
+
 /// One notification of progress. A longer one is left out.
 pub const TOOL_PROGRESS_BYTES_MAX: usize = 4096;
 

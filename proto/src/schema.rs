@@ -20,7 +20,7 @@ use std::{
 use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind};
 use serde_json::{Map, Value};
 
-pub use self::output::{check_output, instruction};
+pub use self::output::{check_output, instruction, parse_output};
 use crate::echo::echo;
 
 /// A schema as text.

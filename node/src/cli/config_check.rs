@@ -19,6 +19,7 @@ use crate::{
     },
     hooks,
     launch::settings::LaunchSettings,
+    services::settings::{Action, Service},
 };
 
 /// Check the configuration.
@@ -53,6 +54,7 @@ pub(crate) fn run(
             out += &config.accept.as_ref().map(accept_lines).unwrap_or_default();
             out += &config.runs.as_ref().map(run_lines).unwrap_or_default();
             out += &config.launch.as_ref().map(launch_line).unwrap_or_default();
+            out += &config.services.iter().map(service_line).collect::<String>();
             for warning in &warnings {
                 out += &format!("\nwarning: {warning}.\n");
             }
@@ -67,7 +69,8 @@ pub(super) fn problems(config: &Config, refused: &[Problem]) -> Vec<Problem> {
     let (_, wrong) = hooks(config);
     let problems = refused.iter().chain(&config.distrust).chain(&config.accept_distrust);
     let problems = problems.chain(&config.runners_distrust).chain(&config.runs_distrust);
-    let problems = problems.chain(&config.launch_distrust).chain(&config.gateway_distrust).cloned();
+    let problems = problems.chain(&config.launch_distrust).chain(&config.gateway_distrust);
+    let problems = problems.chain(&config.services_distrust).cloned();
     problems.chain(wrong).chain(problems_of_broker(config)).collect()
 }
 
@@ -323,6 +326,31 @@ fn launch_value(it: &Sourced<LaunchSettings>) -> Value {
     json!({"agents": agents.collect::<Vec<_>>(), "from": it.source.to_string()})
 }
 
+/// What a role does for others.
+fn service_line(it: &Sourced<Service>) -> String {
+    let Service { role, name, steps, timeout, .. } = &it.value;
+    let steps = steps.iter().map(|step| match &step.action {
+        Action::Agent { agent, .. } => format!("agent {}", agent.agent),
+        Action::Tool { tool, .. } => format!("tool {tool}"),
+    });
+    let steps = steps.collect::<Vec<_>>().join(", then ");
+    format!(
+        "{:<14} {role}__{name}  {}\n{:<14} {}\n",
+        "service".bold(),
+        format!("from {}", it.source).dimmed(),
+        "",
+        format!("{} (at most {})", line(&steps), duration_text(*timeout)).dimmed()
+    )
+}
+
+fn service_value(it: &Sourced<Service>) -> Value {
+    let Service { role, name, callers, timeout, steps, .. } = &it.value;
+    json!({
+        "role": role.as_str(), "name": name, "callers": callers, "steps": steps.len(),
+        "timeout": duration_text(*timeout), "from": it.source.to_string(),
+    })
+}
+
 fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> Value {
     let mut settings = Map::new();
     for (key, (texts, source)) in rows {
@@ -340,6 +368,7 @@ fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> 
         "hooks": hooks, "accept": config.accept.as_ref().map(accept_value),
         "runs": config.runs.as_ref().map(run_value),
         "launch": config.launch.as_ref().map(launch_value),
+        "services": config.services.iter().map(service_value).collect::<Vec<_>>(),
         "unknown_variables": strangers,
     })
 }

@@ -30,6 +30,7 @@ use crate::{
     process::keeper::own_program,
     projects,
     runs::live::LiveSteps,
+    services::Services,
     toolset::GATEWAY,
     wake::adapters::Adapters,
 };
@@ -123,6 +124,10 @@ impl Hosting {
             let why = &why.message;
             tracing::warn!(why, "no MCP server is started");
         }
+        if let Some(why) = &config.services_distrust {
+            let why = &why.message;
+            tracing::warn!(why, "no service is offered");
+        }
         let data = &config.data.value;
         let address = listener.local_addr().map_err(|why| Failure::local(why.to_string()))?;
         let spec = |role: &Role| RoleSpec {
@@ -170,7 +175,11 @@ impl Hosting {
             .map_err(|why| Failure::local(format!("Mailboxes have no directories: {why}.")))?;
         let mirroring = Mirroring::start(config, &node, &directories)?;
         let runs = RunsSetup::start(config, &node, &file, place)?;
-        let gateway = gateway(config, &node)?;
+        let services = services(config, &runs);
+        let gateway = gateway(config, &node, &services)?;
+        if let Some(gateway) = &gateway {
+            services.connect(gateway);
+        }
         let serving = gateway.as_ref().map(|gateway| {
             let (gateway, stop) = (Arc::clone(gateway), stop.clone());
             tokio::spawn(async move { gateway.run(stop).await })
@@ -352,14 +361,19 @@ impl Hosting {
 }
 
 /// The MCP servers whose tools are offered, none of them started yet.
-fn gateway(config: &Config, node: &Node) -> Result<Option<Arc<Gateway>>, Failure> {
+fn gateway(
+    config: &Config,
+    node: &Node,
+    services: &Arc<Services>,
+) -> Result<Option<Arc<Gateway>>, Failure> {
     let mut settings = config.gateway.as_ref().map(|it| it.value.clone()).unwrap_or_default();
     // One file may be of several nodes.
     let is_hosted = |export: &Export| config.roles.value.iter().any(|it| it.name == export.role);
     settings.exports.retain(is_hosted);
     // Without servers of its own it offers what roles of other nodes export.
     let has_set = |role: &Role| role.toolsets.iter().any(|it| it.set == GATEWAY);
-    if settings.servers.is_empty() && !config.roles.value.iter().any(has_set) {
+    let has_none = settings.servers.is_empty() && services.all().is_empty();
+    if has_none && !config.roles.value.iter().any(has_set) {
         return Ok(None);
     }
     let keeper = own_program()
@@ -372,7 +386,13 @@ fn gateway(config: &Config, node: &Node) -> Result<Option<Arc<Gateway>>, Failure
         node.link().news(),
         Some(node.link().clone()),
     );
-    Ok(Some(Arc::new(gateway)))
+    Ok(Some(Arc::new(gateway.with_services(services))))
+}
+
+/// What the roles of this node do for others.
+fn services(config: &Config, runs: &RunsSetup) -> Arc<Services> {
+    let services = config.services.iter().map(|it| it.value.clone()).collect();
+    Arc::new(Services::new(services, Arc::clone(&runs.host)))
 }
 
 /// Resolves when the MCP side ends though nobody asked it to.

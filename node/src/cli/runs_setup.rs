@@ -97,7 +97,11 @@ fn takes_steps(config: &Config, place: BrokerPlace) -> bool {
     let is_given = |role: &Role| role.toolsets.iter().any(|it| it.set == RUNS);
     match place {
         BrokerPlace::Here | BrokerPlace::HereBriefly => true,
-        BrokerPlace::Elsewhere => config.runs.is_some() || config.roles.value.iter().any(is_given),
+        BrokerPlace::Elsewhere => {
+            config.runs.is_some()
+                || config.roles.value.iter().any(is_given)
+                || config.services.iter().any(|it| it.value.runs_here())
+        }
     }
 }
 

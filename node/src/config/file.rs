@@ -27,6 +27,7 @@ use super::{
     launch::{self, LAUNCH},
     runner::{self, RUNNER},
     runs::{self, RUNS, RunSettings},
+    service::{self, SERVICE},
     value,
 };
 use crate::{
@@ -35,6 +36,7 @@ use crate::{
     hooks::spec::Hook,
     launch::settings::LaunchSettings,
     runner::runners::RunnerTable,
+    services::settings::Service,
     toolset::ToolsetChoice,
 };
 
@@ -45,8 +47,8 @@ const TOOLSETS: &str = "toolsets";
 const GROUPS: &str = "groups";
 
 /// Tables, which have no variable.
-pub(super) const TABLES: [&str; 9] =
-    [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER, RUNS, LAUNCH, GATEWAY, ROLE];
+pub(super) const TABLES: [&str; 10] =
+    [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER, RUNS, LAUNCH, GATEWAY, ROLE, SERVICE];
 
 /// Problems told of one file. Nobody mends more in one go, and a repository's file may be made to have
 /// a hundred thousand.
@@ -88,6 +90,7 @@ pub(super) struct Contents {
     pub(super) launch: Option<Counted<LaunchSettings>>,
     pub(super) gateway: Option<Counted<GatewaySettings>>,
     pub(super) exports: Option<Counted<Vec<Export>>>,
+    pub(super) services: Option<Counted<Vec<Sourced<Service>>>>,
     pub(super) of_broker: Vec<OfBroker>,
     /// Where the file's user may have said what a hook does, in a way that cannot be read or does not
     /// count.
@@ -240,6 +243,10 @@ fn parse_all(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) ->
             let value = || export::parse(item, &at, problems);
             contents.exports = Some(counted(ROLE, &source, *distrust, value));
             Ok(())
+        } else if name == SERVICE {
+            let value = || service::parse(item, path, home, &at, problems);
+            contents.services = Some(counted(SERVICE, &source, *distrust, value));
+            Ok(())
         } else if let Some(key) = Key::parse(name) {
             match texts(key, item).and_then(|texts| from_here(key, texts, path)) {
                 Ok(texts) => {
@@ -333,6 +340,7 @@ pub(super) fn of_operator(
             || contents.launch.is_some() && it.message.starts_with("`launch")
             || contents.gateway.is_some() && it.message.starts_with("`gateway")
             || contents.exports.is_some() && it.message.starts_with("`role")
+            || contents.services.is_some() && it.message.starts_with("`service")
     };
     problems.extend(own.into_iter().filter(is_told));
     contents

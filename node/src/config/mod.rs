@@ -15,8 +15,10 @@ mod gateway;
 mod hooks;
 mod key;
 mod launch;
+mod lookup;
 mod runner;
 mod runs;
+mod service;
 mod usual;
 mod value;
 
@@ -30,7 +32,7 @@ use std::{
 
 use tasuki_proto::{
     host::{
-        config::{self as broker, FileError, Found, NO_DATA_DIRECTORY, data_directory},
+        config::{Found, NO_DATA_DIRECTORY, data_directory},
         dashboard::Dashboard,
         files::check_data_directory,
         trust::TrustStore,
@@ -38,7 +40,10 @@ use tasuki_proto::{
     id::{RoleId, WorkspaceId},
 };
 
-use self::usual::Usual;
+use self::{
+    lookup::{filebox_layer, files_beside, find_file, first_that_counts},
+    usual::Usual,
+};
 pub use file::OfBroker;
 pub use key::Key;
 pub(crate) use launch::wait as launch_wait;
@@ -49,11 +54,11 @@ pub use value::{HookFail, LogFormat, Role, duration_text};
 use crate::{
     accept::settings::Settings,
     credentials::{self, TOKEN_VARIABLE},
-    filebox,
     gateway::settings::GatewaySettings,
     hooks::spec::Hook,
     launch::settings::LaunchSettings,
     runner::runners::RunnerTable,
+    services::settings::Service,
     step_key::STEP_TOKEN_VARIABLE,
 };
 
@@ -200,6 +205,10 @@ pub struct Config {
     pub gateway: Option<Sourced<GatewaySettings>>,
     /// What a file says of them and does not count, and why.
     pub gateway_distrust: Option<Problem>,
+    /// What roles of this node do for others; only a file of the operator's can say.
+    pub services: Vec<Sourced<Service>>,
+    /// What a file says of that and does not count, and why.
+    pub services_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
     /// `None`: what `.filebox` says, else the directory the node runs in. One that was named by a
     /// relative path lies in the current directory.
@@ -303,6 +312,7 @@ impl Config {
                 || it.launch.is_none()
                 || it.gateway.is_none()
                 || it.exports.is_none()
+                || it.services.is_none()
         };
         if is_here && files.iter().any(is_silent) {
             beside = files_beside(data.as_deref(), around, &mut problems);
@@ -314,13 +324,16 @@ impl Config {
         let gateway = first_that_counts(&mut files, &mut beside, |it| it.gateway.take());
         let exports = first_that_counts(&mut files, &mut beside, |it| it.exports.take());
         let gateway = export::add_to(gateway, exports);
+        let services = first_that_counts(&mut files, &mut beside, |it| it.services.take());
         let (mut told, mut layers) = (file::Contents::default(), vec![flags, env]);
         layers.extend(files.into_iter().map(|it| told.add_below(it)));
         if !layers.iter().any(|layer| layer.contains_key(&Key::Roles)) {
             layers.extend(filebox_layer(around, &mut problems));
         }
         let has_servers = gateway.0.as_ref().is_some_and(|it| !it.value.servers.is_empty());
-        let usual = Usual { toolsets: &told.toolsets, has_servers };
+        let has_services = services.0.as_ref().is_some_and(|it| !it.value.is_empty());
+        let has_tools = has_servers || has_services;
+        let usual = Usual { toolsets: &told.toolsets, has_tools };
         let mut config = Self::parse(found, &layers, &usual, told.groups, &mut problems);
         config.hooks = told.hooks;
         config.distrust = told.distrust;
@@ -330,6 +343,9 @@ impl Config {
         (config.runs, config.runs_distrust) = runs;
         (config.launch, config.launch_distrust) = launch;
         (config.gateway, config.gateway_distrust) = gateway;
+        config.services = services.0.map(|it| it.value).unwrap_or_default();
+        config.services_distrust = services.1;
+        service::check(&mut config, &mut problems);
         problems.extend(runs::resolve_runner(config.runs.as_mut(), config.runners.as_ref()).err());
         config.keep_root_within(&around.directory);
         // What may have come with the current directory is not read.
@@ -491,6 +507,8 @@ impl Config {
             launch_distrust: None,
             gateway: None,
             gateway_distrust: None,
+            services: Vec::new(),
+            services_distrust: None,
         }
     }
 }
@@ -529,71 +547,6 @@ impl Pick<'_> {
         }
         best
     }
-}
-
-/// The agents of the nearest `.filebox`, as roles. It is looked for only where nobody gave any.
-fn filebox_layer(around: &Environment, problems: &mut Vec<Problem>) -> Option<Layer> {
-    match filebox::Settings::find(&around.directory, around.home.as_deref()) {
-        Ok(found) => {
-            let found = found?;
-            let texts: Vec<String> = found.roles().iter().map(ToString::to_string).collect();
-            let source = Source::Filebox(found.path);
-            (!texts.is_empty()).then(|| Layer::from([(Key::Roles, Raw { source, texts })]))
-        }
-        Err(bad) => {
-            problems.push(Problem { at: Source::Filebox(bad.path), message: bad.why });
-            None
-        }
-    }
-}
-
-/// The file that holds, and what is in it.
-fn find_file(
-    named: Option<&Path>,
-    around: &Environment,
-    data: Option<&Path>,
-) -> Result<Option<Found>, Problem> {
-    let variable = around.env.get(CONFIG_VARIABLE).filter(|text| !text.is_empty());
-    let named = named.map(Path::to_owned).or_else(|| variable.map(PathBuf::from));
-    broker::find(named.as_deref(), &around.directory, data, &around.trusted).map_err(|why| {
-        let (path, message) = match why {
-            FileError::Unreadable { path, source } => (path, format!("cannot be read: {source}")),
-            FileError::Wrong { path, message } => (path, message),
-        };
-        Problem { at: Source::File { path, line: 0 }, message }
-    })
-}
-
-/// The operator's own files, where another file holds.
-fn files_beside(
-    data: Option<&Path>,
-    around: &Environment,
-    problems: &mut Vec<Problem>,
-) -> Vec<file::Contents> {
-    let found = broker::beside(&around.directory, data, &around.trusted).ok().flatten();
-    let all = found.iter().flat_map(Found::and_below);
-    all.map(|it| file::of_operator(it, around.home.as_deref(), problems)).collect()
-}
-
-/// The first that counts of what these say, or, where they are silent, those beside them; and why
-/// another one does not.
-fn first_that_counts<T>(
-    files: &mut [file::Contents],
-    beside: &mut [file::Contents],
-    take: impl Fn(&mut file::Contents) -> Option<file::Counted<T>>,
-) -> (Option<Sourced<T>>, Option<Problem>) {
-    let mut said: Vec<_> = files.iter_mut().filter_map(&take).collect();
-    if said.is_empty() {
-        said = beside.iter_mut().filter_map(take).collect();
-    }
-    let mut passed_over = None;
-    for one in said {
-        match one {
-            Ok(settings) => return (Some(settings), passed_over),
-            Err(why) => passed_over = Some(why),
-        }
-    }
-    (None, passed_over)
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use crate::toolset::{GATEWAY, ToolVisibility, ToolsetChoice, usual_toolsets};
 pub(super) struct Usual<'a> {
     /// By their names.
     pub(super) toolsets: &'a BTreeMap<String, Vec<ToolsetChoice>>,
-    /// There are MCP servers whose tools are offered.
-    pub(super) has_servers: bool,
+    /// There are MCP servers or services whose tools are offered.
+    pub(super) has_tools: bool,
 }
 
 impl Usual<'_> {
@@ -20,7 +20,7 @@ impl Usual<'_> {
             return chosen.clone();
         }
         let more = ToolsetChoice { set: GATEWAY, shown: ToolVisibility::Core };
-        let more = self.has_servers.then_some(more);
+        let more = self.has_tools.then_some(more);
         usual_toolsets(role).into_iter().chain(more).collect()
     }
 }

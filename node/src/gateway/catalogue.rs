@@ -12,6 +12,7 @@ use super::{
     server::Server,
     view::{Shown, View},
 };
+use crate::services::ServiceProvider;
 
 /// Between a server's name and an address of its own: `files+file:///srv/a`. A scheme of that form
 /// is a valid one.
@@ -77,7 +78,11 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    pub fn new(servers: &[(Arc<Server>, View)], roles: &[(Arc<RemoteRole>, RoleView)]) -> Self {
+    pub(crate) fn new(
+        servers: &[(Arc<Server>, View)],
+        services: &[Arc<ServiceProvider>],
+        roles: &[(Arc<RemoteRole>, RoleView)],
+    ) -> Self {
         let mut tools: BTreeMap<String, Arc<OfferedTool>> = BTreeMap::new();
         let mut all = Self::default();
         for (server, view) in servers {
@@ -113,6 +118,15 @@ impl Catalogue {
                 all.templates.push((Arc::clone(server), listing));
             }
         }
+        for role in services {
+            for (tool, _) in role.tools() {
+                let exposed = names::exposed_of_role(role.role().as_str(), &tool.name);
+                let provider = Arc::clone(role);
+                let tool = OfferedTool::new(exposed.clone(), &tool, provider, Shown::Online);
+                tools.entry(exposed).or_insert_with(|| Arc::new(tool));
+            }
+        }
+        // They come back by way of the broker, too, and are there already.
         for (role, view) in roles {
             let shown = view.shown();
             if shown == Shown::Gone {

@@ -31,7 +31,13 @@ mod stdio;
 mod tests;
 mod view;
 
-use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream::select_all};
 use tasuki_proto::id::RoleId;
@@ -63,6 +69,7 @@ use self::{
 use crate::{
     clock::Clock,
     link::{Link, news::News},
+    services::{ServiceProvider, Services},
 };
 
 /// Several changes within it are one.
@@ -73,6 +80,8 @@ pub struct Gateway {
     servers: Vec<Arc<Server>>,
     roles: Option<Arc<Roles>>,
     exports: Vec<Export>,
+    /// The services of each role of this node.
+    services: Vec<Arc<ServiceProvider>>,
     catalogue: watch::Sender<Arc<Catalogue>>,
     began: Instant,
 }
@@ -104,7 +113,20 @@ impl Gateway {
         let servers = settings.servers.into_iter().map(server).collect();
         let roles = link.map(|link| Arc::new(Roles::new(link, data)));
         let (catalogue, began) = (watch::Sender::default(), Instant::now());
-        Self { servers, roles, exports: settings.exports, catalogue, began }
+        let (exports, services) = (settings.exports, Vec::new());
+        Self { servers, roles, exports, services, catalogue, began }
+    }
+
+    /// Offers the services of this node's roles, too.
+    #[must_use]
+    pub fn with_services(mut self, services: &Arc<Services>) -> Self {
+        let roles: BTreeSet<&RoleId> = services.all().iter().map(|it| &it.role).collect();
+        let provider = |role: &RoleId| ServiceProvider::new(role.clone(), Arc::clone(services));
+        self.services = roles.into_iter().map(|role| Arc::new(provider(role))).collect();
+        if let Some(roles) = &self.roles {
+            roles.leave_out(services.all().iter().map(|it| (it.role.clone(), it.name.clone())));
+        }
+        self
     }
 
     /// Keeps all servers running until `stopping`, and ends them then.
@@ -115,7 +137,7 @@ impl Gateway {
         }
         if let Some(roles) = &self.roles {
             running.spawn(Arc::clone(roles).run(stopping.clone()));
-            if !self.exports.is_empty() {
+            if !self.exports.is_empty() || !self.services.is_empty() {
                 let (link, exports) = (roles.link().clone(), self.exports.clone());
                 let exporter = Exporter { gateway: Arc::clone(&self), link, exports };
                 running.spawn(exporter.run(stopping.clone()));
@@ -141,9 +163,10 @@ impl Gateway {
             let away = away.chain(roles.iter().filter_map(|(_, view)| view.offline_since));
             let now = Instant::now();
             let due = away.map(|since| since + GRACE).filter(|due| now < *due).min();
+            let services = self.services.clone();
             let is_synced = self.roles.as_ref().is_none_or(|roles| roles.is_synced());
             let all = spawn_blocking(move || {
-                let mut all = Catalogue::new(&views, &roles);
+                let mut all = Catalogue::new(&views, &services, &roles);
                 all.is_settled = is_synced && views.iter().all(|(_, view)| view.is_settled);
                 all
             });
@@ -169,6 +192,11 @@ impl Gateway {
 
     pub fn server(&self, name: &str) -> Option<&Arc<Server>> {
         self.servers.iter().find(|it| it.name() == name)
+    }
+
+    /// The roles of this node that have services.
+    pub(crate) fn services(&self) -> &[Arc<ServiceProvider>] {
+        &self.services
     }
 
     /// The roles of others that export tools, or did.

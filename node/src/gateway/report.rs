@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tasuki_broker::dashboard::{ChangedTool, ToolServer, ToolServers};
 
 use super::{Gateway, Offer, Phase, RemoteRole, Server};
+use crate::services::ServiceProvider;
 
 /// A server, or a role of another node, as `tasuki gateway status` shows it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -81,6 +82,17 @@ impl ServerReport {
         }
     }
 
+    fn of_services(services: &ServiceProvider) -> Self {
+        let role = services.role();
+        Self {
+            name: role.to_string(),
+            endpoint: format!("services of role {role}, on this node"),
+            state: "ready".to_owned(),
+            tools: services.tools().count(),
+            ..Self::default()
+        }
+    }
+
     fn of_role(role: &RemoteRole) -> Self {
         let view = role.view();
         let (state, why) = match view.offline_since {
@@ -123,8 +135,10 @@ impl Gateway {
     /// How each server stands, and each role of another node that exports tools.
     pub fn reports(&self) -> Vec<ServerReport> {
         let servers = self.servers().iter().map(|server| ServerReport::of_server(server));
+        let services = self.services().iter().map(|it| ServerReport::of_services(it));
         let roles = self.roles();
-        servers.chain(roles.iter().map(|role| ServerReport::of_role(role))).collect()
+        let roles = roles.iter().map(|role| ServerReport::of_role(role));
+        servers.chain(services).chain(roles).collect()
     }
 }
 

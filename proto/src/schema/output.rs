@@ -12,10 +12,8 @@ pub fn instruction(schema: &Value) -> String {
 /// Checks that an output meets the schema. It may stand in one fence of Markdown. An error is a
 /// sentence that names the first violations and where they are.
 pub fn check_output(schema: &Value, output: &str) -> Result<(), String> {
-    let text = without_fence(output);
-    let value: Value =
-        serde_json::from_str(text).map_err(|why| format!("The output is not JSON: {why}."))?;
-    check_value(schema, &value, text.len()).map_err(|why| {
+    let value = parse_output(output)?;
+    check_value(schema, &value, without_fence(output).len()).map_err(|why| {
         let message = match why {
             Mismatch::Schema(why) => format!("The output schema {why}."),
             Mismatch::TakesTooLong => "The output cannot be checked: with its JSON Schema that takes \
@@ -26,6 +24,12 @@ pub fn check_output(schema: &Value, output: &str) -> Result<(), String> {
         };
         cut(&message, MESSAGE_BYTES_MAX)
     })
+}
+
+/// The value that an output is, which may stand in one fence of Markdown. An error is a sentence.
+pub fn parse_output(output: &str) -> Result<Value, String> {
+    let text = without_fence(output);
+    serde_json::from_str(text).map_err(|why| format!("The output is not JSON: {why}."))
 }
 
 /// What stands in a fence, if all of the text is one.

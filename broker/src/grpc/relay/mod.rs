@@ -16,7 +16,7 @@ use tasuki_proto::{
     id::{RoleId, Timestamp},
     limits::{
         EXPORTED_TOOLS_MAX, EXPORTS_BYTES_MAX, TOOL_ARGUMENTS_BYTES_MAX, TOOL_CALLERS_MAX,
-        TOOL_LISTING_BYTES_MAX, TOOL_NAME_BYTES_MAX, TOOL_PROGRESS_BYTES_MAX,
+        TOOL_LISTING_BYTES_MAX, TOOL_META_BYTES_MAX, TOOL_NAME_BYTES_MAX, TOOL_PROGRESS_BYTES_MAX,
         TOOL_RECORD_BYTES_MAX, TOOL_RESULT_BYTES_MAX,
     },
     reason::Reason,
@@ -263,6 +263,7 @@ pub(in crate::grpc) async fn call_tool(
         (parse::id("role", &it.role)?, parse::id("target", &it.target)?);
     parse::check_size("tool", it.tool.len(), TOOL_NAME_BYTES_MAX)?;
     parse::check_size("arguments", it.arguments.len(), TOOL_ARGUMENTS_BYTES_MAX)?;
+    parse::check_size("meta", it.meta.len(), TOOL_META_BYTES_MAX)?;
     let lasts = match it.timeout_ms {
         0 => CALL_MAX,
         ms => CALL_MAX.min(Duration::from_millis(ms)),
@@ -292,6 +293,7 @@ pub(in crate::grpc) async fn call_tool(
         tool: it.tool,
         arguments: it.arguments,
         timeout_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
+        meta: it.meta,
     };
     let (responses, stream) = mpsc::channel(UNREAD_MAX);
     let (report, begun) = oneshot::channel();

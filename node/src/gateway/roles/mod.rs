@@ -11,7 +11,7 @@ mod remote_role;
 mod serve;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -45,6 +45,8 @@ pub(super) struct Roles {
     link: Link,
     data: PathBuf,
     all: Mutex<BTreeMap<RoleId, Arc<RemoteRole>>>,
+    /// Services of this node's roles, which come back by way of the broker.
+    own: Mutex<BTreeSet<(RoleId, String)>>,
     changes: watch::Sender<u64>,
     /// What there is was told once.
     is_synced: AtomicBool,
@@ -56,7 +58,12 @@ impl Roles {
         let (data, changes) = (data.to_owned(), watch::Sender::new(0));
         let calls = Arc::new(Limiter::new("calls of other nodes' tools", CALLS_MAX));
         let (all, is_synced) = (Mutex::default(), AtomicBool::new(false));
-        Self { link, data, all, changes, is_synced, calls }
+        Self { link, data, all, own: Mutex::default(), changes, is_synced, calls }
+    }
+
+    /// What is offered without the broker.
+    pub(super) fn leave_out(&self, own: impl Iterator<Item = (RoleId, String)>) {
+        self.own.lock().extend(own);
     }
 
     pub(super) const fn link(&self) -> &Link {
@@ -118,13 +125,17 @@ impl Roles {
     }
 
     /// Takes over what a role exports now.
-    async fn update(&self, role_tools: wire::RoleTools) {
+    async fn update(&self, mut role_tools: wire::RoleTools) {
         if role_tools.role.is_empty() {
             // That was all there is.
             self.is_synced.store(true, Ordering::Release);
             return self.changed();
         }
         let Ok(name) = role_tools.role.parse::<RoleId>() else { return };
+        role_tools.tools.retain(|it| {
+            let tool = (name.clone(), it.name.clone());
+            !self.own.lock().contains(&tool)
+        });
         let known = self.all.lock().get(&name).cloned();
         if role_tools.tools.is_empty() {
             if let Some(role) = known {

@@ -18,6 +18,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tasuki_proto::{
     id::RoleId,
+    limits::TOOL_META_BYTES_MAX,
     pattern::matches_any,
     reason::Reason,
     wire::{self, call_tool_response::Said},
@@ -43,6 +44,9 @@ const BACK_WITHIN: Duration = Duration::from_secs(15);
 
 /// Between two tries of it.
 const AGAIN_AFTER: Duration = Duration::from_millis(300);
+
+/// How names in `_meta` begin that nodes read.
+const OWN_META: &str = "tasuki/";
 
 /// A role's tools as they stand.
 #[derive(Debug, Clone, Default)]
@@ -167,6 +171,7 @@ impl RemoteRole {
             tool: request.name.to_string(),
             arguments,
             timeout_ms: 0,
+            meta: own_meta(request),
         };
         let mut answers = self.link.call_tool(call).await?;
         let mut takes_news = true;
@@ -213,6 +218,14 @@ impl RemoteRole {
         let data = json!({ "role": self.name, "reason": refusal.reason.as_str() });
         ErrorData::internal_error(refusal.message.clone(), Some(data))
     }
+}
+
+/// What of a call's `_meta` goes to another node: what nodes themselves say there.
+fn own_meta(request: &CallToolRequestParams) -> String {
+    let mut own = request.meta.clone().unwrap_or_default();
+    own.retain(|name, _| name.starts_with(OWN_META));
+    let text = if own.is_empty() { String::new() } else { json!(own).to_string() };
+    if text.len() <= TOOL_META_BYTES_MAX { text } else { String::new() }
 }
 
 /// Whether a call that may be repeated may be answered next time.

@@ -37,7 +37,7 @@ use super::{
         call::Caller,
         client::{Asked, Told},
         names,
-        server::Server,
+        provider::ToolProvider,
         settings::Export,
         view::Shown,
     },
@@ -59,7 +59,7 @@ type Outbound = mpsc::Sender<wire::ServeToolsRequest>;
 
 /// What of an export there is now: a tool, where it is, and who may call it.
 struct Exported {
-    server: Arc<Server>,
+    provider: Arc<dyn ToolProvider>,
     tool: Tool,
     callers: Vec<String>,
     record: bool,
@@ -127,7 +127,9 @@ impl Exporter {
         let mut sent: BTreeMap<RoleId, wire::RoleTools> = BTreeMap::new();
         let mut calls = JoinSet::new();
         let open: Arc<Mutex<BTreeMap<u64, CancellationToken>>> = Arc::default();
-        let roles: BTreeSet<&RoleId> = self.exports.iter().map(|it| &it.role).collect();
+        let of_services = self.gateway.services().iter().map(|it| it.role());
+        let roles: BTreeSet<&RoleId> =
+            self.exports.iter().map(|it| &it.role).chain(of_services).collect();
         let mut exported: Arc<BTreeMap<RoleId, ExportedTools>> = Arc::default();
         let mut is_changed = true;
         loop {
@@ -203,8 +205,9 @@ impl Exporter {
                     continue;
                 }
                 let own = tool.name.to_string();
+                let provider = Arc::clone(server);
                 let exported = Exported {
-                    server: Arc::clone(server),
+                    provider,
                     tool: tool.clone(),
                     callers: export.callers.clone(),
                     record: export.record,
@@ -219,6 +222,14 @@ impl Exporter {
             tracing::warn!(%role, tool = name, "two servers have an exported tool of this name; neither is exported");
         }
         all.retain(|name, _| !twice.contains(name));
+        // What is declared to be a service of the role is meant by its name.
+        for services in self.gateway.services().iter().filter(|it| it.role() == role) {
+            for (tool, callers) in services.tools() {
+                let (provider, callers) = (Arc::clone(services), callers.to_vec());
+                let name = tool.name.to_string();
+                all.insert(name, Exported { provider, tool, callers, record: false });
+            }
+        }
         all
     }
 
@@ -296,14 +307,16 @@ async fn run_call(
     let exported = exported.get(&role).and_then(|tools| tools.get(&call.tool));
     // The list of callers may have changed since the broker was told.
     let exported = exported.filter(|it| matches_any(&it.callers, &call.role));
-    let Exported { server, tool, .. } = exported.ok_or_else(unknown)?;
+    let Exported { provider, tool, .. } = exported.ok_or_else(unknown)?;
+    let by: RoleId = call.role.parse().map_err(|_| unknown())?;
     let arguments: JsonObject = match call.arguments.as_str() {
         "" => JsonObject::new(),
         text => serde_json::from_str(text)
             .map_err(|_| ErrorData::invalid_params("the arguments are no object", None))?,
     };
-    let request = CallToolRequestParams::new(tool.name.clone()).with_arguments(arguments);
-    match server.call(request, caller).await? {
+    let mut request = CallToolRequestParams::new(tool.name.clone()).with_arguments(arguments);
+    request.meta = serde_json::from_str(&call.meta).ok();
+    match provider.call(&by, request, caller).await? {
         CallToolResponse::Complete(result) => {
             let outcome = match result.is_error {
                 Some(true) => wire::CallOutcome::Failed,
@@ -312,7 +325,7 @@ async fn run_call(
             Ok((outcome, json!(result).to_string()))
         }
         CallToolResponse::InputRequired(_) | CallToolResponse::Task(_) | _ => {
-            Err(server.error("asks its user, who is on another machine"))
+            Err(provider.error("asks its user, who is on another machine"))
         }
     }
 }
