@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use tasuki_proto::{
     echo::echo,
     host::config::{duration, read_settings},
-    id::RoleId,
+    id::{NodeLabel, RoleId},
     limits::TOOL_CALLERS_MAX,
     schema::check_schema,
 };
@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     gateway::names::{self, NAME_BYTES_MAX, SEPARATOR, ServerName, respelled},
+    runner::runners::RunnerTable,
     services::{
         settings::{
             ATTEMPT_KEY, Action, AgentStep, DESCRIPTION_BYTES_MAX, INPUT, PREVIOUS,
@@ -112,6 +113,8 @@ pub(super) fn check(config: &mut Config, problems: &mut Vec<Problem>) {
     let is_said_elsewhere = matches!(roles.source, Source::Flag(_) | Source::Env(_));
     let servers = config.gateway.iter().flat_map(|it| &it.value.servers).map(|it| &it.name);
     let servers: Vec<&ServerName> = servers.collect();
+    let builtin = RunnerTable::default();
+    let table = config.runners.as_ref().map_or(&builtin, |it| &it.value);
     for Sourced { value: service, source } in &config.services {
         let Service { role, name, .. } = service;
         let mut say = |why: String| {
@@ -122,6 +125,13 @@ pub(super) fn check(config: &mut Config, problems: &mut Vec<Problem>) {
             let roles: Vec<&str> = roles.value.iter().map(|it| it.name.as_str()).collect();
             say(format!("is of {role}, which is not among the roles: {}", roles.join(", ")));
         }
+        for runner in service.steps.iter().filter_map(runner_here) {
+            if table.get(runner).is_none() {
+                let names: Vec<&str> = table.iter().map(|it| it.name.as_str()).collect();
+                let (is, names) = (echo(runner), names.join(", "));
+                say(format!("has `runner`, which is {is}; there are {names}"));
+            }
+        }
         let own = role.as_str().parse::<ServerName>();
         if own.is_ok_and(|own| servers.iter().any(|it| it.is_confusable(&own))) {
             say(format!("would be called like a tool of the server {role}; rename one of them"));
@@ -129,6 +139,14 @@ pub(super) fn check(config: &mut Config, problems: &mut Vec<Problem>) {
     }
     let (roles, services) = (&config.roles, &mut config.services);
     services.retain(|it| roles.value.iter().any(|role| role.name == it.value.role));
+}
+
+/// The runner that a step names for this node.
+fn runner_here(step: &Step) -> Option<&str> {
+    match &step.action {
+        Action::Agent { agent, .. } if agent.on.is_empty() => agent.runner.as_deref(),
+        Action::Agent { .. } | Action::Tool { .. } => None,
+    }
 }
 
 struct Reader<'a> {
@@ -309,7 +327,11 @@ impl Reader<'_> {
             }
             "runner" => said.runner = named()?,
             "model" => said.model = named()?,
-            "on" => said.on = named()?,
+            "on" => {
+                let is = text(item)?;
+                let wrong = |why| (None, format!("is {}, which {why}", echo(is)));
+                said.on = Some(is.parse::<NodeLabel>().map_err(wrong)?.to_string());
+            }
             "tool" => {
                 let name = text(item)?;
                 if names::split(name).is_none() || NAME_BYTES_MAX < name.len() {

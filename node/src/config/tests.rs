@@ -11,6 +11,7 @@ mod came_along;
 mod gateway;
 mod runner;
 mod runs;
+mod service;
 
 fn around(directory: &Path, env: &[(&str, &str)]) -> Environment {
     let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -170,7 +171,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
              dashboard, broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
              mcp_tls_cert, mcp_tls_key, mirror, mirror_root, hook_fail, toolsets, groups, hooks, accept, \
-             runner, runs, launch, gateway, role, and of the broker secure, advertise, tls_cert, tls_key, client_ca",
+             runner, runs, launch, gateway, role, service, and of the broker secure, advertise, tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
             "4: `broker_listen` is \"7420\"; it takes ADDRESS:PORT, such as 127.0.0.1:7421",

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tasuki_proto::{
     id::RoleId,
     limits::{TEXT_BYTES_MAX, TOOL_RESULT_BYTES_MAX},
+    reason::Reason,
     run::{RunId, StepId},
     schema::parse_output,
     wire::{self, RunStatus, StepFailure},
@@ -128,8 +129,8 @@ async fn run_once(
     let timeout = task.timeout;
     let planning =
         spawn_blocking(move || planned(&host, step, &agent, schema.as_ref(), timeout, &offers));
-    let plan = planning.await.unwrap_or_else(|_| Err("The agent cannot be looked up.".to_owned()));
-    let plan = plan.map_err(ServiceError::Unavailable)?;
+    let failed = |_| Err(ServiceError::Failed("The agent cannot be looked up.".to_owned()));
+    let plan = planning.await.unwrap_or_else(failed)?;
     let started = start(&client, plan.request).await?;
     tell_progress(caller, &format!("run {} of {} began", started.id, task.agent.agent)).await;
     let run = follow(&client, started.id, caller).await;
@@ -149,7 +150,7 @@ fn planned(
     schema: Option<&Value>,
     timeout: Duration,
     offers: &[wire::RunnerOffer],
-) -> Result<Plan, String> {
+) -> Result<Plan, ServiceError> {
     let mut agents = host.own.agents(Scope::User, Path::new(""));
     if !agents.agents.contains_key(&step.agent) {
         let of_project = host.own.agents(Scope::Project, Path::new(""));
@@ -168,13 +169,14 @@ fn planned(
         budget: wire::RunBudget::default(),
         concurrency: 0,
     };
-    let plan = plan(&request, &agents)?;
+    let plan = plan(&request, &agents).map_err(ServiceError::Failed)?;
     let untrusted = agent_trust::untrusted(plan.project_agents());
     if !untrusted.is_empty() {
-        return Err(agent_trust::refusal(&untrusted, str::to_owned).message);
+        let refusal = agent_trust::refusal(&untrusted, str::to_owned);
+        return Err(ServiceError::Unavailable(refusal.message));
     }
     match nobody_runs(&plan, offers, &host.own) {
-        Some(why) => Err(why),
+        Some(why) => Err(ServiceError::Unavailable(why)),
         None => Ok(plan),
     }
 }
@@ -347,7 +349,7 @@ async fn whole(
 
 /// What the broker refused was not started, unless nobody knows.
 fn unavailable(refusal: Refusal) -> ServiceError {
-    if refusal.reason == tasuki_proto::reason::Reason::OutcomeUnknown {
+    if refusal.reason == Reason::OutcomeUnknown {
         return ServiceError::OutcomeUnknown(refusal.message);
     }
     ServiceError::Unavailable(refusal.message)

@@ -50,6 +50,9 @@ const ATTEMPT_KEY_BYTES_MAX: usize = 200;
 /// For a value to be held against its schema.
 const CHECKED_WITHIN: Duration = Duration::from_secs(10);
 
+/// For whoever called to take progress.
+const PROGRESS_TAKEN_WITHIN: Duration = Duration::from_secs(1);
+
 /// Where a call comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
@@ -296,7 +299,8 @@ pub(super) async fn tell_progress(caller: &dyn Caller, words: &str) {
     let token = ProgressToken(NumberOrString::Number(0));
     let mut progress = ProgressNotificationParam::new(token, 0.0);
     progress.message = Some(words.to_owned());
-    caller.progress(progress).await;
+    // One that does not read does not get it.
+    tokio::time::timeout(PROGRESS_TAKEN_WITHIN, caller.progress(progress)).await.ok();
 }
 
 /// Whoever called a service, as one of its steps reaches it: progress of all steps counts on.

@@ -41,6 +41,8 @@ mod relay;
 mod repeats;
 mod runs;
 mod runstorm;
+#[cfg(target_os = "linux")]
+mod services;
 mod starts;
 mod stdio;
 mod stored;

@@ -69,6 +69,7 @@ pub struct File {
     launch: Option<IgnoredAny>,
     gateway: Option<IgnoredAny>,
     role: Option<IgnoredAny>,
+    service: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.
