@@ -18,14 +18,16 @@ pub const SWARM_PREFIX: &str = "swarm-";
 pub const RUNS: &str = "runs";
 /// Shared state with checkpoints.
 pub const BOARD: &str = "board";
+/// Phases that roles do one after another.
+pub const PIPELINE: &str = "pipeline";
 /// The tools of the project's other MCP servers.
 pub const GATEWAY: &str = "gateway";
 /// What a sub-agent says to whoever started it. It comes with its key; no role can be given it.
 pub const RUN_STEP: &str = "run-step";
 
 /// Every toolset that a role can be given.
-pub const NAMES: [&str; 8] =
-    [LOOP, MAIL, SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR, RUNS, BOARD, GATEWAY];
+pub const NAMES: [&str; 9] =
+    [LOOP, MAIL, SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR, RUNS, BOARD, PIPELINE, GATEWAY];
 
 /// A toolset a role gets, and how much of it `tools/list` shows. All of it can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -131,6 +131,11 @@ name!(
     BoardName
 );
 
+name!(
+    /// A part of a pipeline that one role does, by name.
+    PhaseName
+);
+
 /// A name is ordered and hashed like its text.
 impl Borrow<str> for BoardName {
     fn borrow(&self) -> &str {

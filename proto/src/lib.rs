@@ -10,7 +10,8 @@
 //! - [`reason`]: why a call was refused, carried in `google.rpc.ErrorInfo`.
 //! - [`token`] and [`invitation`]: what a bearer shows, and the line that makes somebody one.
 //! - [`mail`]: types, boxes, ids and file names of mail.
-//! - [`swarm`]: ids of issues, tasks, locks and deliveries. [`run`]: those of runs.
+//! - [`swarm`]: ids of issues, tasks, locks and deliveries. [`run`]: those of runs. [`pipeline`]:
+//!   which phases a pipeline has.
 //! - [`private`]: keys of nodes, and who vouches for them, where mail is private.
 //! - [`json`]: what is written for programs to read.
 //! - [`trace`]: which call of an agent a call of ours belongs to.
@@ -33,6 +34,7 @@ pub mod mail;
 pub mod nearest;
 pub mod net;
 pub mod pattern;
+pub mod pipeline;
 pub mod private;
 pub mod reason;
 pub mod review_terms;

@@ -456,3 +456,56 @@ pub const BOARDS_PAGE: u32 = 50;
 
 /// Channels that one wait names.
 pub const WAIT_CHANNELS_MAX: usize = 16;
+
+// Pipelines
+
+/// Pipelines of one workspace that have not ended.
+pub const OPEN_PIPELINES_MAX: usize = 1_000;
+
+/// Pipelines of one workspace. Past it none is started until the oldest that ended are forgotten.
+pub const PIPELINES_MAX: usize = 10_000;
+
+/// How long a pipeline is remembered after it ended. Its board stays.
+pub const PIPELINE_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
+
+/// Phases of one pipeline.
+pub const PIPELINE_PHASES_MAX: usize = 32;
+
+/// What a phase tells its role's node to do.
+pub const PHASE_WORK_BYTES_MAX: usize = 32 * 1024;
+
+/// How often a pipeline may go back, by default.
+pub const PIPELINE_RETRIES: u32 = 3;
+
+/// How often a pipeline may go back.
+pub const PIPELINE_RETRIES_MAX: u32 = 100;
+
+/// Attempts of one pipeline, lost ones included; then it fails.
+pub const PIPELINE_ATTEMPTS_MAX: usize = 500;
+
+/// Decisions of people that one pipeline remembers: the newest.
+pub const PIPELINE_DECISIONS_MAX: usize = 100;
+
+/// How long an attempt goes on without a sign of life of its node.
+pub const PHASE_LEASE_MS: u64 = 60_000;
+
+/// How long one attempt may take, by default.
+pub const PHASE_TIMEOUT_MS: u64 = 3600 * 1000;
+
+/// How long one attempt may take.
+pub const PHASE_TIMEOUT_MS_MAX: u64 = 24 * 3600 * 1000;
+
+/// How long an approval may be waited for.
+pub const APPROVAL_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
+
+/// Why an attempt failed, or a person rejected or canceled something.
+pub const PHASE_ERROR_BYTES_MAX: usize = 4 * 1024;
+
+/// Attempts that one node is told of at once.
+pub const READY_PHASES_MAX: usize = 1_000;
+
+/// Pipelines in one page of a list.
+pub const PIPELINES_PAGE_MAX: u32 = 200;
+
+/// The same where the request names no limit.
+pub const PIPELINES_PAGE: u32 = 50;

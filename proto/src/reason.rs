@@ -198,6 +198,18 @@ reasons! {
     StaleCheckpoint     "stale_checkpoint"   Aborted            false false;
     /// The board is there, with another schema or another origin.
     BoardExists         "board_exists"       AlreadyExists      false false;
+    /// No board has such a pipeline, or no longer.
+    UnknownPipeline     "unknown_pipeline"   NotFound           false false;
+    /// The board has a pipeline that has not ended.
+    PipelineOpen        "pipeline_open"      AlreadyExists      false false;
+    /// The pipeline has ended.
+    PipelineEnded       "pipeline_ended"     FailedPrecondition false false;
+    /// The attempt is not there to be taken: another node has it, or it ended.
+    PhaseTaken          "phase_taken"        Aborted            false false;
+    /// Nobody has to approve anything now, or another attempt.
+    NoApprovalPending   "no_approval_pending" FailedPrecondition false false;
+    /// The approval came too late.
+    ApprovalLapsed      "approval_lapsed"    FailedPrecondition false false;
     /// Records asked for are no longer kept.
     Compacted           "compacted"          OutOfRange         false false;
     /// The reader fell behind and resumes after the last sequence it saw.

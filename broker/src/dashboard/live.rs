@@ -155,5 +155,6 @@ fn note(item: &wire::FeedItem, kinds: &mut BTreeSet<&'static str>, sequence: &mu
         Noun::Guard(_) => "guard",
         Noun::Call(_) => "call",
         Noun::Board(_) => "board",
+        Noun::Pipeline(_) => "pipeline",
     }));
 }

@@ -25,13 +25,14 @@ use crate::{rules::Rejection, workspace::View};
 pub(super) const QUESTION_BYTES_MAX: usize = 128 * 1024;
 
 /// Services whose messages carry texts that agents wrote.
-const SERVICES_WITH_TEXTS: [&str; 6] = [
+const SERVICES_WITH_TEXTS: [&str; 7] = [
     "/tasuki.v1.TurnLoop/",
     "/tasuki.v1.Mailbox/",
     "/tasuki.v1.Swarm/",
     "/tasuki.v1.Runs/",
     "/tasuki.v1.Relay/",
     "/tasuki.v1.Board/",
+    "/tasuki.v1.Pipelines/",
 ];
 
 /// A request with what the broker makes of it.

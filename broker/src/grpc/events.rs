@@ -2,7 +2,7 @@
 
 use tasuki_proto::wire::{self, event::Noun};
 
-use super::{board, directory, guard, mailbox, privacy, relay, run, swarm, turn_loop};
+use super::{board, directory, guard, mailbox, pipeline, privacy, relay, run, swarm, turn_loop};
 use crate::{access::Grant, rules::Event};
 
 /// What whoever has this grant is told. `None` for what is no news to them, and for what belongs to
@@ -20,6 +20,9 @@ pub(super) fn render(event: &Event, grant: &Grant) -> Option<wire::Event> {
         Event::Guard(it) => Noun::Guard(wire::GuardEvent { kind: Some(guard::event(it)) }),
         Event::Call(it) => Noun::Call(wire::CallEvent { kind: Some(relay::event(it)) }),
         Event::Board(it) => Noun::Board(wire::BoardEvent { kind: Some(board::event(it)?) }),
+        Event::Pipeline(it) => {
+            Noun::Pipeline(wire::PipelineEvent { kind: Some(pipeline::event(it)?) })
+        }
         Event::Access(_) => return None,
     };
     Some(wire::Event { noun: Some(noun) })

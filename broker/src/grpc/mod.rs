@@ -19,6 +19,7 @@ mod health;
 mod mailbox;
 mod observe;
 mod parse;
+mod pipeline;
 mod privacy;
 mod relay;
 mod render;

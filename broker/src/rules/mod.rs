@@ -9,7 +9,8 @@
 //! before it is durable. One folder per noun: [`turn`] (loops), [`directory`] (nodes and roles),
 //! [`mailbox`] (threads and boxes), [`swarm`] (issues, tasks, locks, deliveries), [`privacy`]
 //! (rosters and keys of private mail), [`run`] (runs of sub-agents), [`access`] (invitations and
-//! tokens), [`call`] (calls of exported tools), [`board`] (shared state with checkpoints); `noun`
+//! tokens), [`call`] (calls of exported tools), [`board`] (shared state with checkpoints),
+//! [`pipeline`] (phases that roles do one after another); `noun`
 //! registers them.
 //! [`guard`] pauses what goes on for too long without a person, [`clients`] remembers answers,
 //! [`presence`] who gave a sign of life, `compact` removes what is over, `restored` voids what was
@@ -23,7 +24,7 @@
 //! - **W4** A refused command changes nothing: `decide` borrows.
 //! - T1…T6 of [`turn`], D1…D3 of [`directory`], R1…R3 of [`access`], X1…X6 of
 //!   [`mailbox`], Y3…Y5 of [`privacy`], I1…I8 of [`swarm`], RU1…RU6 of [`run`], GD1…GD2 of
-//!   [`guard`], CL1 of [`call`], BD1…BD4 of [`board`].
+//!   [`guard`], CL1 of [`call`], BD1…BD4 of [`board`], PL1…PL5 of [`pipeline`].
 //!
 //! A1: no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/broker/tidy.rs` holds it to that.
@@ -38,6 +39,7 @@ pub mod guard;
 pub mod lease;
 pub mod mailbox;
 mod noun;
+pub mod pipeline;
 pub mod presence;
 pub mod privacy;
 mod record;
@@ -62,6 +64,7 @@ use self::{
     directory::Directory,
     guard::{Guard, Usage},
     mailbox::Mailboxes,
+    pipeline::Pipelines,
     presence::Presence,
     privacy::Privacy,
     run::{Reports, Runs},
@@ -93,6 +96,7 @@ pub struct Workspace {
     pub guard: Guard,
     pub calls: Calls,
     pub boards: Boards,
+    pub pipelines: Pipelines,
     /// Of the system workspace; empty in any other.
     pub access: Access,
 }
@@ -251,6 +255,9 @@ impl Workspace {
         decision.events.extend(of_swarm.into_iter().map(Event::from));
         decision.bodies.extend(words.into_iter().map(Body::Swarm));
         decision.events.extend(self.runs.decide_lapses(now, context).into_iter().map(Event::from));
+        let (events, bodies) = self.pipelines.decide_lapses(now, context, &self.boards);
+        decision.events.extend(events);
+        decision.bodies.extend(bodies);
         decision
     }
 
@@ -295,13 +302,17 @@ impl Workspace {
         let of_mail = self.mail.next_deadline();
         let of_swarm = self.swarm.next_deadline();
         let of_loops = self.loops.next_deadline(now, lease_ms).into_iter();
-        of_loops.chain(of_mail).chain(of_swarm).chain(self.runs.next_deadline()).min()
+        let of_runs = self.runs.next_deadline().into_iter().chain(self.pipelines.next_deadline());
+        of_loops.chain(of_mail).chain(of_swarm).chain(of_runs).min()
     }
 
     /// Whether something runs on a grace: [`Command::Tick`] has something to do once its holder
     /// was heard of, which no deadline tells.
     pub fn has_graced(&self) -> bool {
-        self.loops.has_graced() || self.swarm.has_graced() || self.runs.has_graced()
+        self.loops.has_graced()
+            || self.swarm.has_graced()
+            || self.runs.has_graced()
+            || self.pipelines.has_graced()
     }
 
     /// Whether a deadline must not pass while this is not in memory. Mail that lapses meanwhile
@@ -310,6 +321,7 @@ impl Workspace {
         self.loops.next_deadline(now, lease_ms).is_some()
             || self.swarm.is_held()
             || self.runs.is_held()
+            || self.pipelines.is_held()
     }
 }
 

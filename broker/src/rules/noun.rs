@@ -13,7 +13,7 @@ use tasuki_proto::{
 
 use super::{
     Caller, Compact, Context, Decision, Principal, Rejection, Workspace, access, board, call,
-    clients, directory, guard, mailbox,
+    clients, directory, guard, mailbox, pipeline,
     privacy::{self, Privacy},
     run, swarm, turn,
 };
@@ -252,4 +252,5 @@ nouns! {
     8 Guard: guard, state guard;
     9 Call: call, state calls, replies with Reply;
     10 Board: board, state boards, replies with Reply;
+    11 Pipeline: pipeline, state pipelines, replies with Reply;
 }

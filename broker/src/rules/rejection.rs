@@ -7,7 +7,7 @@ use super::{
     directory::{NODES_MAX, NODES_PER_TOKEN_MAX},
     guard,
     mailbox::MAILBOXES_MAX,
-    run, swarm,
+    pipeline, run, swarm,
 };
 use tasuki_proto::{
     id::{Epoch, IdempotencyKey, InvitationId, LoopId, NodeId, RoleId, TokenId, Turn},
@@ -31,6 +31,8 @@ pub enum Rejection {
     Run(#[from] run::Rejection),
     #[error(transparent)]
     Board(#[from] board::Rejection),
+    #[error(transparent)]
+    Pipeline(#[from] pipeline::Rejection),
     #[error("there is no loop {loop_id} in this workspace; known loops: {known}")]
     UnknownLoop { loop_id: LoopId, known: String },
     #[error("{role} is not a participant of loop {loop_id}; participants: {known}")]
@@ -219,6 +221,7 @@ impl Rejection {
             Self::Swarm(it) => it.reason(),
             Self::Run(it) => it.reason(),
             Self::Board(it) => it.reason(),
+            Self::Pipeline(it) => it.reason(),
             Self::UnknownLoop { .. } => Reason::UnknownLoop,
             Self::UnknownRole { .. } | Self::UnknownParticipants { .. } => Reason::UnknownRole,
             Self::NotYourTurn { .. } => Reason::NotYourTurn,

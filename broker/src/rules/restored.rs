@@ -11,7 +11,7 @@
 //!
 //! Held turns, claims, deliveries and locks stay with their holders, under new numbers: two that
 //! work on the same thing would be worse than one that has to ask again. Tasks that are kept for
-//! the bearer of a next step go back, and steps that ran are lost. Of kept answers only their keys
+//! the bearer of a next step go back, and steps and attempts that ran are lost. Of kept answers only their keys
 //! stay: an answer would name grants that are void.
 
 use tasuki_proto::id::{FencingToken, Timestamp};
@@ -91,9 +91,11 @@ impl Workspace {
         let context = Context::new(Presence::new(now), 0);
         let (of_swarm, words) = self.swarm.decide_restore(now);
         let lost = self.runs.decide_lost(now, &context, |_| true);
+        let undone = self.pipelines.decide_lost(now, &self.boards, |_| true);
         self.fence(fence);
         let mut events: Vec<Event> = of_swarm.into_iter().map(Event::from).collect();
         events.extend(lost.into_iter().map(Event::from));
+        events.extend(undone);
         for event in &events {
             self.apply_event(now, &Principal::default(), event);
         }
@@ -114,6 +116,7 @@ impl Workspace {
         self.loops.fence(fence);
         self.swarm.fence(fence);
         self.runs.fence(fence);
+        self.pipelines.fence(fence);
     }
 }
 

@@ -7,6 +7,24 @@ use tasuki_examples::{mcp::Agent, scripted};
 
 use super::{Block, world::World};
 
+/// A pipeline that a scripted agent can do.
+const CHANGE: &str = r#"
+[[phase]]
+name = "plan"
+role = "pm"
+agent = "planner"
+prompt = "Plan this: {requirements}"
+into = "artifacts.plan"
+approval = "1h"
+
+[[phase]]
+name = "code"
+role = "dev"
+agent = "planner"
+prompt = "Do this: {artifacts.plan}"
+into = "artifacts.code"
+"#;
+
 const CONFIG: &str = "me/.config/tasuki/tasuki.toml";
 
 /// A secret in Python's words, and what signs a body with it.
@@ -72,6 +90,14 @@ pub(super) async fn set(scene: &str, world: &mut World) {
             }
             world.start("me", "tasuki up --role lead").await;
         }
+        "pipeline" => {
+            let pi = world.write("me/bin/pi", "");
+            scripted::write(&pi).unwrap();
+            world.write("me/.tasuki/agents/planner.md", &REVIEWER.replace("reviewer", "planner"));
+            world.write("me/project/change.toml", CHANGE);
+            world.write("me/project/issue.md", "Add a login\n");
+            world.start("me", "tasuki up --role pm --role dev").await;
+        }
         "launch" => {
             for name in ["claude", "codex"] {
                 program(world, name, 0);
@@ -110,6 +136,10 @@ pub(super) async fn before(scene: &str, line: &str, world: &mut World) {
             hand_over(world, "A", ["All done", ""], true).await;
         }
         "accept" => deliver(world).await,
+        "pipeline" if line.starts_with("tasuki pipeline approve") => {
+            let waits = "tasuki pipeline status login | grep 'waits for approval'";
+            world.says(&format!("until {waits}; do :; done")).await;
+        }
         "verdict" if line.starts_with("tasuki accept") => {
             // Each line is about a delivery of its own, whose commands were run.
             let is_good = line.contains("as agreed");
@@ -152,6 +182,10 @@ pub(super) fn exit_code(scene: &str, line: &str) -> i32 {
 /// Tries a block that is a file.
 pub(super) async fn use_file(block: &Block, world: &mut World) {
     match (block.kind.as_str(), block.scene.as_str()) {
+        ("toml", "pipeline") => {
+            world.write("me/project/change.toml", &block.text);
+            world.says("tasuki pipeline check change.toml").await;
+        }
         ("toml", scene) => {
             world.write(CONFIG, &block.text);
             if scene == "hooks" {

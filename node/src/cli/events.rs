@@ -6,7 +6,7 @@ use tasuki_proto::{
     mail::BoxKind,
     wire::{
         self, board_event, call_event, directory_event, event::Noun, guard_event, mail_event,
-        privacy_event, run_event, swarm_event, turn_event,
+        pipeline_event, privacy_event, run_event, swarm_event, turn_event,
     },
 };
 
@@ -41,6 +41,7 @@ fn event_text(event: &wire::Event, titles: &Titles) -> String {
         Noun::Guard(it) => it.kind.as_ref().map(guard_text),
         Noun::Call(it) => it.kind.as_ref().map(call_text),
         Noun::Board(it) => it.kind.as_ref().map(board_text),
+        Noun::Pipeline(it) => it.kind.as_ref().map(pipeline_text),
     });
     text.unwrap_or_else(|| {
         "something this release does not know; upgrade to see it".dimmed().to_string()
@@ -52,6 +53,32 @@ fn directory_text(kind: &directory_event::Kind) -> String {
     let roles: Vec<String> = e.roles.iter().map(|role| line(&role.role)).collect();
     let what = format!("node {} joined", line(&e.node));
     format!("{} with {} (epoch {})", what.cyan(), roles.join(", "), e.epoch)
+}
+
+fn pipeline_text(kind: &pipeline_event::Kind) -> String {
+    use pipeline_event::Kind;
+    match kind {
+        Kind::PipelineStarted(e) => {
+            let what = format!("pipeline {} started", line(&e.board));
+            format!("{} with {} by {}", what.green(), line(&e.phase), line(&e.role))
+        }
+        Kind::PhaseClaimed(e) => {
+            let what = format!("pipeline {}, {}", line(&e.board), line(&e.phase));
+            format!(
+                "{}: attempt {} by {} on {}",
+                what.cyan(),
+                e.attempt,
+                line(&e.role),
+                line(&e.node)
+            )
+        }
+        Kind::PipelineMoved(e) => {
+            let what = format!("pipeline {}, {}", line(&e.board), line(&e.phase));
+            let how = spaced(&bare(e.change().as_str_name(), "PIPELINE_CHANGE_"), " ");
+            let status = spaced(&bare(e.status().as_str_name(), "PIPELINE_STATUS_"), " ");
+            format!("{}: {how}; {status} at {}", what.cyan(), line(&e.next_phase))
+        }
+    }
 }
 
 fn board_text(kind: &board_event::Kind) -> String {

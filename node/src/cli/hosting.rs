@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Failure, Output,
     mirror_setup::Mirroring,
-    runs_setup::{BrokerPlace, RunsSetup},
+    runs_setup::{self, BrokerPlace, RunsSetup},
     shared_broker::RunningBroker,
     start_failure,
     text::{line, word},
@@ -27,6 +27,7 @@ use crate::{
     mcp::{self, TaskKey},
     node::{Node, RoleSpec, Settings},
     paths::NodeFile,
+    pipeline::{PipelineWorker, WorkerSettings},
     process::keeper::own_program,
     projects,
     runs::live::LiveSteps,
@@ -50,6 +51,7 @@ pub(super) struct Hosting {
     node: Node,
     hooks: Hooks,
     mirroring: Option<Mirroring>,
+    pipelines: PipelineWorker,
     runs: RunsSetup,
     /// The MCP servers whose tools are offered.
     gateway: Option<JoinHandle<()>>,
@@ -184,6 +186,7 @@ impl Hosting {
             let (gateway, stop) = (Arc::clone(gateway), stop.clone());
             tokio::spawn(async move { gateway.run(stop).await })
         });
+        let pipelines = pipelines(config, &node, &services, place);
         let toolsets = config.roles.value.iter();
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
         let settings = mcp::Settings {
@@ -218,6 +221,7 @@ impl Hosting {
             node,
             hooks,
             mirroring,
+            pipelines,
             runs,
             gateway: serving,
             file,
@@ -336,6 +340,7 @@ impl Hosting {
     pub(super) async fn shut_down(self, config: &Config) {
         self.file.remove(&config.data.value);
         // Before all else: what runs here has to say how it ended, and uses the MCP side until then.
+        self.pipelines.shutdown().await;
         self.runs.shutdown().await;
         self.stop.cancel();
         let mcp = async {
@@ -393,6 +398,22 @@ fn gateway(
 fn services(config: &Config, runs: &RunsSetup) -> Arc<Services> {
     let services = config.services.iter().map(|it| it.value.clone()).collect();
     Arc::new(Services::new(services, Arc::clone(&runs.host)))
+}
+
+/// Does the phases of pipelines that are its roles'. Agents that a pipeline names come from whoever
+/// may start one, as steps of runs do.
+fn pipelines(
+    config: &Config,
+    node: &Node,
+    services: &Arc<Services>,
+    place: BrokerPlace,
+) -> PipelineWorker {
+    let runs_agents = match place {
+        BrokerPlace::Here | BrokerPlace::HereBriefly => true,
+        BrokerPlace::Elsewhere => runs_setup::settings(config).accept_elsewhere,
+    };
+    let services = Arc::clone(services);
+    PipelineWorker::start(node.link().clone(), WorkerSettings { services, runs_agents })
 }
 
 /// Resolves when the MCP side ends though nobody asked it to.

@@ -48,6 +48,7 @@ pub mod node;
 mod node_address;
 mod outbox;
 mod output;
+mod pipeline;
 mod pipes;
 mod prompt;
 mod role_args;
@@ -175,6 +176,8 @@ pub enum Command {
     #[command(display_order = WORK, subcommand, args(target()))]
     Board(board::Command),
     #[command(display_order = WORK, subcommand, args(target()))]
+    Pipeline(pipeline::Command),
+    #[command(display_order = WORK, subcommand, args(target()))]
     Worker(worker::Command),
     #[cfg(unix)]
     #[command(display_order = WORK, args(target()))]
@@ -259,6 +262,7 @@ impl Command {
             | Self::Lock(_)
             | Self::Doc(_)
             | Self::Board(_)
+            | Self::Pipeline(_)
             | Self::Worker(_)
             | Self::Run(_)
             | Self::Runs(_)
@@ -519,6 +523,7 @@ async fn dispatch(
         Command::Lock(command) => lock::run(command, config, output).await.map_err(with_hint),
         Command::Doc(command) => doc::run(command, config, output).await.map_err(with_hint),
         Command::Board(command) => board::run(command, config, output).await,
+        Command::Pipeline(command) => pipeline::run(command, config, output).await,
         Command::Worker(command) => worker::run(command, config, output).await.map_err(with_hint),
         Command::Settings(args) => settings::run(args, config, output).await.map_err(with_hint),
         #[cfg(unix)]

@@ -201,6 +201,7 @@ fn named(event: &wire::Event) -> Vec<Named> {
             | Noun::Guard(_)
             | Noun::Call(_)
             | Noun::Board(_)
+            | Noun::Pipeline(_)
             | Noun::Mail(wire::MailEvent { kind: None })
             | Noun::Swarm(wire::SwarmEvent { kind: None }),
         )

@@ -129,7 +129,8 @@ pub fn of_item(item: &wire::FeedItem, wanted: &BTreeSet<Kind>) -> Vec<WorkEvent>
                 | Said::Privacy(_)
                 | Said::Guard(_)
                 | Said::Call(_)
-                | Said::Board(_),
+                | Said::Board(_)
+                | Said::Pipeline(_),
             )
             | None => None,
         };

@@ -135,7 +135,8 @@ impl Changes {
                     | Noun::Swarm(_)
                     | Noun::Guard(_)
                     | Noun::Call(_)
-                    | Noun::Board(_),
+                    | Noun::Board(_)
+                    | Noun::Pipeline(_),
                 ) => {}
                 // Of a newer broker.
                 Some(
@@ -238,7 +239,14 @@ fn is_work(item: &wire::FeedItem) -> bool {
         Some(Noun::Turn(wire::TurnEvent { kind: Some(Kind::LeaseRenewed(_)) })) => false,
         Some(Noun::Directory(_) | Noun::Privacy(_) | Noun::Call(_) | Noun::Board(_)) => false,
         // A role that was paused goes on.
-        Some(Noun::Turn(_) | Noun::Mail(_) | Noun::Swarm(_) | Noun::Run(_) | Noun::Guard(_))
+        Some(
+            Noun::Turn(_)
+            | Noun::Mail(_)
+            | Noun::Swarm(_)
+            | Noun::Run(_)
+            | Noun::Guard(_)
+            | Noun::Pipeline(_),
+        )
         | None => true,
     })
 }

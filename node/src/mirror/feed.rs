@@ -43,7 +43,8 @@ impl DirtySets {
                     | Noun::Run(_)
                     | Noun::Guard(_)
                     | Noun::Call(_)
-                    | Noun::Board(_),
+                    | Noun::Board(_)
+                    | Noun::Pipeline(_),
                 ) => {}
                 // What was sealed may be read now; or of a newer broker.
                 Some(Noun::Privacy(_) | Noun::Mail(wire::MailEvent { kind: None })) | None => {

@@ -33,6 +33,7 @@ mod mailstorm;
 mod notices;
 mod outbox;
 mod patience;
+mod pipeline;
 mod private;
 mod process;
 mod projects;

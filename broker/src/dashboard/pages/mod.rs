@@ -6,6 +6,7 @@ mod gateway;
 mod machines;
 mod mail;
 mod now;
+mod pipelines;
 mod runs;
 mod search;
 mod tasks;
@@ -53,6 +54,7 @@ pub(super) const ALL: &[PageDef] = &[
     PageDef { folder: "tasks", title: "Tasks", key: 't', routes: tasks::routes },
     PageDef { folder: "runs", title: "Runs", key: 'r', routes: runs::routes },
     PageDef { folder: "boards", title: "Boards", key: 'b', routes: boards::routes },
+    PageDef { folder: "pipelines", title: "Pipelines", key: 'p', routes: pipelines::routes },
     PageDef { folder: "gateway", title: "Gateway", key: 'g', routes: gateway::routes },
     PageDef { folder: "machines", title: "Machines", key: 'c', routes: machines::routes },
 ];
@@ -78,12 +80,15 @@ fn done(visit: &Visit, path: &str) -> Response {
 
 /// The name of an enum's value as people read it: `TASK_STAGE_IN_REVIEW` is `in review`.
 fn bare(name: &str) -> String {
-    const PREFIXES: [&str; 10] = [
+    const PREFIXES: [&str; 13] = [
+        "ATTEMPT_STATUS_",
         "CALL_OUTCOME_",
         "TASK_STAGE_",
         "TASK_STATUS_",
         "ISSUE_STATUS_",
         "DELIVERY_STATUS_",
+        "PIPELINE_CHANGE_",
+        "PIPELINE_STATUS_",
         "SUBMISSION_STATUS_",
         "STEP_STATUS_",
         "STEP_FAILURE_",

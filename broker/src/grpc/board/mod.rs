@@ -21,10 +21,14 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-pub(super) use self::waits::{outcome, question};
 use self::{
     parse::checkpoint,
-    values::{fold_all, fold_later, values},
+    values::{fold_later, values},
+};
+pub(super) use self::{
+    parse::{pick_schema, schema, updates},
+    values::fold_all,
+    waits::{outcome, question},
 };
 use super::{
     Answer, Endpoint, Later, WorkspaceSession, default_response,
@@ -48,7 +52,7 @@ impl Endpoint for wire::UpdateBoardRequest {
         check_actor(session, &by)?;
         let board: BoardName = id("board", &self.board)?;
         let write_key = parse::write_key(&self.write_key)?;
-        let named = parse::schema(&self.schema)?;
+        let named = schema(&self.schema)?;
         let content = parse::content(&self);
         let wanted = board.clone();
         let current = session.query(None, move |view| {
@@ -57,8 +61,8 @@ impl Endpoint for wire::UpdateBoardRequest {
         let expected = self.expected_checkpoint.map(CheckpointNumber::from);
         let (fork, current) = (self.fork, current.await?);
         let parsed = async {
-            let (schema, is_new) = parse::pick_schema(&board, current, named)?;
-            let updates = parse::updates(&board, &schema, is_new, self.updates, fork).await?;
+            let (schema, is_new) = pick_schema(&board, current, named)?;
+            let updates = updates(&board, &schema, is_new, self.updates, fork).await?;
             Ok::<_, Status>((schema, updates))
         };
         let (schema, updates) = match parsed.await {

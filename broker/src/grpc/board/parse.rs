@@ -106,7 +106,7 @@ pub(super) fn written_under(
 }
 
 /// A schema that a call names.
-pub(super) fn schema(text: &str) -> Result<Option<Schema>, Status> {
+pub(in crate::grpc) fn schema(text: &str) -> Result<Option<Schema>, Status> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -115,7 +115,7 @@ pub(super) fn schema(text: &str) -> Result<Option<Schema>, Status> {
 }
 
 /// The board's schema, or that of a new one, and which of the two it is.
-pub(super) fn pick_schema(
+pub(in crate::grpc) fn pick_schema(
     board: &BoardName,
     current: Option<Schema>,
     named: Option<Schema>,
@@ -154,7 +154,7 @@ pub(super) fn message_ids(reducer: Reducer, json: &str) -> Vec<String> {
 }
 
 /// Updates as the board takes them.
-pub(super) async fn updates(
+pub(in crate::grpc) async fn updates(
     board: &BoardName,
     schema: &Schema,
     is_new: bool,

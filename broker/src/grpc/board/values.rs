@@ -59,7 +59,7 @@ fn read_value(
 
 /// Keeps the whole values of all channels at a checkpoint; at the head, where none is named. So it
 /// is known how large they are.
-pub(super) async fn fold_all(
+pub(in crate::grpc) async fn fold_all(
     session: &WorkspaceSession,
     name: &BoardName,
     at: Option<CheckpointNumber>,

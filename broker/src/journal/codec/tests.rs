@@ -9,6 +9,7 @@ mod compact;
 mod damage;
 mod guard;
 mod mail;
+mod pipeline;
 mod privacy;
 mod run;
 mod swarm;

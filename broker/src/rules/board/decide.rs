@@ -14,7 +14,7 @@ use tasuki_proto::{
 use super::{
     Board, BoardId, Boards, Change, ChannelIndex, ChannelState, ChannelUpdate, Command, Copied,
     Created, Deleted, Event, Fold, Folded, Fork, MessageChange, MessageMark, Origin, Rejection,
-    Reply, Update, Updated, Value, ValuePlace,
+    Reply, Schema, Update, Updated, Value, ValuePlace,
 };
 use crate::{
     hash::Hash,
@@ -27,7 +27,7 @@ use crate::{
 impl Boards {
     pub(in crate::rules) fn decide(
         &self,
-        _: Asked<'_>,
+        asked: Asked<'_>,
         command: &Command,
     ) -> Result<Decision, AnyRejection> {
         Ok(match command {
@@ -36,6 +36,7 @@ impl Boards {
             Command::Fold(it) => self.decide_fold(it),
             Command::Delete { board, .. } => {
                 self.get(board)?;
+                asked.workspace.pipelines.check_ended(board)?;
                 let deleted = Event::Deleted(Deleted { board: board.clone() });
                 Decision::new([deleted], AnyReply::Done)
             }
@@ -57,25 +58,53 @@ impl Boards {
         if board.is_some_and(|board| board.schema != asked.schema) {
             return Err(Rejection::MadeAnew { board: asked.board.clone() });
         }
-        let mut builder = self.builder(&asked.board, board, parent)?;
-        for update in &asked.updates {
+        self.update(&asked.board, parent, &asked.updates, &asked.schema)?
+            .finish(asked.write_key.clone(), asked.content)
+    }
+
+    /// Writes to channels on top of whatever is newest, as a part of another noun's command.
+    pub(in crate::rules) fn decide_write(
+        &self,
+        name: &BoardName,
+        updates: &[ChannelUpdate],
+        schema: &Schema,
+    ) -> Result<(CheckpointNumber, Decision), Rejection> {
+        let board = self.find(name);
+        if board.is_some_and(|board| board.schema != *schema) {
+            return Err(Rejection::MadeAnew { board: name.clone() });
+        }
+        let parent = board.map_or(CheckpointNumber::NONE, Board::head);
+        let builder = self.update(name, parent, updates, schema)?;
+        Ok((builder.number, builder.finish(None, Hash::default())?))
+    }
+
+    /// The checkpoint that updates make of its parent, of a new board too.
+    fn update<'a>(
+        &'a self,
+        name: &'a BoardName,
+        parent: CheckpointNumber,
+        updates: &[ChannelUpdate],
+        schema: &Schema,
+    ) -> Result<UpdateBuilder<'a>, Rejection> {
+        let board = self.find(name);
+        let mut builder = self.builder(name, board, parent)?;
+        for update in updates {
             let reducer =
-                asked.schema.channel(&update.channel).map_or(Reducer::LastValue, |it| it.reducer);
+                schema.channel(&update.channel).map_or(Reducer::LastValue, |it| it.reducer);
             builder.write(update, reducer)?;
         }
-        let created = board.is_none().then(|| Created {
-            id: builder.id,
-            schema: asked.schema.clone(),
-            origin: None,
-        });
-        builder.finish(created, asked.write_key.clone(), asked.content)
+        if board.is_none() {
+            builder.created =
+                Some(Created { id: builder.id, schema: schema.clone(), origin: None });
+        }
+        Ok(builder)
     }
 
     fn decide_fork(&self, fork: &Fork) -> Result<Decision, Rejection> {
         let Some(to) = fork.to.as_ref().filter(|to| **to != fork.board) else {
             let (board, parent) = self.checkpoint(&fork.board, fork.checkpoint)?;
             let builder = self.builder(&fork.board, Some(board), parent)?;
-            return builder.finish(None, None, Hash::default());
+            return builder.finish(None, Hash::default());
         };
         let Some(copied) = &fork.copied else {
             // Why nothing could be read.
@@ -102,7 +131,8 @@ impl Boards {
         let origin =
             Origin { board: fork.board.clone(), id: copied.board, checkpoint: copied.checkpoint };
         let (schema, origin) = (source.schema.clone(), Some(origin));
-        builder.finish(Some(Created { id: self.last + 1, schema, origin }), None, Hash::default())
+        builder.created = Some(Created { id: self.last + 1, schema, origin });
+        builder.finish(None, Hash::default())
     }
 
     fn decide_fold(&self, fold: &Fold) -> Decision {
@@ -158,6 +188,7 @@ impl Boards {
             changes: Vec::new(),
             written: Vec::new(),
             bodies: Vec::new(),
+            created: None,
         };
         builder.total = builder.states.iter().map(|it| it.bytes).sum();
         Ok(builder)
@@ -238,6 +269,7 @@ struct UpdateBuilder<'a> {
     changes: Vec<Change>,
     written: Vec<ChannelName>,
     bodies: Vec<Body>,
+    created: Option<Created>,
 }
 
 impl UpdateBuilder<'_> {
@@ -331,12 +363,7 @@ impl UpdateBuilder<'_> {
         Ok(marks)
     }
 
-    fn finish(
-        self,
-        created: Option<Created>,
-        write_key: Option<String>,
-        content: Hash,
-    ) -> Result<Decision, Rejection> {
+    fn finish(self, write_key: Option<String>, content: Hash) -> Result<Decision, Rejection> {
         if (BOARD_BYTES_MAX as u64) < self.total {
             return Err(Rejection::BoardTooLarge { board: self.name.clone(), bytes: self.total });
         }
@@ -344,7 +371,7 @@ impl UpdateBuilder<'_> {
             board: self.name.clone(),
             checkpoint: self.number,
             parent: self.parent,
-            created,
+            created: self.created,
             channels: self.channels,
             changes: self.changes,
             write_key,

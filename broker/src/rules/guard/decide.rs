@@ -190,6 +190,7 @@ impl Workspace {
             | rules::Event::Swarm(_)
             | rules::Event::Call(_)
             | rules::Event::Board(_)
+            | rules::Event::Pipeline(_)
             | rules::Event::Access(_) => None,
         }
     }

@@ -7,6 +7,7 @@ mod files;
 mod keys;
 mod limits;
 mod numbers;
+mod pipeline_calls;
 mod run_calls;
 mod swarm_calls;
 
@@ -26,7 +27,7 @@ use crate::{
 /// Every call there is.
 fn all() -> impl Iterator<Item = &'static Call> {
     let nouns = swarm_calls::CALLS.iter().chain(run_calls::CALLS).chain(board_calls::CALLS);
-    nouns.chain(calls::CALLS)
+    nouns.chain(pipeline_calls::CALLS).chain(calls::CALLS)
 }
 
 /// What a call came to, where the answer itself carries refusals, too.

@@ -9,6 +9,7 @@ mod write;
 
 use tasuki_proto::wire;
 
+pub(super) use self::write::Assignment;
 use super::{
     subcommands::subcommands,
     text::{line, time},

@@ -75,9 +75,9 @@ pub struct DeleteArgs {
     by: Option<PersonId>,
 }
 
-/// `CHANNEL=VALUE`.
+/// `CHANNEL=VALUE`, as commands take it.
 #[derive(Debug, Clone)]
-pub(super) struct Assignment {
+pub(in crate::cli) struct Assignment {
     channel: ChannelName,
     value: String,
 }
@@ -93,7 +93,7 @@ impl FromStr for Assignment {
 }
 
 impl Assignment {
-    fn to_wire(&self) -> Result<wire::ChannelUpdate, Failure> {
+    pub(in crate::cli) fn to_wire(&self) -> Result<wire::ChannelUpdate, Failure> {
         let given = match self.value.strip_prefix('@') {
             None => self.value.clone(),
             Some(place) => read(&self.channel, place)?,

@@ -11,10 +11,12 @@ mod arguments;
 mod board;
 mod call;
 mod caller;
+mod elicit;
 mod field_types;
 mod gateway;
 mod ignored;
 mod mail;
+mod pipeline;
 mod result;
 mod runs;
 pub(super) mod sanitizer;
@@ -144,12 +146,13 @@ fn playable(toolsets: &[ToolsetChoice]) -> Vec<&'static str> {
 }
 
 /// Every toolset.
-static TOOLSETS: [&dyn Toolset; 6] = [
+static TOOLSETS: [&dyn Toolset; 7] = [
     &turn_loop::TurnLoop,
     &mail::Mail,
     &swarm::Swarm,
     &runs::Runs,
     &board::Boards,
+    &pipeline::Pipelines,
     &gateway::Gateway,
 ];
 

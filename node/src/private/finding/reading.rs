@@ -219,7 +219,8 @@ fn concerned<'a>(event: &'a wire::Event, role: &RoleId) -> Concerned<'a> {
             | Noun::Run(_)
             | Noun::Guard(_)
             | Noun::Call(_)
-            | Noun::Board(_),
+            | Noun::Board(_)
+            | Noun::Pipeline(_),
         ) => Concerned::Nothing,
         // What was not opened may be by now; or of a newer broker.
         Some(Noun::Privacy(_) | Noun::Mail(wire::MailEvent { kind: None })) | None => {

@@ -72,7 +72,8 @@ async fn text(visit: &Visit, noun: &Noun) -> Markup {
         | Noun::Run(_)
         | Noun::Guard(_)
         | Noun::Call(_)
-        | Noun::Board(_) => html! {},
+        | Noun::Board(_)
+        | Noun::Pipeline(_) => html! {},
     }
 }
 

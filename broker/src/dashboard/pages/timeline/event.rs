@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tasuki_proto::wire::{
-    self, board_event, call_event, event::Noun, guard_event, mail_event, run_event, swarm_event,
-    turn_event,
+    self, board_event, call_event, event::Noun, guard_event, mail_event, pipeline_event, run_event,
+    swarm_event, turn_event,
 };
 
 use super::{super::Words, Filter};
@@ -210,6 +210,10 @@ fn mark(noun: &Noun, item: &wire::FeedItem) -> Option<Mark> {
         Noun::Board(it) => {
             (Kind::Board, who, String::new(), String::new(), board(it.kind.as_ref()?))
         }
+        Noun::Pipeline(it) => {
+            let (lane, text) = pipeline(it.kind.as_ref()?, &who);
+            (Kind::Task, lane, String::new(), String::new(), text)
+        }
         Noun::Directory(_) | Noun::Privacy(_) => return None,
     };
     let words = words(noun);
@@ -304,6 +308,31 @@ fn board(kind: &board_event::Kind) -> String {
             format!("board {}, checkpoint {}: {}", it.board, it.checkpoint, it.channels.join(", "))
         }
         Kind::BoardDeleted(it) => format!("board {} deleted", it.board),
+    }
+}
+
+fn pipeline(kind: &pipeline_event::Kind, who: &str) -> (String, String) {
+    use pipeline_event::Kind;
+    match kind {
+        Kind::PipelineStarted(it) => {
+            (who.to_owned(), format!("pipeline {} started with {}", it.board, it.phase))
+        }
+        Kind::PhaseClaimed(it) => {
+            let text = format!(
+                "{} begins {} of pipeline {}, attempt {}",
+                it.role, it.phase, it.board, it.attempt
+            );
+            (it.role.clone(), text)
+        }
+        Kind::PipelineMoved(it) => {
+            let how = super::super::bare(it.change().as_str_name());
+            let stands = super::super::bare(it.status().as_str_name());
+            let text = format!(
+                "pipeline {}, {}: {how}; {stands} at {}",
+                it.board, it.phase, it.next_phase
+            );
+            (who.to_owned(), text)
+        }
     }
 }
 

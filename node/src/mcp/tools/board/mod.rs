@@ -20,7 +20,7 @@ use tasuki_proto::{
 use self::views::{BoardList, History, ReadBoard, WaitedBoard};
 use super::{
     Call, Part, Toolset,
-    arguments::invalid,
+    arguments::{channel_updates, invalid},
     caller::{FindRole, Player, Reader, find_able},
     field_types::{Id, Name, Names, Seconds},
     result::{json_result, text_result},
@@ -147,7 +147,7 @@ impl Tool for BoardUpdate {
         let caller = &player.caller;
         let request = wire::UpdateBoardRequest {
             board: self.board.0.to_string(),
-            updates: args::updates(&caller.call.arguments)?,
+            updates: channel_updates(&caller.call.arguments)?,
             schema: args::schema_text(&caller.call.arguments)?,
             expected_checkpoint: self.expected_checkpoint,
             write_key: self.write_key.unwrap_or_default().0,

@@ -4,39 +4,21 @@
 //! - **RT2** An agent of a project runs for an agent only if its user trusts that very file
 //!   (`tasuki trust`), or is asked by the client and says yes. A model cannot say so for its user,
 //!   and a sub-agent has no user.
-//!
-//! A client from before 2026-07-28 is asked while its call is held. A later one is answered with
-//! the question, and calls again with what its user said; the question's name says what was asked
-//! about, so that the answer holds for nothing else.
 
-use std::collections::BTreeMap;
-
-use rmcp::{
-    model::{
-        CallToolResponse, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult,
-        ElicitationAction, ElicitationSchema, InputRequest, InputRequiredResult, ServerRequest,
-    },
-    service::PeerRequestOptions,
-};
-use tasuki_proto::reason::Reason;
+use rmcp::model::CallToolResponse;
 
 use super::{
     super::{
-        Call,
+        elicit::{Question, can_ask, confirm},
         sanitizer::Sanitizer,
-        waiting::{longest, signs_of_life},
     },
     caller::Asker,
 };
 use crate::{
-    mcp::request_context::is_legacy,
     role::Refusal,
     runner::discovery::AgentEntry,
     runs::{agent_trust, plan::Plan},
 };
-
-/// Digits of the hash in a question's name.
-const HASH_DIGITS: usize = 32;
 
 /// Agents that came with the project, and that its user does not trust as they are. Blocks on the
 /// disk.
@@ -59,60 +41,18 @@ pub(super) async fn check(
     if asker.actions.is_none() || !can_ask(call) {
         return Err(agent_trust::refusal(agents, line));
     }
-    let said = if is_legacy(call.context) {
-        Some(Box::pin(ask(call, agents)).await?)
-    } else {
-        let name = question_name(agents);
-        let Some(said) = call.inputs.get(&name) else {
-            let question = InputRequest::Elicitation(question(agents));
-            let asked = InputRequiredResult::from_input_requests([(name, question)].into());
-            return Ok(Some(CallToolResponse::InputRequired(asked)));
-        };
-        serde_json::from_value(said.clone()).ok()
-    };
-    match said {
-        Some(ElicitResult { action: ElicitationAction::Accept, .. }) => Ok(None),
-        Some(_) | None => Err(Refusal {
-            reason: Reason::RightForbidden,
-            message: "Canceled: project-local agents not approved.".to_owned(),
-        }),
-    }
+    let about = about(agents);
+    confirm(call, &question(agents, &about)).await
 }
 
-/// Whether the client can show its user a question.
-fn can_ask(call: &Call<'_>) -> bool {
-    let able = call.context.client_capabilities().and_then(|it| it.elicitation);
-    // One that says no kind has the first there was.
-    able.is_some_and(|it| it.form.is_some() || it.url.is_none())
-}
-
-/// What its user says.
-async fn ask(call: &Call<'_>, agents: &[AgentEntry]) -> Result<ElicitResult, Refusal> {
-    let request = ServerRequest::ElicitRequest(question(agents));
-    let options = PeerRequestOptions::with_timeout(longest(call, None));
-    let asking = async {
-        let asked = call.context.peer.send_request_with_option(request, options).await?;
-        asked.await_response().await
-    };
-    let said = tokio::select! {
-        said = asking => said,
-        never = signs_of_life(call, "waiting for your user") => match never {},
-        () = call.host.stopping.cancelled() => return Err(unanswered("the node stops")),
-    };
-    match said {
-        Ok(ClientResult::ElicitResult(said)) => Ok(said),
-        Ok(_) => Err(unanswered("the client answered something else")),
-        Err(why) => Err(unanswered(&why.to_string())),
-    }
-}
-
-fn question(agents: &[AgentEntry]) -> ElicitRequest {
-    ElicitRequest::new(ElicitRequestParams::FormElicitationParams {
-        meta: None,
+fn question<'a>(agents: &[AgentEntry], about: &'a [u8]) -> Question<'a> {
+    Question {
+        kind: "run-project-agents",
+        about,
         message: message(agents),
-        // Yes or no is all that is asked.
-        requested_schema: ElicitationSchema::new(BTreeMap::new()),
-    })
+        whether: "whether the project's agents may run",
+        declined: "Canceled: project-local agents not approved.",
+    }
 }
 
 /// Names all of them: one that is not named is one that nobody agreed to.
@@ -129,22 +69,9 @@ fn line(text: &str) -> String {
 }
 
 /// Others, or other contents of the same files, are another question.
-fn question_name(agents: &[AgentEntry]) -> String {
+fn about(agents: &[AgentEntry]) -> Vec<u8> {
     let read = agents.iter().map(|it| (it.path.to_string_lossy(), it.source.as_str(), &it.agent));
-    let read = serde_json::to_vec(&read.collect::<Vec<_>>()).expect("agents are JSON");
-    let hash = blake3::hash(&read).to_hex();
-    let hash: String = hash.chars().take(HASH_DIGITS).collect();
-    format!("run-project-agents-{hash}")
-}
-
-fn unanswered(why: &str) -> Refusal {
-    Refusal {
-        reason: Reason::Unavailable,
-        message: format!(
-            "Your user was asked whether the project's agents may run, and did not answer ({why}). \
-             Nothing was started. Call again."
-        ),
-    }
+    serde_json::to_vec(&read.collect::<Vec<_>>()).expect("agents are JSON")
 }
 
 #[cfg(test)]
@@ -184,6 +111,7 @@ mod tests {
     /// Holds RT2.
     #[test]
     fn an_answer_is_about_these_agents_as_they_are() {
+        let question_name = |agents: &[AgentEntry]| question(agents, &about(agents)).name();
         let one = question_name(&[agent("scout", "Look.")]);
         assert_eq!(one, question_name(&[agent("scout", "Look.")]));
         assert_ne!(one, question_name(&[agent("scout", "Delete.")]));

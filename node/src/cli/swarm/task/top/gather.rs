@@ -90,6 +90,7 @@ pub(super) fn touched(events: &[wire::Event]) -> Stale {
                 | Noun::Guard(_)
                 | Noun::Call(_)
                 | Noun::Board(_)
+                | Noun::Pipeline(_)
                 | Noun::Swarm(wire::SwarmEvent { kind: None }),
             )
             | None => {}

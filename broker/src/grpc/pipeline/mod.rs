@@ -1,0 +1,295 @@
+//! `Pipelines`: phases that roles do one after another on one board.
+//!
+//! `render` says what the state holds. What an attempt writes is parsed and checked as an update of
+//! its board is, before the workspace's actor is asked.
+
+mod render;
+
+use serde_json::Value as Json;
+use tasuki_proto::{
+    id::{BoardName, RoleId},
+    limits::{PHASE_ERROR_BYTES_MAX, PIPELINES_PAGE, PIPELINES_PAGE_MAX, READY_PHASES_MAX},
+    pipeline::Definition,
+    reason::Reason,
+    token::Right,
+    visible::is_visible,
+    wire,
+};
+use tonic::Status;
+
+pub(super) use self::render::event;
+use super::{
+    Answer, Endpoint, Later, WorkspaceSession, at_once,
+    board::{fold_all, pick_schema, schema, updates},
+    parse::{actor, check_size, id, limit},
+    render::{fitting, text},
+    status::invalid,
+};
+use crate::{
+    rules::{
+        self, Rejection,
+        board::{ChannelUpdate, Schema},
+        pipeline::{Command, Decide, End, Reply, Start},
+        turn::Actor,
+    },
+    workspace::View,
+};
+
+/// The channel in which a gate says whether it is passed.
+const APPROVED: &str = "is_approved";
+
+/// The channel in which a phase says why it failed.
+const ERROR: &str = "last_error";
+
+impl Endpoint for wire::StartPipelineRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let by = actor(&self.role, &self.person)?;
+        check_actor(session, &by)?;
+        let board: BoardName = id("board", &self.board)?;
+        let definition = self.definition.unwrap_or_default();
+        let named = schema(&definition.schema)?;
+        let definition = read_definition(&definition)?;
+        let (schema, updates) = parse_updates(session, &board, named, self.updates).await?;
+        let start = Start { by, board: board.clone(), definition, updates, schema };
+        let start = Command::Start(Box::new(start));
+        session.execute(start, move |view, _| response(view, &board)).await
+    }
+}
+
+fn read_definition(it: &wire::PipelineDefinition) -> Result<Definition, Status> {
+    Definition::read(it).map_err(|problems| {
+        let all = problems.iter().map(|problem| match problem.phase {
+            None => format!("{} {}", problem.field, problem.why),
+            Some(index) => format!("phase {}: {} {}", index + 1, problem.field, problem.why),
+        });
+        let all: Vec<String> = all.collect();
+        invalid("definition", &format!("does not work: {}", all.join("; ")))
+    })
+}
+
+/// Whether the caller may act so (E7), before it learns anything of a board.
+fn check_actor(session: &WorkspaceSession, by: &Actor) -> Result<(), Status> {
+    match by {
+        Actor::Role(role) => session.check_role(role),
+        Actor::Person(_) => session.check_right(Right::Steer),
+    }
+}
+
+/// Updates for a board, with its schema, or that of a new one.
+async fn parse_updates(
+    session: &WorkspaceSession,
+    board: &BoardName,
+    named: Option<Schema>,
+    all: Vec<wire::ChannelUpdate>,
+) -> Result<(Schema, Vec<ChannelUpdate>), Status> {
+    let wanted = board.clone();
+    let current = session.query(None, move |view| {
+        Ok(view.workspace.boards.find(&wanted).map(|it| it.schema.clone()))
+    });
+    let (schema, is_new) = pick_schema(board, current.await?, named)?;
+    let updates = updates(board, &schema, is_new, all, true).await?;
+    Ok((schema, updates))
+}
+
+impl Endpoint for wire::ClaimPhaseRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let (role, board) = (id("role", &self.role)?, id("board", &self.board)?);
+        let attempt = self.attempt;
+        let claim = Command::Claim { role, board, attempt };
+        let board: BoardName = id("board", &self.board)?;
+        let render = move |view: &View<'_>, reply| claimed(view, &board, attempt, &reply);
+        session.execute(claim, render).await
+    }
+}
+
+/// All that a node needs to make an attempt.
+fn claimed(
+    view: &View<'_>,
+    board: &BoardName,
+    number: u32,
+    reply: &rules::Reply,
+) -> Result<Later<wire::ClaimPhaseResponse>, Rejection> {
+    let rules::Reply::Pipeline(Reply::Claimed(token)) = reply else {
+        unreachable!("an attempt is claimed or refused")
+    };
+    let pipeline = view.workspace.pipelines.get(board)?;
+    // Of a repeat it may have ended, or the pipeline may be another one.
+    let index = usize::try_from(number).ok().and_then(|it| it.checked_sub(1));
+    let attempt = index.and_then(|index| pipeline.attempts.get(index));
+    let attempt = attempt.filter(|it| it.claim.as_ref().is_some_and(|it| it.token == *token));
+    let Some(attempt) = attempt else {
+        return Err(rules::pipeline::Rejection::Taken {
+            board: board.clone(),
+            attempt: number,
+            why: "it has ended".to_owned(),
+        }
+        .into());
+    };
+    let definition = pipeline.definition.write("");
+    Ok(at_once(wire::ClaimPhaseResponse {
+        claim_token: token.get(),
+        deadline_ms: attempt.claim.as_ref().map_or(0, |it| it.deadline.as_millis()),
+        phase: definition.phases.into_iter().nth(usize::from(attempt.phase)),
+        checkpoint: attempt.checkpoint.get(),
+        attempt_key: render::attempt_key(board, pipeline, attempt),
+        by_role: text(pipeline.role.as_ref()),
+        by_person: text(pipeline.person.as_ref()),
+        ..Default::default()
+    }))
+}
+
+impl Endpoint for wire::EndPhaseRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let role: RoleId = id("role", &self.role)?;
+        session.check_role(&role)?;
+        let board: BoardName = id("board", &self.board)?;
+        let mut error = reason("error", self.error)?;
+        let (schema, updates) = parse_updates(session, &board, None, self.updates).await?;
+        let mut is_approved = None;
+        for update in &updates {
+            match (update.channel.as_str(), serde_json::from_str::<Json>(&update.json)) {
+                (APPROVED, Ok(Json::Bool(it))) => is_approved = Some(it),
+                (APPROVED, Ok(_)) => return Err(invalid(APPROVED, &"is neither true nor false")),
+                (ERROR, Ok(Json::String(it))) if error.is_empty() => error = reason(ERROR, it)?,
+                _ => {}
+            }
+        }
+        let end = End {
+            role,
+            board: board.clone(),
+            attempt: self.attempt,
+            token: self.claim_token.into(),
+            updates,
+            schema,
+            is_approved,
+            error: (!error.is_empty()).then_some(error),
+        };
+        let name = board.clone();
+        let render = move |view: &View<'_>, _| response(view, &name);
+        let ended = session.execute(Command::End(Box::new(end.clone())), render).await;
+        match ended {
+            // How large the board really is may be known only once it is whole.
+            Err(why) if Reason::of(&why) == Some(Reason::TooLarge) => {
+                fold_all(session, &board, None).await?;
+                let render = move |view: &View<'_>, _| response(view, &board);
+                session.execute(Command::End(Box::new(end)), render).await
+            }
+            ended => ended,
+        }
+    }
+}
+
+impl Endpoint for wire::DecideApprovalRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let board: BoardName = id("board", &self.board)?;
+        let decide = Decide {
+            by: id("person", &self.person)?,
+            board: board.clone(),
+            attempt: (self.attempt != 0).then_some(self.attempt),
+            is_approved: self.approve,
+            reason: reason("reason", self.reason)?,
+        };
+        session.execute(Command::Decide(decide), move |view, _| response(view, &board)).await
+    }
+}
+
+impl Endpoint for wire::CancelPipelineRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let by = actor(&self.role, &self.person)?;
+        let board: BoardName = id("board", &self.board)?;
+        let reason = reason("reason", self.reason)?;
+        let cancel = Command::Cancel { by, board: board.clone(), reason };
+        session.execute(cancel, move |view, _| response(view, &board)).await
+    }
+}
+
+impl Endpoint for wire::ResumePipelineRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let by = actor(&self.role, &self.person)?;
+        let board: BoardName = id("board", &self.board)?;
+        let resume = Command::Resume { by, board: board.clone() };
+        session.execute(resume, move |view, _| response(view, &board)).await
+    }
+}
+
+/// A text for people.
+fn reason(field: &str, text: String) -> Result<String, Status> {
+    check_size(field, text.len(), PHASE_ERROR_BYTES_MAX)?;
+    let is_shown = |it: char| it == '\n' || it == '\t' || is_visible(it);
+    match text.chars().all(is_shown) {
+        true => Ok(text),
+        false => Err(invalid(field, &"has characters that are never shown")),
+    }
+}
+
+/// The pipeline right after a command. It may have been forgotten since it was carried out.
+fn response(
+    view: &View<'_>,
+    board: &BoardName,
+) -> Result<Later<wire::PipelineResponse>, Rejection> {
+    let pipeline = view.workspace.pipelines.find(board);
+    let pipeline = pipeline.map(|it| render::pipeline(board, it));
+    Ok(at_once(wire::PipelineResponse { pipeline, ..Default::default() }))
+}
+
+impl Endpoint for wire::GetPipelineRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let board: BoardName = id("board", &self.board)?;
+        let show = move |view: &View<'_>| {
+            let pipeline = view.workspace.pipelines.get(&board)?;
+            let pipeline = Some(render::pipeline(&board, pipeline));
+            Ok(at_once(wire::PipelineResponse { pipeline, ..Default::default() }))
+        };
+        session.show(None, show).await
+    }
+}
+
+impl Endpoint for wire::ListPipelinesRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let limit = limit(self.limit, PIPELINES_PAGE, PIPELINES_PAGE_MAX);
+        let list = move |view: &View<'_>| {
+            let all = view.workspace.pipelines.after(&self.after);
+            let all = all.filter(|(_, it)| !self.only_open || it.is_open());
+            let all = all.map(|(board, it)| render::summary(board, it));
+            let (mut pipelines, mut has_more) = fitting(all.take(limit + 1));
+            has_more |= limit < pipelines.len();
+            pipelines.truncate(limit);
+            let last = pipelines.last().filter(|_| has_more);
+            let next = last.map(|it| it.board.clone()).unwrap_or_default();
+            Ok(wire::ListPipelinesResponse { pipelines, next })
+        };
+        session.query(None, list).await
+    }
+}
+
+impl Endpoint for wire::ListPhasesRequest {
+    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
+        let Some(node) = session.node().cloned() else {
+            let why = rules::pipeline::Rejection::NodeRequired;
+            return Err(super::status::rejected(&why.into()));
+        };
+        let caller = session.caller.clone();
+        let list = move |view: &View<'_>| {
+            view.workspace.directory.check(&caller, None)?;
+            let hosted = |role| view.workspace.directory.host(role) == Some(&node);
+            let ready = view.workspace.pipelines.at_phase().filter_map(|(board, it)| {
+                let (number, attempt) = it.current()?;
+                let is_claimed = match &attempt.claim {
+                    None => false,
+                    Some(claim) if claim.node == node => true,
+                    Some(_) => return None,
+                };
+                let phase = it.phase();
+                hosted(&phase.role).then(|| wire::ReadyPhase {
+                    board: board.to_string(),
+                    attempt: number,
+                    phase: phase.name.to_string(),
+                    role: phase.role.to_string(),
+                    is_claimed,
+                })
+            });
+            Ok(wire::ListPhasesResponse { phases: ready.take(READY_PHASES_MAX).collect() })
+        };
+        session.query(None, list).await
+    }
+}

@@ -1,0 +1,167 @@
+//! Pipelines as messages.
+
+use tasuki_proto::{
+    id::BoardName,
+    pipeline::PhaseIndex,
+    wire::{self, pipeline_event::Kind},
+};
+
+use super::super::render::text;
+use crate::rules::pipeline::{Attempt, AttemptOutcome, Change, Ending, Event, Pipeline, Stand};
+
+/// All of a pipeline.
+pub(super) fn pipeline(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
+    let decisions = it.decisions.iter().map(|decided| wire::ApprovalDecision {
+        phase: name(it, decided.phase),
+        approved: decided.is_approved,
+        person: text(decided.person.as_ref()),
+        reason: decided.reason.clone(),
+        at_ms: decided.at.as_millis(),
+    });
+    let attempts = (1..).zip(&it.attempts).map(|(number, one)| attempt(board, it, number, one));
+    wire::Pipeline {
+        definition: Some(it.definition.write(it.schema.as_str())),
+        attempts: attempts.collect(),
+        decisions: decisions.collect(),
+        ..facts(board, it)
+    }
+}
+
+/// What a list has of one: its newest attempt.
+pub(super) fn summary(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
+    let newest = it.attempts.last().map(|one| attempt(board, it, it.last(), one));
+    wire::Pipeline { attempts: newest.into_iter().collect(), ..facts(board, it) }
+}
+
+fn facts(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
+    let mut facts = wire::Pipeline {
+        board: board.to_string(),
+        phase: name(it, it.stand.phase()),
+        retries: it.retries,
+        by_role: text(it.role.as_ref()),
+        by_person: text(it.person.as_ref()),
+        started_ms: it.started.as_millis(),
+        ..Default::default()
+    };
+    facts.set_status(status(&it.stand));
+    match &it.stand {
+        Stand::Phase(..) => {}
+        Stand::Approval(_, lapses) => facts.approval_lapses_ms = lapses.as_millis(),
+        Stand::Ended(_, ending, at) => {
+            facts.ended_ms = at.as_millis();
+            facts.error = match ending {
+                Ending::Completed => String::new(),
+                Ending::Failed(why) | Ending::Canceled(why) => why.clone(),
+                Ending::Lapsed => "the approval lapsed".to_owned(),
+            };
+        }
+    }
+    facts
+}
+
+fn status(stand: &Stand) -> wire::PipelineStatus {
+    match stand {
+        Stand::Phase(..) => wire::PipelineStatus::Running,
+        Stand::Approval(..) => wire::PipelineStatus::AwaitingApproval,
+        Stand::Ended(_, Ending::Completed, _) => wire::PipelineStatus::Completed,
+        Stand::Ended(_, Ending::Failed(_) | Ending::Lapsed, _) => wire::PipelineStatus::Failed,
+        Stand::Ended(_, Ending::Canceled(_), _) => wire::PipelineStatus::Canceled,
+    }
+}
+
+fn name(pipeline: &Pipeline, phase: PhaseIndex) -> String {
+    pipeline.definition.phase(phase).name.to_string()
+}
+
+/// The same for each attempt of a phase at a checkpoint.
+pub(super) fn attempt_key(board: &BoardName, pipeline: &Pipeline, it: &Attempt) -> String {
+    format!("{board}/{}/{}", it.checkpoint, name(pipeline, it.phase))
+}
+
+fn attempt(
+    board: &BoardName,
+    pipeline: &Pipeline,
+    number: u32,
+    it: &Attempt,
+) -> wire::PhaseAttempt {
+    let mut attempt = wire::PhaseAttempt {
+        attempt: number,
+        phase: name(pipeline, it.phase),
+        attempt_key: attempt_key(board, pipeline, it),
+        role: pipeline.definition.phase(it.phase).role.to_string(),
+        node: text(it.claim.as_ref().map(|it| &it.node)),
+        checkpoint: it.checkpoint.get(),
+        began_ms: it.claim.as_ref().map_or(0, |it| it.began.as_millis()),
+        ..Default::default()
+    };
+    let status = match (&it.end, &it.claim) {
+        (Some(end), _) => {
+            attempt.written = end.written.get();
+            attempt.error.clone_from(&end.error);
+            attempt.ended_ms = end.at.as_millis();
+            match end.outcome {
+                AttemptOutcome::Passed => wire::AttemptStatus::Passed,
+                AttemptOutcome::Failed => wire::AttemptStatus::Failed,
+                AttemptOutcome::Rejected => wire::AttemptStatus::Rejected,
+                AttemptOutcome::Lost => wire::AttemptStatus::Lost,
+                AttemptOutcome::TimedOut => wire::AttemptStatus::TimedOut,
+                AttemptOutcome::Canceled => wire::AttemptStatus::Canceled,
+            }
+        }
+        (None, Some(_)) => wire::AttemptStatus::Running,
+        (None, None) => wire::AttemptStatus::Waiting,
+    };
+    attempt.set_status(status);
+    attempt
+}
+
+/// What the feed tells of pipelines. That a lease goes on, or an old one is forgotten, is no news.
+pub(in crate::grpc) fn event(event: &Event) -> Option<Kind> {
+    Some(match event {
+        Event::Started(it) => {
+            let first = it.definition.phase(0);
+            Kind::PipelineStarted(wire::PipelineStarted {
+                board: it.board.to_string(),
+                phase: first.name.to_string(),
+                role: first.role.to_string(),
+            })
+        }
+        Event::Claimed(it) => Kind::PhaseClaimed(wire::PhaseClaimed {
+            board: it.board.to_string(),
+            phase: it.phase.to_string(),
+            attempt: it.attempt,
+            role: it.role.to_string(),
+            node: it.node.to_string(),
+        }),
+        Event::Moved(it) => {
+            let mut moved = wire::PipelineMoved {
+                board: it.board.to_string(),
+                phase: it.from.to_string(),
+                attempt: it.attempt,
+                next_phase: it.to.to_string(),
+                role: it.role.to_string(),
+                checkpoint: it.written.get(),
+                ..Default::default()
+            };
+            moved.set_change(change(it.change));
+            moved.set_status(status(&it.stand));
+            Kind::PipelineMoved(moved)
+        }
+        Event::Renewed(_) | Event::Forgotten(_) => return None,
+    })
+}
+
+const fn change(it: Change) -> wire::PipelineChange {
+    match it {
+        Change::Passed => wire::PipelineChange::Passed,
+        Change::Failed => wire::PipelineChange::Failed,
+        Change::Rejected => wire::PipelineChange::Rejected,
+        Change::Lost => wire::PipelineChange::Lost,
+        Change::TimedOut => wire::PipelineChange::TimedOut,
+        Change::Approved => wire::PipelineChange::Approved,
+        Change::Denied => wire::PipelineChange::Denied,
+        Change::ApprovalLapsed => wire::PipelineChange::ApprovalLapsed,
+        Change::Canceled => wire::PipelineChange::Canceled,
+        Change::Resumed => wire::PipelineChange::Resumed,
+    }
+}

@@ -1,0 +1,296 @@
+//! What a command about pipelines does, or why it does nothing.
+
+use tasuki_proto::{
+    id::{BoardName, NodeId, RoleId},
+    limits::{OPEN_PIPELINES_MAX, PHASE_LEASE_MS, PIPELINES_MAX},
+};
+
+use super::{
+    Attempt, AttemptNumber, AttemptOutcome, Change, Claim, Claimed, Command, Decide, End, Ending,
+    Event, Pipeline, Pipelines, Rejection, Reply, Stand, Start, Started,
+    step::{Next, Step, notes},
+};
+use crate::rules::{
+    Asked, Decision, Rejection as AnyRejection, Reply as AnyReply, board::AGENT_STATE,
+};
+
+impl Pipelines {
+    pub(in crate::rules) fn decide(
+        &self,
+        asked: Asked<'_>,
+        command: &Command,
+    ) -> Result<Decision, AnyRejection> {
+        match command {
+            Command::Start(it) => self.decide_start(asked, it),
+            Command::Claim { role, board, attempt } => {
+                Ok(self.decide_claim(asked, role, board, *attempt)?)
+            }
+            Command::End(it) => self.decide_end(asked, it),
+            Command::Decide(it) => Ok(self.decide_approval(asked, it)?),
+            Command::Cancel { board, reason, .. } => Ok(self.decide_cancel(asked, board, reason)?),
+            Command::Resume { board, .. } => Ok(self.decide_resume(asked, board)?),
+        }
+    }
+
+    /// Whether a board may go.
+    pub(in crate::rules) fn check_ended(&self, board: &BoardName) -> Result<(), Rejection> {
+        match self.find(board).is_some_and(Pipeline::is_open) {
+            true => Err(Rejection::BoardInUse { board: board.clone() }),
+            false => Ok(()),
+        }
+    }
+
+    fn decide_start(&self, asked: Asked<'_>, start: &Start) -> Result<Decision, AnyRejection> {
+        let before = self.find(&start.board);
+        if before.is_some_and(Pipeline::is_open) {
+            return Err(Rejection::Open { board: start.board.clone() }.into());
+        }
+        self.check_room(before.is_none())?;
+        let mut updates = start.updates.clone();
+        if start.schema.as_str() == AGENT_STATE {
+            let notes = notes(start.definition.phase(0), 0, "null");
+            updates.retain(|it| notes.iter().all(|note| note.channel != it.channel));
+            updates.extend(notes);
+            updates.sort_unstable_by(|one, other| one.channel.cmp(&other.channel));
+        }
+        let boards = &asked.workspace.boards;
+        let (checkpoint, mut decision) =
+            boards.decide_write(&start.board, &updates, &start.schema)?;
+        decision.reply = AnyReply::Done;
+        let started = Started {
+            board: start.board.clone(),
+            definition: start.definition.clone(),
+            schema: start.schema.clone(),
+            checkpoint,
+        };
+        decision.events.push(Event::Started(started).into());
+        Ok(decision)
+    }
+
+    fn check_room(&self, is_new: bool) -> Result<(), Rejection> {
+        if OPEN_PIPELINES_MAX <= self.open {
+            return Err(Rejection::TooManyOpen);
+        }
+        if is_new && PIPELINES_MAX <= self.len() { Err(Rejection::TooMany) } else { Ok(()) }
+    }
+
+    fn decide_claim(
+        &self,
+        asked: Asked<'_>,
+        role: &RoleId,
+        board: &BoardName,
+        number: AttemptNumber,
+    ) -> Result<Decision, Rejection> {
+        let node = calling_node(asked)?;
+        let pipeline = self.get(board)?;
+        pipeline.check_open(board)?;
+        let taken = |why: String| Rejection::Taken { board: board.clone(), attempt: number, why };
+        let Some((current, attempt)) = pipeline.current() else {
+            return Err(taken("a person is asked to approve what was done".to_owned()));
+        };
+        if current != number {
+            return Err(taken(format!("the newest is {current}")));
+        }
+        if let Some(claim) = &attempt.claim {
+            return Err(taken(format!("node {} has it", claim.node)));
+        }
+        let phase = pipeline.phase();
+        if phase.role != *role {
+            let (phase, role) = (phase.name.clone(), phase.role.clone());
+            return Err(Rejection::OtherRole { board: board.clone(), phase, role });
+        }
+        let token = self.token.next();
+        let claimed = Claimed {
+            board: board.clone(),
+            attempt: number,
+            node: node.clone(),
+            token,
+            lapses: asked.now.plus_millis(PHASE_LEASE_MS),
+            deadline: asked.now.plus_millis(phase.timeout_ms),
+            phase: phase.name.clone(),
+            role: role.clone(),
+        };
+        Ok(Decision::new([Event::Claimed(claimed)], Reply::Claimed(token)))
+    }
+
+    fn decide_end(&self, asked: Asked<'_>, end: &End) -> Result<Decision, AnyRejection> {
+        let node = calling_node(asked)?;
+        let pipeline = self.get(&end.board)?;
+        self.check_held(asked, node, pipeline, end)?;
+        let phase = pipeline.phase();
+        let author = phase.approves.map(|it| pipeline.definition.phase(it));
+        if author.is_none() && end.is_approved.is_some() {
+            return Err(Rejection::NoGate { phase: phase.name.clone() }.into());
+        }
+        let (change, error) = match (&end.error, author, end.is_approved) {
+            (Some(error), ..) => (Change::Failed, error.clone()),
+            (None, None, _) => (Change::Passed, String::new()),
+            (None, Some(_), None) => {
+                return Err(Rejection::NoVerdict { phase: phase.name.clone() }.into());
+            }
+            (None, Some(_), Some(false)) => {
+                (Change::Rejected, format!("{} did not approve it", phase.name))
+            }
+            (None, Some(author), Some(true)) => {
+                if author.role == end.role {
+                    let (phase, role) = (phase.name.clone(), end.role.clone());
+                    return Err(Rejection::OwnWork { phase, role }.into());
+                }
+                (Change::Passed, String::new())
+            }
+        };
+        let (next, retries) = match change {
+            Change::Passed => (pipeline.after_pass(asked.now), pipeline.retries),
+            _ => pipeline.after_failure(&error),
+        };
+        let step =
+            Step { board: &end.board, pipeline, now: asked.now, change, error, next, retries };
+        step.decide(&asked.workspace.boards, &end.updates)
+    }
+
+    /// Whether the node has the attempt, under this token.
+    fn check_held(
+        &self,
+        asked: Asked<'_>,
+        node: &NodeId,
+        pipeline: &Pipeline,
+        end: &End,
+    ) -> Result<(), Rejection> {
+        let (board, number) = (&end.board, end.attempt);
+        let not_held = |why: String| Rejection::NotHeld {
+            board: board.clone(),
+            attempt: number,
+            node: node.clone(),
+            why,
+        };
+        let attempt = number
+            .checked_sub(1)
+            .and_then(|index| pipeline.attempts.get(usize::try_from(index).ok()?));
+        let Some(Attempt { claim, end: ended, .. }) = attempt else {
+            return Err(not_held(format!("the newest attempt is {}", pipeline.last())));
+        };
+        let Some(Claim { node: holder, token, deadline, .. }) = claim else {
+            return Err(not_held("nobody took it".to_owned()));
+        };
+        if *token != end.token {
+            let (board, presented) = (board.clone(), end.token);
+            return Err(Rejection::StaleToken { board, attempt: number, presented });
+        }
+        if holder != node {
+            return Err(not_held(format!("node {holder} took it")));
+        }
+        if let Some(ended) = ended {
+            let how = match ended.outcome {
+                AttemptOutcome::Passed | AttemptOutcome::Failed | AttemptOutcome::Rejected => {
+                    "it has ended"
+                }
+                AttemptOutcome::Lost => "the node was not heard of, and it is made again",
+                AttemptOutcome::TimedOut => "it took too long",
+                AttemptOutcome::Canceled => "the pipeline was canceled",
+            };
+            return Err(not_held(how.to_owned()));
+        }
+        if *deadline <= asked.now {
+            return Err(not_held("it took too long".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn decide_approval(&self, asked: Asked<'_>, it: &Decide) -> Result<Decision, Rejection> {
+        let pipeline = self.get(&it.board)?;
+        let none = |why: String| Rejection::NoApprovalPending { board: it.board.clone(), why };
+        let (phase, lapses) = match &pipeline.stand {
+            Stand::Approval(phase, lapses) => (*phase, *lapses),
+            Stand::Phase(..) => {
+                return Err(none(format!("phase {} is not done yet", pipeline.phase().name)));
+            }
+            Stand::Ended(phase, Ending::Lapsed, _) => {
+                let phase = pipeline.definition.phase(*phase).name.clone();
+                return Err(Rejection::ApprovalLapsed { board: it.board.clone(), phase });
+            }
+            Stand::Ended(..) => {
+                pipeline.check_open(&it.board)?;
+                return Err(none("it has ended".to_owned()));
+            }
+        };
+        let name = &pipeline.phase().name;
+        if lapses <= asked.now {
+            let (board, phase) = (it.board.clone(), name.clone());
+            return Err(Rejection::ApprovalLapsed { board, phase });
+        }
+        let last = pipeline.last();
+        if let Some(other) = it.attempt.filter(|attempt| *attempt != last) {
+            return Err(none(format!("attempt {last} of phase {name} does, and not {other}")));
+        }
+        let (change, error, (next, retries)) = if it.is_approved {
+            let next = pipeline.after_phase(phase);
+            (Change::Approved, it.reason.clone(), (next, pipeline.retries))
+        } else {
+            let why = match it.reason.as_str() {
+                "" => format!("{} rejected it", it.by),
+                reason => reason.to_owned(),
+            };
+            let next = pipeline.after_failure(&why);
+            (Change::Denied, why, next)
+        };
+        let step =
+            Step { board: &it.board, pipeline, now: asked.now, change, error, next, retries };
+        Ok(step.decide_noted(&asked.workspace.boards))
+    }
+
+    fn decide_cancel(
+        &self,
+        asked: Asked<'_>,
+        board: &BoardName,
+        reason: &str,
+    ) -> Result<Decision, Rejection> {
+        let pipeline = self.get(board)?;
+        if matches!(pipeline.stand, Stand::Ended(_, Ending::Canceled(_), _)) {
+            return Ok(Decision::repeat(AnyReply::Done));
+        }
+        pipeline.check_open(board)?;
+        let next = Next::Ended(pipeline.stand.phase(), Ending::Canceled(reason.to_owned()));
+        let (change, error) = (Change::Canceled, reason.to_owned());
+        let retries = pipeline.retries;
+        let step = Step { board, pipeline, now: asked.now, change, error, next, retries };
+        Ok(step.decide_noted(&asked.workspace.boards))
+    }
+
+    fn decide_resume(&self, asked: Asked<'_>, board: &BoardName) -> Result<Decision, Rejection> {
+        let pipeline = self.get(board)?;
+        let Stand::Ended(phase, ending, _) = &pipeline.stand else {
+            return Err(Rejection::Open { board: board.clone() });
+        };
+        self.check_room(false)?;
+        // What was done and not approved waits for that again.
+        let was_passed = pipeline.attempts.last().is_some_and(|it| {
+            it.end.as_ref().is_some_and(|end| end.outcome == AttemptOutcome::Passed)
+        });
+        let next = match (ending, pipeline.definition.phase(*phase).approval_ms) {
+            (Ending::Completed, _) => {
+                return Err(pipeline.check_open(board).expect_err("it ended"));
+            }
+            (Ending::Lapsed | Ending::Canceled(_), Some(ms)) if was_passed => {
+                Next::Approval(*phase, asked.now.plus_millis(ms))
+            }
+            (Ending::Failed(_) | Ending::Canceled(_) | Ending::Lapsed, _) => pipeline.begin(*phase),
+        };
+        if let Next::Ended(..) = next {
+            let how = "made as many attempts as it may; start it anew";
+            return Err(Rejection::Ended { board: board.clone(), how });
+        }
+        if asked.workspace.boards.find(board).is_none() {
+            let how = "is over and its board was deleted; start it anew";
+            return Err(Rejection::Ended { board: board.clone(), how });
+        }
+        let (change, error) = (Change::Resumed, String::new());
+        let step = Step { board, pipeline, now: asked.now, change, error, next, retries: 0 };
+        Ok(step.decide_noted(&asked.workspace.boards))
+    }
+}
+
+/// The node that asks.
+fn calling_node<'a>(asked: Asked<'a>) -> Result<&'a NodeId, Rejection> {
+    let node = asked.caller.node.as_ref().map(|(node, _)| node);
+    node.ok_or(Rejection::NodeRequired)
+}

@@ -1,0 +1,136 @@
+//! What the passing of time brings: attempts that are lost or take too long, approvals that lapse,
+//! and pipelines that are forgotten.
+//!
+//! The lease of an attempt goes on as long as its node gives signs of life; how otherwise is in
+//! [`Lease`](crate::rules::lease::Lease). A node that begins anew has lost its attempts at once.
+
+use tasuki_proto::{
+    id::{BoardName, NodeId, Timestamp},
+    limits::PHASE_LEASE_MS,
+};
+
+use super::{
+    Change, Claim, Ending, Event, Pipeline, Pipelines, Renewed, Stand,
+    step::{Next, Step},
+};
+use crate::rules::{Body, Context, Decision, Event as AnyEvent, Reply, board::Boards};
+
+/// Pipelines that are looked at for one record. More follow in the next: the board of each may be
+/// written to.
+const LAPSES_MAX: usize = 100;
+
+impl Pipelines {
+    /// What lapsed by `now`, and what goes on.
+    pub(in crate::rules) fn decide_lapses(
+        &self,
+        now: Timestamp,
+        context: &Context,
+        boards: &Boards,
+    ) -> (Vec<AnyEvent>, Vec<Body>) {
+        let mut decision = Decision::new::<Event>([], Reply::Done);
+        let due = self.deadlines.iter().take_while(|(at, _)| *at <= now).take(LAPSES_MAX);
+        for (_, board) in due {
+            let Some(pipeline) = self.find(board) else { continue };
+            let lapsed = self.decide_due(now, context, boards, board, pipeline);
+            decision.events.extend(lapsed.events);
+            decision.bodies.extend(lapsed.bodies);
+        }
+        for board in self.graced.iter().take(LAPSES_MAX) {
+            let claim = self.find(board).and_then(Pipeline::claim);
+            let Some(claim) = claim.filter(|it| now < it.deadline) else { continue };
+            let sign = claim.lease.sign(context.presence.node(&claim.node), PHASE_LEASE_MS);
+            // What is due was judged already.
+            if let Some(sign) = sign.filter(|_| now < claim.lease.lapses) {
+                let lapses = sign.plus_millis(PHASE_LEASE_MS).max(claim.lease.lapses);
+                let board = board.clone();
+                let renewed = Event::Renewed(Renewed { board, lapses, is_grace: false });
+                decision.events.push(renewed.into());
+            }
+        }
+        (decision.events, decision.bodies)
+    }
+
+    fn decide_due(
+        &self,
+        now: Timestamp,
+        context: &Context,
+        boards: &Boards,
+        board: &BoardName,
+        pipeline: &Pipeline,
+    ) -> Decision {
+        let retries = pipeline.retries;
+        let step = |change, error: String, (next, retries)| {
+            Step { board, pipeline, now, change, error, next, retries }.decide_noted(boards)
+        };
+        match &pipeline.stand {
+            Stand::Approval(phase, _) => {
+                let next = Next::Ended(*phase, Ending::Lapsed);
+                step(Change::ApprovalLapsed, String::new(), (next, retries))
+            }
+            Stand::Ended(..) => Decision::new([Event::Forgotten(board.clone())], Reply::Done),
+            Stand::Phase(phase, _) => {
+                let claim = pipeline.claim().expect("what is due is claimed");
+                if claim.deadline <= now {
+                    let seconds = pipeline.phase().timeout_ms / 1000;
+                    let error = format!("it took longer than {seconds} s");
+                    let next = pipeline.after_failure(&error);
+                    return step(Change::TimedOut, error, next);
+                }
+                let sign = context.presence.node(&claim.node);
+                let runs = claim.lease.runs_until(sign, PHASE_LEASE_MS, now, &context.presence);
+                match runs {
+                    Some((lapses, is_grace)) => {
+                        let board = board.clone();
+                        let renewed = Event::Renewed(Renewed { board, lapses, is_grace });
+                        Decision::new([renewed], Reply::Done)
+                    }
+                    None => {
+                        let error = format!("node {} is gone", claim.node);
+                        step(Change::Lost, error, (pipeline.begin(*phase), retries))
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a node did that begins anew: it is to be done again.
+    pub(in crate::rules) fn decide_fenced(
+        &self,
+        now: Timestamp,
+        boards: &Boards,
+        node: &NodeId,
+    ) -> Vec<AnyEvent> {
+        self.decide_lost(now, boards, |claim| claim.node == *node)
+    }
+
+    /// What was done under such claims, none of which hold any more.
+    pub(in crate::rules) fn decide_lost(
+        &self,
+        now: Timestamp,
+        boards: &Boards,
+        is_lost: impl Fn(&Claim) -> bool,
+    ) -> Vec<AnyEvent> {
+        let mut events = Vec::new();
+        for board in &self.claimed {
+            let Some(pipeline) = self.find(board) else { continue };
+            let Some(claim) = pipeline.claim().filter(|it| is_lost(it)) else { continue };
+            let error = format!("node {} began anew", claim.node);
+            let (change, retries) = (Change::Lost, pipeline.retries);
+            let next = pipeline.begin(pipeline.stand.phase());
+            let step = Step { board, pipeline, now, change, error, next, retries };
+            // A loss is not noted on the board, so it has no bodies.
+            events.extend(step.decide_noted(boards).events);
+        }
+        events
+    }
+
+    /// When something lapses next, or a pipeline is old enough.
+    pub(in crate::rules) fn next_deadline(&self) -> Option<Timestamp> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Whether an attempt goes on with a grace that a sign of its node would end.
+    pub(in crate::rules) fn has_graced(&self) -> bool {
+        !self.graced.is_empty()
+    }
+}

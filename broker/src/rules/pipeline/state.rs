@@ -1,0 +1,426 @@
+//! The pipelines of a workspace: what there is, and what an event changes.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
+
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+use tasuki_proto::{
+    id::{BoardName, CheckpointNumber, FencingToken, NodeId, PersonId, RoleId, Timestamp},
+    limits::{PIPELINE_DECISIONS_MAX, PIPELINE_KEPT_MS},
+    pipeline::{Definition, Phase, PhaseIndex},
+};
+
+use super::{AttemptNumber, Change, Claimed, Event, Moved, Rejection, Started};
+use crate::rules::{Fence, Kept, Principal, board::Schema, lease::Lease, rejection::listed_for};
+
+/// All pipelines of a workspace, by their boards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Pipelines {
+    by_board: BTreeMap<BoardName, Pipeline>,
+    /// Of the latest claim.
+    pub(super) token: FencingToken,
+    /// Derived: when each is to be looked at next.
+    pub(super) deadlines: BTreeSet<(Timestamp, BoardName)>,
+    /// Derived: those whose attempt runs.
+    pub(super) claimed: BTreeSet<BoardName>,
+    /// Derived: those of them whose lease is a grace.
+    pub(super) graced: BTreeSet<BoardName>,
+    /// Derived: how many have not ended.
+    pub(super) open: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct Pipeline {
+    #[n(0)]
+    pub definition: Definition,
+    /// Of its board.
+    #[n(1)]
+    pub schema: Schema,
+    /// Who started it: a role or a person.
+    #[n(2)]
+    pub role: Option<RoleId>,
+    #[n(3)]
+    pub person: Option<PersonId>,
+    #[n(4)]
+    pub started: Timestamp,
+    #[n(5)]
+    pub stand: Stand,
+    /// How often it went back since it was started or resumed.
+    #[n(6)]
+    pub retries: u32,
+    /// Their index is their number less one.
+    #[n(7)]
+    pub attempts: Vec<Attempt>,
+    /// The newest.
+    #[n(8)]
+    pub decisions: Vec<Decided>,
+}
+
+/// Where a pipeline stands.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[cbor(flat)]
+#[serde(rename_all = "snake_case")]
+pub enum Stand {
+    /// A phase waits for its role's node, or is being done; it begins with a checkpoint.
+    #[n(0)]
+    Phase(#[n(0)] PhaseIndex, #[n(1)] CheckpointNumber),
+    /// What a phase did waits for a person's approval, until this.
+    #[n(1)]
+    Approval(#[n(0)] PhaseIndex, #[n(1)] Timestamp),
+    /// At a phase, how, and when.
+    #[n(2)]
+    Ended(#[n(0)] PhaseIndex, #[n(1)] Ending, #[n(2)] Timestamp),
+}
+
+/// How a pipeline ended.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[cbor(flat)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    #[n(0)]
+    Completed,
+    #[n(1)]
+    Failed(#[n(0)] String),
+    #[n(2)]
+    Canceled(#[n(0)] String),
+    /// An approval lapsed.
+    #[n(3)]
+    Lapsed,
+}
+
+/// One attempt at a phase.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct Attempt {
+    #[n(0)]
+    pub phase: PhaseIndex,
+    /// The checkpoint that it begins with.
+    #[n(1)]
+    pub checkpoint: CheckpointNumber,
+    /// Of the node that has it, or had it.
+    #[n(2)]
+    pub claim: Option<Claim>,
+    #[n(3)]
+    pub end: Option<AttemptEnd>,
+}
+
+/// A node's charge of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct Claim {
+    #[n(0)]
+    pub node: NodeId,
+    #[n(1)]
+    pub token: FencingToken,
+    #[n(2)]
+    pub lease: Lease,
+    /// When the attempt has taken too long.
+    #[n(3)]
+    pub deadline: Timestamp,
+    #[n(4)]
+    pub began: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct AttemptEnd {
+    #[n(0)]
+    pub outcome: AttemptOutcome,
+    #[n(1)]
+    pub error: String,
+    /// What it wrote to the board; [`CheckpointNumber::NONE`]: nothing.
+    #[n(2)]
+    pub written: CheckpointNumber,
+    #[n(3)]
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptOutcome {
+    #[n(0)]
+    Passed,
+    #[n(1)]
+    Failed,
+    #[n(2)]
+    Rejected,
+    #[n(3)]
+    Lost,
+    #[n(4)]
+    TimedOut,
+    #[n(5)]
+    Canceled,
+}
+
+/// What a person decided about a phase.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+pub struct Decided {
+    #[n(0)]
+    pub phase: PhaseIndex,
+    #[n(1)]
+    pub is_approved: bool,
+    #[n(2)]
+    pub person: Option<PersonId>,
+    #[n(3)]
+    pub reason: String,
+    #[n(4)]
+    pub at: Timestamp,
+}
+
+impl Stand {
+    /// The phase that it is about.
+    pub const fn phase(&self) -> PhaseIndex {
+        match self {
+            Self::Phase(phase, _) | Self::Approval(phase, _) | Self::Ended(phase, ..) => *phase,
+        }
+    }
+}
+
+impl Pipeline {
+    pub const fn is_open(&self) -> bool {
+        !matches!(self.stand, Stand::Ended(..))
+    }
+
+    /// The phase where it stands.
+    pub fn phase(&self) -> &Phase {
+        self.definition.phase(self.stand.phase())
+    }
+
+    /// The attempt that waits or runs, with its number.
+    pub fn current(&self) -> Option<(AttemptNumber, &Attempt)> {
+        let newest = self.attempts.last().filter(|it| it.end.is_none())?;
+        Some((self.last(), newest))
+    }
+
+    /// The number of the newest attempt.
+    pub fn last(&self) -> AttemptNumber {
+        u32::try_from(self.attempts.len()).expect("at most PIPELINE_ATTEMPTS_MAX and a few")
+    }
+
+    /// The charge of the attempt that runs.
+    pub fn claim(&self) -> Option<&Claim> {
+        self.current()?.1.claim.as_ref()
+    }
+
+    /// When it is to be looked at next.
+    fn deadline(&self) -> Option<Timestamp> {
+        match &self.stand {
+            Stand::Phase(..) => self.claim().map(|it| it.lease.lapses.min(it.deadline)),
+            Stand::Approval(_, lapses) => Some(*lapses),
+            Stand::Ended(_, _, at) => Some(at.plus_millis(PIPELINE_KEPT_MS)),
+        }
+    }
+}
+
+impl Pipelines {
+    pub fn len(&self) -> usize {
+        self.by_board.len()
+    }
+
+    pub fn find(&self, board: &BoardName) -> Option<&Pipeline> {
+        self.by_board.get(board)
+    }
+
+    /// The pipeline of a board.
+    ///
+    /// # Errors
+    /// [`Rejection::Unknown`].
+    pub fn get(&self, board: &BoardName) -> Result<&Pipeline, Rejection> {
+        self.find(board).ok_or_else(|| {
+            let known = self.by_board.keys().map(BoardName::as_str);
+            Rejection::Unknown { board: board.clone(), known: listed_for(board.as_str(), known) }
+        })
+    }
+
+    /// Those after this board, or all.
+    pub fn after<'a>(
+        &'a self,
+        board: &'a str,
+    ) -> impl Iterator<Item = (&'a BoardName, &'a Pipeline)> {
+        self.by_board.range::<str, _>((Bound::Excluded(board), Bound::Unbounded))
+    }
+
+    /// Those whose attempt waits or runs.
+    pub fn at_phase(&self) -> impl Iterator<Item = (&BoardName, &Pipeline)> {
+        self.by_board.iter().filter(|(_, it)| matches!(it.stand, Stand::Phase(..)))
+    }
+
+    /// Whether a node holds an attempt.
+    pub fn is_held(&self) -> bool {
+        !self.claimed.is_empty()
+    }
+
+    /// The next claim has a token above all that any had before a restore.
+    pub(in crate::rules) fn fence(&mut self, fence: Fence) {
+        self.token = fence.above(self.token.get()).into();
+    }
+
+    pub(in crate::rules) fn apply(&mut self, now: Timestamp, by: &Principal, event: &Event) {
+        match event {
+            Event::Started(it) => {
+                self.unindex(&it.board);
+                self.by_board.insert(it.board.clone(), started(now, by, it));
+                self.index(&it.board);
+            }
+            Event::Claimed(it) => {
+                assert!(self.token < it.token, "PL2: token {} after {}", it.token, self.token);
+                self.token = it.token;
+                self.change(&it.board, |pipeline| pipeline.claimed(now, it));
+            }
+            Event::Renewed(it) => self.change(&it.board, |pipeline| {
+                let claim = pipeline.attempts.last_mut().and_then(|it| it.claim.as_mut());
+                let lease = &mut claim.expect("PL1: what runs is claimed").lease;
+                (lease.lapses, lease.had_grace) = (it.lapses, it.is_grace);
+            }),
+            Event::Moved(it) => self.change(&it.board, |pipeline| pipeline.moved(now, by, it)),
+            Event::Forgotten(board) => {
+                self.unindex(board);
+                self.by_board.remove(board);
+            }
+        }
+    }
+
+    fn change(&mut self, board: &BoardName, change: impl FnOnce(&mut Pipeline)) {
+        self.unindex(board);
+        change(self.by_board.get_mut(board).expect("what changes is there"));
+        self.index(board);
+    }
+
+    /// Adds what is derived of a pipeline.
+    fn index(&mut self, board: &BoardName) {
+        let Some(pipeline) = self.by_board.get(board) else { return };
+        self.open += usize::from(pipeline.is_open());
+        self.deadlines.extend(pipeline.deadline().map(|at| (at, board.clone())));
+        if let Some(claim) = pipeline.claim() {
+            self.claimed.insert(board.clone());
+            if claim.lease.had_grace {
+                self.graced.insert(board.clone());
+            }
+        }
+    }
+
+    /// Takes it away again.
+    fn unindex(&mut self, board: &BoardName) {
+        let Some(pipeline) = self.by_board.get(board) else { return };
+        self.open -= usize::from(pipeline.is_open());
+        if let Some(at) = pipeline.deadline() {
+            self.deadlines.remove(&(at, board.clone()));
+        }
+        self.claimed.remove(board);
+        self.graced.remove(board);
+    }
+}
+
+fn started(now: Timestamp, by: &Principal, it: &Started) -> Pipeline {
+    let first = Attempt { phase: 0, checkpoint: it.checkpoint, claim: None, end: None };
+    Pipeline {
+        definition: it.definition.clone(),
+        schema: it.schema.clone(),
+        role: by.role.clone(),
+        person: by.person.clone(),
+        started: now,
+        stand: Stand::Phase(0, it.checkpoint),
+        retries: 0,
+        attempts: vec![first],
+        decisions: Vec::new(),
+    }
+}
+
+impl Pipeline {
+    fn claimed(&mut self, now: Timestamp, it: &Claimed) {
+        let attempt = self.attempts.last_mut().filter(|it| it.end.is_none());
+        let attempt = attempt.expect("PL1: what is claimed waits");
+        let held = attempt.claim.as_ref();
+        assert!(held.is_none(), "PL1: {} claims what {held:?} has", it.node);
+        attempt.claim = Some(Claim {
+            node: it.node.clone(),
+            token: it.token,
+            lease: Lease::until(it.lapses),
+            deadline: it.deadline,
+            began: now,
+        });
+    }
+
+    fn moved(&mut self, now: Timestamp, by: &Principal, it: &Moved) {
+        let phase = self.stand.phase();
+        if matches!(self.stand, Stand::Approval(..)) {
+            let goes_on = matches!(it.stand, Stand::Phase(..))
+                || matches!(it.stand, Stand::Ended(_, Ending::Completed, _));
+            let is_decided = matches!(it.change, Change::Approved | Change::Denied);
+            assert!(!goes_on || is_decided, "PL4: {:?} from an approval", it.change);
+        }
+        let outcome = match it.change {
+            Change::Passed => Some(AttemptOutcome::Passed),
+            Change::Failed => Some(AttemptOutcome::Failed),
+            Change::Rejected => Some(AttemptOutcome::Rejected),
+            Change::Lost => Some(AttemptOutcome::Lost),
+            Change::TimedOut => Some(AttemptOutcome::TimedOut),
+            Change::Canceled => Some(AttemptOutcome::Canceled),
+            Change::Approved | Change::Denied | Change::ApprovalLapsed | Change::Resumed => None,
+        };
+        if let (Some(outcome), Some(attempt)) = (outcome, self.attempts.last_mut())
+            && attempt.end.is_none()
+        {
+            let (error, written) = (it.error.clone(), it.written);
+            attempt.end = Some(AttemptEnd { outcome, error, written, at: now });
+        }
+        if let Change::Approved | Change::Denied = it.change {
+            let is_approved = it.change == Change::Approved;
+            let (person, reason) = (by.person.clone(), it.error.clone());
+            self.decisions.push(Decided { phase, is_approved, person, reason, at: now });
+            if PIPELINE_DECISIONS_MAX < self.decisions.len() {
+                self.decisions.remove(0);
+            }
+        }
+        if let Stand::Phase(phase, checkpoint) = it.stand {
+            let is_over = self.attempts.last().is_none_or(|it| it.end.is_some());
+            assert!(is_over, "PL1: a phase begins while another is done");
+            self.attempts.push(Attempt { phase, checkpoint, claim: None, end: None });
+        }
+        (self.stand, self.retries) = (it.stand.clone(), it.retries);
+    }
+}
+
+/// What a snapshot holds.
+#[derive(Debug, Encode, Decode, Serialize, Deserialize)]
+#[cbor(flat)]
+#[serde(rename_all = "snake_case")]
+pub enum SnapshotItem<'a> {
+    /// The latest claim's.
+    #[n(0)]
+    Token(#[n(0)] FencingToken),
+    #[n(1)]
+    Pipeline(#[n(0)] Cow<'a, BoardName>, #[n(1)] Box<Cow<'a, Pipeline>>),
+}
+
+impl Kept for Pipelines {
+    type Item<'a> = SnapshotItem<'a>;
+
+    fn items(&self) -> impl Iterator<Item = SnapshotItem<'_>> {
+        let token = (self.token != FencingToken::NONE).then_some(SnapshotItem::Token(self.token));
+        let pipelines = self.by_board.iter().map(|(board, it)| {
+            SnapshotItem::Pipeline(Cow::Borrowed(board), Box::new(Cow::Borrowed(it)))
+        });
+        token.into_iter().chain(pipelines)
+    }
+
+    fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
+        match item {
+            SnapshotItem::Token(token) => self.token = token,
+            SnapshotItem::Pipeline(board, it) => {
+                let it = (*it).into_owned();
+                let phases = it.definition.phases.len();
+                let is_known = |phase: PhaseIndex| usize::from(phase) < phases;
+                if !is_known(it.stand.phase()) || !it.attempts.iter().all(|it| is_known(it.phase)) {
+                    return Err("a pipeline stands at a phase that it does not have");
+                }
+                let board = board.into_owned();
+                self.by_board.insert(board.clone(), it);
+                self.index(&board);
+            }
+        }
+        Ok(())
+    }
+}

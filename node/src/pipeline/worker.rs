@@ -1,0 +1,285 @@
+//! Takes attempts of the roles that this node hosts, and makes them.
+//!
+//! Whenever the broker tells of something new the worker asks what there is to do, and what of that
+//! is its own. Each attempt is a task of its own; one that the broker no longer has for this node is
+//! dropped, with everything it started.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::{Map, Value};
+use tasuki_proto::{echo::echo, id::RoleId, pattern::matches_any, reason::Reason, wire};
+use tokio::{
+    sync::oneshot,
+    task::{self, AbortHandle, JoinSet},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::work::{Task, Work, error_text, values};
+use crate::{
+    client::retry::{Backoff, chance},
+    link::Link,
+    refusal::Refusal,
+    services::{Service, Services, Silent},
+};
+
+/// Attempts that one node makes at the same time.
+const ATTEMPTS_MAX: usize = 16;
+
+/// What pipelines are done with on this node.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    pub services: Arc<Services>,
+    /// Agents that a pipeline itself names are run here, too.
+    pub runs_agents: bool,
+}
+
+/// Makes attempts until it is shut down or dropped.
+#[derive(Debug)]
+pub struct PipelineWorker {
+    closing: DropGuard,
+    /// Closed when nothing is done any more.
+    done: oneshot::Receiver<()>,
+}
+
+impl PipelineWorker {
+    /// Begins, in the background.
+    pub fn start(link: Link, settings: WorkerSettings) -> Self {
+        let (running, done) = oneshot::channel();
+        let closing = CancellationToken::new();
+        let worker = Worker {
+            context: Arc::new(Context { link: link.clone(), settings }),
+            running: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            tasks: JoinSet::new(),
+        };
+        let until = closing.clone();
+        link.spawn(async move {
+            until.run_until_cancelled(worker.run()).await;
+            drop(running);
+        });
+        Self { closing: closing.drop_guard(), done }
+    }
+
+    /// Ends what is done here. The broker has it made again, here or elsewhere.
+    pub async fn shutdown(self) {
+        drop(self.closing);
+        self.done.await.ok();
+    }
+}
+
+/// An attempt by its board and number.
+type AttemptId = (String, u32);
+
+struct Worker {
+    context: Arc<Context>,
+    running: BTreeMap<AttemptId, AbortHandle>,
+    /// What the broker did not give to this node: not asked for again until it tells of something.
+    refused: BTreeSet<AttemptId>,
+    /// Each ends with the attempt that it did not get, if so.
+    tasks: JoinSet<Option<AttemptId>>,
+}
+
+struct Context {
+    link: Link,
+    settings: WorkerSettings,
+}
+
+impl Worker {
+    async fn run(mut self) {
+        let link = self.context.link.clone();
+        let mut news = link.news().follow_work();
+        let mut backoff = Backoff::default();
+        loop {
+            link.connected().await;
+            let registered_again = link.registered_again();
+            match link.query(wire::ListPhasesRequest::default()).await {
+                Ok(list) => {
+                    backoff.reset();
+                    self.take(list.phases);
+                }
+                // A broker of an earlier release has no pipelines.
+                Err(refusal) => {
+                    tracing::debug!(%refusal, "it is not known which phases wait");
+                    sleep(backoff.pause(chance())).await;
+                    continue;
+                }
+            }
+            tokio::select! {
+                () = news.changed() => self.refused.clear(),
+                () = registered_again => self.refused.clear(),
+                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
+            }
+        }
+    }
+
+    fn ended(&mut self, ended: Result<(task::Id, Option<AttemptId>), task::JoinError>) {
+        let id = match ended {
+            Ok((id, refused)) => {
+                self.refused.extend(refused);
+                id
+            }
+            Err(why) => {
+                if why.is_panic() {
+                    tracing::error!(%why, "an attempt at a phase panicked");
+                }
+                why.id()
+            }
+        };
+        self.running.retain(|_, it| it.id() != id);
+    }
+
+    /// Begins what waits, and drops what this node no longer has.
+    fn take(&mut self, phases: Vec<wire::ReadyPhase>) {
+        let id = |it: &wire::ReadyPhase| (it.board.clone(), it.attempt);
+        let own: BTreeSet<AttemptId> = phases.iter().map(id).collect();
+        self.running.retain(|id, it| {
+            let is_own = own.contains(id);
+            if !is_own {
+                it.abort();
+            }
+            is_own
+        });
+        for phase in phases.into_iter().filter(|it| !it.is_claimed) {
+            let id = id(&phase);
+            let is_known = self.running.contains_key(&id) || self.refused.contains(&id);
+            if self.running.len() < ATTEMPTS_MAX && !is_known {
+                let attempt = attempt(Arc::clone(&self.context), phase);
+                self.running.insert(id, self.tasks.spawn(attempt));
+            }
+        }
+    }
+}
+
+/// Makes one attempt, from its claim to its end. Answers with it if the broker did not give it.
+async fn attempt(context: Arc<Context>, ready: wire::ReadyPhase) -> Option<AttemptId> {
+    let (board, phase) = (ready.board.clone(), ready.phase.clone());
+    let claim = wire::ClaimPhaseRequest {
+        role: ready.role.clone(),
+        board: board.clone(),
+        attempt: ready.attempt,
+        ..Default::default()
+    };
+    let claim = match context.link.command_until_judged(claim, Reason::is_retryable).await {
+        Ok(claim) => claim,
+        Err(refusal) => {
+            tracing::debug!(%refusal, board, phase, "an attempt is not this node's");
+            return Some((board, ready.attempt));
+        }
+    };
+    tracing::info!(board, phase, attempt = ready.attempt, role = ready.role, "begins a phase");
+    let made = context.make(&ready, &claim).await;
+    let end = |updates, error: &str| wire::EndPhaseRequest {
+        role: ready.role.clone(),
+        board: board.clone(),
+        attempt: ready.attempt,
+        claim_token: claim.claim_token,
+        updates,
+        error: if error.is_empty() { String::new() } else { error_text(error) },
+        ..Default::default()
+    };
+    let ended = match made {
+        Ok(updates) => context.end(end(updates, "")).await,
+        Err(why) => context.end(end(Vec::new(), &why)).await,
+    };
+    let ended = match ended {
+        // What was made does not fit the board.
+        Err(refusal) if !is_lost(refusal.reason) => {
+            let why = format!("What the phase made was refused: {}", refusal.message);
+            context.end(end(Vec::new(), &why)).await
+        }
+        ended => ended,
+    };
+    match ended {
+        Ok(_) => tracing::info!(board, phase, attempt = ready.attempt, "ended a phase"),
+        Err(refusal) => {
+            tracing::warn!(%refusal, board, phase, attempt = ready.attempt, "a phase was done in vain");
+        }
+    }
+    None
+}
+
+/// Whether the attempt is no longer this node's.
+const fn is_lost(reason: Reason) -> bool {
+    matches!(reason, Reason::LeaseLost | Reason::StaleToken | Reason::UnknownPipeline)
+}
+
+impl Context {
+    async fn end(&self, end: wire::EndPhaseRequest) -> Result<wire::PipelineResponse, Refusal> {
+        self.link.command_until_judged(end, Reason::is_retryable).await
+    }
+
+    /// What an attempt writes to the board. An error is a sentence.
+    async fn make(
+        &self,
+        ready: &wire::ReadyPhase,
+        claim: &wire::ClaimPhaseResponse,
+    ) -> Result<Vec<wire::ChannelUpdate>, String> {
+        let phase = claim.phase.clone().unwrap_or_default();
+        let wrong = |(field, why)| format!("The phase's `{field}` {why}.");
+        let work = Work::read(&phase.work).map_err(wrong)?;
+        let task = work.task().map_err(wrong)?;
+        let role: RoleId = ready.role.parse().map_err(|why| format!("The role {why}."))?;
+        let read = wire::ReadBoardRequest {
+            board: ready.board.clone(),
+            checkpoint: claim.checkpoint,
+            ..Default::default()
+        };
+        let board = self.link.query(read).await.map_err(|refusal| refusal.message)?;
+        let (values, channels) = values(&board.channels, &claim.attempt_key);
+        let limit = Duration::from_millis(phase.timeout_ms);
+        let services = &self.settings.services;
+        let made = match task {
+            Task::Service { name, arguments } => {
+                let service = services.find(&role, &name).ok_or_else(|| {
+                    format!("Role {role} has no service {} on its node.", echo(&name))
+                })?;
+                check_caller(&service, claim)?;
+                let input = match arguments {
+                    Some(arguments) => arguments.fill(&values)?,
+                    None => wanted(&service, channels),
+                };
+                let key = Some(claim.attempt_key.as_str());
+                let call = services.call(&service, input, key, &Silent);
+                timeout(limit, call).await
+            }
+            Task::Agent { agent, prompt, output } => {
+                if !self.settings.runs_agents {
+                    return Err(format!(
+                        "The node of {role} runs no agents that a pipeline names. Declare a service \
+                         there, or set `accept_elsewhere` in its [runs]."
+                    ));
+                }
+                let prompt = prompt.fill(&values)?;
+                let run =
+                    services.run_agent(&role, &agent, &prompt, output.as_ref(), limit, &Silent);
+                timeout(limit, run).await
+            }
+        };
+        let made = made.map_err(|_| format!("It took longer than {} s.", limit.as_secs()))?;
+        work.updates(made.map_err(|why| why.to_string())?)
+    }
+}
+
+/// Whether whoever started the pipeline may call the service. A person may.
+fn check_caller(service: &Service, claim: &wire::ClaimPhaseResponse) -> Result<(), String> {
+    let by = &claim.by_role;
+    let is_own = *by == service.role.as_str();
+    if by.is_empty() || is_own || matches_any(&service.callers, by) {
+        return Ok(());
+    }
+    Err(format!("Service {} may not be called by {by}, who started the pipeline.", service.name))
+}
+
+/// The channels that a service's input names.
+fn wanted(service: &Service, mut channels: Map<String, Value>) -> Map<String, Value> {
+    let properties = service.input.get("properties").and_then(Value::as_object);
+    channels.retain(|name, value| {
+        !value.is_null() && properties.is_none_or(|it| it.contains_key(name))
+    });
+    channels
+}
