@@ -353,11 +353,10 @@ impl Reader<'_> {
     }
 
     fn input(&self, item: &Spanned<DeValue<'_>>) -> Result<Map<String, Value>, Wrong> {
-        let is_object = |it: &Map<String, Value>| it.get("type").is_none_or(|is| is == "object");
-        match self.schema(item)? {
-            Value::Object(fields) if is_object(&fields) => Ok(fields),
-            _ => Err((None, "describes no object; its `type` is \"object\"".to_owned())),
-        }
+        let wrong = || (None, "describes no object; its `type` is \"object\"".to_owned());
+        let Value::Object(fields) = self.schema(item)? else { return Err(wrong()) };
+        let is_object = fields.get("type").is_none_or(|is| is == "object");
+        is_object.then_some(fields).ok_or_else(wrong)
     }
 
     /// A JSON Schema: a table, or the name of a file that has one.

@@ -102,10 +102,10 @@ impl Service {
                 }
             }
             let result = step.output.clone().unwrap_or_else(|| step.action.usual_output());
-            if let Some(name) = &step.name {
-                if known.insert(name.as_str(), result.clone()).is_some() {
-                    wrong.push((at, format!("has `as` {name:?}, which is taken")));
-                }
+            if let Some(name) = &step.name
+                && known.insert(name.as_str(), result.clone()).is_some()
+            {
+                wrong.push((at, format!("has `as` {name:?}, which is taken")));
             }
             known.insert(PREVIOUS, result);
         }

@@ -283,3 +283,18 @@ async fn a_call_is_of_unknown_outcome_when_its_node_is_killed_and_the_service_co
     };
     soon(back).await;
 }
+
+#[tokio::test]
+async fn in_a_private_workspace_no_service_is_exported_and_no_agent_runs() {
+    let place = Place::new().await;
+    place.qa.json("mail private on").await;
+    let refused = place.call("dev", "qa__run_tests", json!({ "path": "x", "count": 1 })).await;
+    let error = &refused["structuredContent"]["error"];
+    assert_eq!(error["data"]["reason"], "private_workspace", "{refused}");
+    let qa = Client::new(place.qa.mcp, "/mcp/qa").await;
+    let arguments = json!({ "tool": "qa__play", "arguments": { "do": "say secret" } });
+    let refused = soon(qa.call("gateway_call", arguments)).await;
+    assert_eq!(refused["structuredContent"]["error"]["kind"], "unavailable", "{refused}");
+    assert!(text(&refused).contains("private workspaces have no runs"), "{refused}");
+    assert!(Runs::at(place.broker.broker.unwrap()).all().await.unwrap().is_empty());
+}
