@@ -128,19 +128,21 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Resolves once the other node offers all services, and somebody runs agents.
+    /// Resolves once each node offers the services of the other, and somebody runs agents.
     async fn offered(&self) {
-        let all = async {
-            loop {
-                let listed = self.dev.json("gateway tools").await.remove(0);
-                let tools = listed["tools"].as_array().unwrap();
-                let names = tools.iter().map(|it| it["name"].as_str().unwrap());
-                if TOOLS.iter().all(|tool| names.clone().any(|it| it == *tool)) {
-                    return;
+        for (node, wanted) in [(&self.dev, &TOOLS[..]), (&self.qa, &["dev__ring"])] {
+            let all = async {
+                loop {
+                    let listed = node.json("gateway tools").await.remove(0);
+                    let tools = listed["tools"].as_array().unwrap();
+                    let names = tools.iter().map(|it| it["name"].as_str().unwrap());
+                    if wanted.iter().all(|tool| names.clone().any(|it| it == *tool)) {
+                        return;
+                    }
                 }
-            }
-        };
-        soon(all).await;
+            };
+            soon(all).await;
+        }
         Runs::at(self.broker.broker.unwrap()).until_offered(1).await;
     }
 

@@ -150,7 +150,7 @@ fn what_is_wrong_with_a_service_is_said_with_its_line() {
         ),
         (
             steps("{ as = \"a\", tool = \"a__b\", arguments = { x = \"{previous}\" } }"),
-            "6: `service` pm__x has step 1, which has the place {previous}, which is no value here",
+            "6: `service` pm__x has the place {previous}, which is no value here",
         ),
         (
             service("agent = \"a\"\n\nprompt = \"{tsak}\""),
