@@ -195,9 +195,9 @@ async fn a_service_that_is_a_tool_is_called_from_another_node() {
     let status = place.qa.run("gateway status").await;
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
     assert!(status.contains("7 tools  services of role qa, on this node"), "{status}");
-    let checked =
-        place.qa.run(&format!("config check --config {}", place.path("qa.toml").display()));
-    let checked = String::from_utf8_lossy(&checked.await.stdout).into_owned();
+    let line = format!("config check --config {}", place.path("qa.toml").display());
+    let checked = place.qa.run(&line).await;
+    let checked = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(checked.contains("qa__both"), "{checked}");
     // Other roles of the same node call them without the broker's help.
     let own = soon(dev.call("dev__ring", json!({}))).await;
