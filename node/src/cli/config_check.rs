@@ -81,7 +81,13 @@ pub(super) fn warnings(config: &Config, around: &Environment) -> Vec<String> {
     let idle = config.idle_toolsets.iter().map(|name| {
         format!("`toolsets` names {}, which is not among the roles; it is ignored", line(name))
     });
-    strangers.chain(idle).collect()
+    let services = config.idle_services.iter().map(|it| {
+        let Service { role, name, .. } = &it.value;
+        format!(
+            "`service` {role}__{name} is of {role}, which is not among the roles; it is ignored"
+        )
+    });
+    strangers.chain(idle).chain(services).collect()
 }
 
 type Row = (Key, (Vec<String>, Source));

@@ -207,6 +207,8 @@ pub struct Config {
     pub gateway_distrust: Option<Problem>,
     /// What roles of this node do for others; only a file of the operator's can say.
     pub services: Vec<Sourced<Service>>,
+    /// The same of roles that this node does not have.
+    pub idle_services: Vec<Sourced<Service>>,
     /// What a file says of that and does not count, and why.
     pub services_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
@@ -508,6 +510,7 @@ impl Config {
             gateway: None,
             gateway_distrust: None,
             services: Vec::new(),
+            idle_services: Vec::new(),
             services_distrust: None,
         }
     }

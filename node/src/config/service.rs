@@ -106,11 +106,10 @@ pub(super) fn parse(
 }
 
 /// What is wrong with them beside what else is configured. Those of roles that the node does not host
-/// are left out where the roles were not said in a file: one file may be of several nodes.
+/// are left out, unless the same file says which roles there are: a file may be of several nodes.
 pub(super) fn check(config: &mut Config, problems: &mut Vec<Problem>) {
     let roles = &config.roles;
     let is_hosted = |role: &RoleId| roles.value.iter().any(|it| it.name == *role);
-    let is_said_elsewhere = matches!(roles.source, Source::Flag(_) | Source::Env(_));
     let servers = config.gateway.iter().flat_map(|it| &it.value.servers).map(|it| &it.name);
     let servers: Vec<&ServerName> = servers.collect();
     let builtin = RunnerTable::default();
@@ -121,7 +120,7 @@ pub(super) fn check(config: &mut Config, problems: &mut Vec<Problem>) {
             let message = format!("`{SERVICE}` {role}{SEPARATOR}{name} {why}");
             problems.push(Problem { at: source.clone(), message });
         };
-        if !is_hosted(role) && !is_said_elsewhere {
+        if !is_hosted(role) && is_one_file(&roles.source, source) {
             let roles: Vec<&str> = roles.value.iter().map(|it| it.name.as_str()).collect();
             say(format!("is of {role}, which is not among the roles: {}", roles.join(", ")));
         }
@@ -137,8 +136,24 @@ pub(super) fn check(config: &mut Config, problems: &mut Vec<Problem>) {
             say(format!("would be called like a tool of the server {role}; rename one of them"));
         }
     }
-    let (roles, services) = (&config.roles, &mut config.services);
-    services.retain(|it| roles.value.iter().any(|role| role.name == it.value.role));
+    let (hosted, idle) = std::mem::take(&mut config.services)
+        .into_iter()
+        .partition(|it| config.roles.value.iter().any(|role| role.name == it.value.role));
+    (config.services, config.idle_services) = (hosted, idle);
+}
+
+fn is_one_file(one: &Source, other: &Source) -> bool {
+    match (one, other) {
+        (Source::File { path: one, .. }, Source::File { path: other, .. }) => one == other,
+        (
+            Source::Default
+            | Source::File { .. }
+            | Source::Env(_)
+            | Source::Filebox(_)
+            | Source::Flag(_),
+            _,
+        ) => false,
+    }
 }
 
 /// The runner that a step names for this node.

@@ -95,6 +95,9 @@ fn a_services_role_and_name_are_known_from_the_files_roles() {
         config.unwrap()
     };
     assert_eq!((roles("dev").services.len(), roles("pm").services.len()), (0, 1));
+    assert_eq!(roles("dev").idle_services.len(), 1);
+    // A command elsewhere that knows nothing of roles is not kept from its work.
+    assert!(load(text).unwrap().is_empty());
     // Who offers services has a use for the tools of others.
     let sets: Vec<&str> = roles("pm").roles.value[0].toolsets.iter().map(|it| it.set).collect();
     assert!(sets.contains(&"gateway"), "{sets:?}");
