@@ -1,4 +1,4 @@
-//! What broker and node agree on about boards: how channels are called, and what updates do to them.
+//! What broker and node agree on about boards: how channels and results are called, and what updates do.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -6,17 +6,20 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    disk::as_text, json::as_displayed, limits::CHANNEL_NAME_BYTES_MAX, nearest::did_you_mean,
+    disk::as_text,
+    json::as_displayed,
+    limits::{CHANNEL_NAME_BYTES_MAX, RESULT_NAME_BYTES_MAX},
+    nearest::did_you_mean,
     visible::is_line,
 };
 
-/// Why a text is not the name of a channel.
+/// Why a text is not the name of a channel, or of a result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidChannel {
+pub enum InvalidName {
     #[error("is empty")]
     Empty,
-    #[error("is {0} bytes long; the limit is {CHANNEL_NAME_BYTES_MAX}")]
-    TooLong(usize),
+    #[error("is {bytes} bytes long; the limit is {limit}")]
+    TooLong { bytes: usize, limit: usize },
     #[error("has characters that are never shown")]
     Unprintable,
 }
@@ -25,35 +28,49 @@ pub enum InvalidChannel {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelName(Arc<str>);
 
-impl FromStr for ChannelName {
-    type Err = InvalidChannel;
+/// What a result is called at its checkpoint: one printable line of at most
+/// [`RESULT_NAME_BYTES_MAX`] bytes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResultName(Arc<str>);
 
-    fn from_str(text: &str) -> Result<Self, InvalidChannel> {
-        if text.is_empty() {
-            return Err(InvalidChannel::Empty);
+/// One printable line.
+macro_rules! name {
+    ($name:ident, $limit:expr) => {
+        impl FromStr for $name {
+            type Err = InvalidName;
+
+            fn from_str(text: &str) -> Result<Self, InvalidName> {
+                let (bytes, limit) = (text.len(), $limit);
+                if text.is_empty() {
+                    return Err(InvalidName::Empty);
+                }
+                if limit < bytes {
+                    return Err(InvalidName::TooLong { bytes, limit });
+                }
+                if is_line(text) { Ok(Self(text.into())) } else { Err(InvalidName::Unprintable) }
+            }
         }
-        if CHANNEL_NAME_BYTES_MAX < text.len() {
-            return Err(InvalidChannel::TooLong(text.len()));
+
+        impl $name {
+            /// The name as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
         }
-        if is_line(text) { Ok(Self(text.into())) } else { Err(InvalidChannel::Unprintable) }
-    }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        as_text!($name);
+        as_displayed!($name);
+    };
 }
 
-impl ChannelName {
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ChannelName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-as_text!(ChannelName);
-as_displayed!(ChannelName);
+name!(ChannelName, CHANNEL_NAME_BYTES_MAX);
+name!(ResultName, RESULT_NAME_BYTES_MAX);
 
 /// What an update does to the value of a channel.
 #[derive(

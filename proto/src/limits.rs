@@ -457,6 +457,27 @@ pub const BOARDS_PAGE: u32 = 50;
 /// Channels that one wait names.
 pub const WAIT_CHANNELS_MAX: usize = 16;
 
+/// The name of a result that is stored at a checkpoint.
+pub const RESULT_NAME_BYTES_MAX: usize = 128;
+
+/// Results that one call stores.
+pub const RESULTS_PER_CALL_MAX: usize = 64;
+
+/// Results at one checkpoint.
+pub const CHECKPOINT_RESULTS_MAX: usize = 256;
+
+/// The results at one checkpoint together: one gRPC message carries them.
+pub const CHECKPOINT_RESULTS_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The results of a board together: they stay on disk until their checkpoints are pruned.
+pub const BOARD_RESULTS_BYTES_MAX: usize = 1024 * 1024 * 1024;
+
+/// Results of all boards of one workspace: at some 200 bytes each, 200 MB of the broker's memory.
+pub const RESULTS_MAX: usize = 1_000_000;
+
+/// Forks of forgotten checkpoints that a pruned board keeps: each has a copy of all values.
+pub const PRUNED_FORKS_MAX: usize = 64;
+
 // Pipelines
 
 /// Pipelines of one workspace that have not ended.

@@ -106,6 +106,16 @@ impl<'a> Bodies<'a> {
         decoded.map(|it| it.json).map_err(|e| self.damaged(&key, e.to_string()))
     }
 
+    /// A result that is stored at a checkpoint of a board, as JSON.
+    ///
+    /// # Errors
+    /// When it is not there or cannot be read.
+    pub fn board_result(self, place: &board::ResultPlace) -> Result<String, JournalError> {
+        let key = codec::board_result_key(place);
+        let decoded = codec::decode_board_result(place, &self.kept(&key)?);
+        decoded.map(|it| it.json).map_err(|e| self.damaged(&key, e.to_string()))
+    }
+
     fn mail(
         self,
         thread: MessageId,

@@ -14,7 +14,7 @@ use tasuki_proto::{
 
 use super::{
     Decision, Event, Reply, Workspace,
-    board::BoardId,
+    board::{BoardId, ResultPlace},
     mailbox::{ContentHash, ThreadNumber},
 };
 
@@ -112,6 +112,7 @@ pub enum TextOwner {
     Doc(DocName, u32),
     Run(RunId),
     Checkpoint(BoardId, CheckpointNumber),
+    BoardResult(ResultPlace),
 }
 
 impl Workspace {
@@ -172,6 +173,7 @@ impl Workspace {
             }
             TextOwner::Run(id) => self.runs.get(*id).is_ok(),
             TextOwner::Checkpoint(board, checkpoint) => self.boards.has(*board, *checkpoint),
+            TextOwner::BoardResult(place) => self.boards.has_result(place),
         }
     }
 }

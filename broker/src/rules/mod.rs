@@ -24,7 +24,7 @@
 //! - **W4** A refused command changes nothing: `decide` borrows.
 //! - T1…T6 of [`turn`], D1…D3 of [`directory`], R1…R3 of [`access`], X1…X6 of
 //!   [`mailbox`], Y3…Y5 of [`privacy`], I1…I8 of [`swarm`], RU1…RU6 of [`run`], GD1…GD2 of
-//!   [`guard`], CL1 of [`call`], BD1…BD4 of [`board`], PL1…PL5 of [`pipeline`].
+//!   [`guard`], CL1 of [`call`], BD1…BD6 of [`board`], PL1…PL5 of [`pipeline`].
 //!
 //! A1: no clock, no randomness, no IO and no `async` in this folder.
 //! `tests/broker/tidy.rs` holds it to that.
@@ -146,6 +146,7 @@ pub enum Body {
     Swarm(swarm::Words),
     Run(run::Words),
     Board(board::Value),
+    BoardResult(board::ResultValue),
 }
 
 impl Decision {

@@ -1,11 +1,13 @@
 //! `Board`: shared state with checkpoints.
 //!
 //! `parse` reads updates and checks their form, `values` reads what checkpoints hold, `waits`
-//! answers who waits. Values are read from the journal outside of the workspace's actor. After an
+//! answers who waits, `results` stores results at checkpoints, `prune` forgets old ones. Values are read from the journal outside of the workspace's actor. After an
 //! update the broker keeps the whole value of a channel, now and then, so that reading it stays
 //! quick.
 
 mod parse;
+mod prune;
+mod results;
 mod values;
 mod waits;
 
@@ -358,11 +360,11 @@ fn render_checkpoint(board: &Board, number: CheckpointNumber) -> wire::BoardChec
         at_ms: it.at.as_millis(),
         channels: board.changed(it).into_iter().map(ToString::to_string).collect(),
         write_key: it.write_key.clone().unwrap_or_default(),
-        is_fork: it.parent != before.unwrap_or_default(),
+        is_fork: before.is_some_and(|before| it.parent != before),
     }
 }
 
-/// What the feed tells of boards. Folding is no news.
+/// What the feed tells of boards. Whoever follows checkpoints has no use for the rest.
 pub(super) fn event(event: &Event) -> Option<Kind> {
     Some(match event {
         Event::Updated(it) => Kind::BoardUpdated(wire::BoardUpdated {
@@ -374,7 +376,7 @@ pub(super) fn event(event: &Event) -> Option<Kind> {
         Event::Deleted(it) => {
             Kind::BoardDeleted(wire::BoardDeleted { board: it.board.to_string() })
         }
-        Event::Folded(_) => return None,
+        Event::Folded(_) | Event::ResultsStored(_) | Event::Pruned(_) => return None,
     })
 }
 

@@ -79,6 +79,16 @@ pub(in crate::grpc) async fn fold_all(
     fold(as_broker(session), board, at, parts).await
 }
 
+/// Keeps whole values of channels at a checkpoint.
+pub(super) async fn make_whole(
+    session: &WorkspaceSession,
+    board: BoardId,
+    checkpoint: CheckpointNumber,
+    parts: Vec<ValueParts>,
+) -> Result<(), Status> {
+    fold(as_broker(session), board, checkpoint, parts).await
+}
+
 /// The broker does it itself: the caller's node may be another by then, and its key names the
 /// update.
 fn as_broker(session: &WorkspaceSession) -> WorkspaceSession {

@@ -14,7 +14,7 @@ use tasuki_proto::{id::LoopId, mail::MessageId};
 use super::{super::BodyKey, CodecError, decode, encode};
 use crate::rules::{
     Body, TextOwner,
-    board::{Value, ValuePlace},
+    board::{ResultPlace, ResultValue, Value, ValuePlace},
     mailbox,
     mailbox::ContentHash,
     run,
@@ -112,6 +112,12 @@ pub fn board_key(place: &ValuePlace) -> BodyKey {
     BodyKey(format!("board/{board}/{checkpoint}/{channel}{whole}"))
 }
 
+/// Where a result that is stored at a checkpoint is.
+pub fn board_result_key(place: &ResultPlace) -> BodyKey {
+    let ResultPlace { board, checkpoint, number } = place;
+    BodyKey(format!("result/{board}/{checkpoint}/{number}"))
+}
+
 /// What a body belongs to; `None` for one that no release so far writes.
 pub fn text_owner(key: &BodyKey) -> Option<TextOwner> {
     let (kind, rest) = key.0.split_once('/')?;
@@ -131,6 +137,12 @@ pub fn text_owner(key: &BodyKey) -> Option<TextOwner> {
             let checkpoint: u64 = checkpoint.parse().ok()?;
             TextOwner::Checkpoint(first.parse().ok()?, checkpoint.into())
         }
+        "result" => {
+            let (checkpoint, number) = others.split_once('/')?;
+            let checkpoint = checkpoint.parse::<u64>().ok()?.into();
+            let (board, number) = (first.parse().ok()?, number.parse().ok()?);
+            TextOwner::BoardResult(ResultPlace { board, checkpoint, number })
+        }
         _ => return None,
     })
 }
@@ -144,6 +156,7 @@ pub fn encode_body(body: &Body) -> Vec<(BodyKey, Bytes)> {
         Body::Swarm(it) => encode(it).into(),
         Body::Run(it) => encode(it).into(),
         Body::Board(it) => encode(it).into(),
+        Body::BoardResult(it) => encode(it).into(),
     };
     vec![(body_key(body), bytes)]
 }
@@ -212,6 +225,16 @@ pub fn decode_board_value(place: &ValuePlace, bytes: &[u8]) -> Result<Value, Cod
     check_place("a value of a board", &board_key(place), board_key(&it.place)).map(|()| it)
 }
 
+/// The result that is kept at a place.
+///
+/// # Errors
+/// When the bytes are something else.
+pub fn decode_board_result(place: &ResultPlace, bytes: &[u8]) -> Result<ResultValue, CodecError> {
+    let it: ResultValue = decode("a result of a board", bytes)?;
+    let found = board_result_key(&it.place);
+    check_place("a result of a board", &board_result_key(place), found).map(|()| it)
+}
+
 /// A body as what it is; where the text of a letter is apart, without it.
 ///
 /// # Errors
@@ -234,6 +257,7 @@ pub fn decode_body(key: &BodyKey, bytes: &Bytes) -> Result<(Body, MailText), Cod
         "swarm" => Body::Swarm(decode("words", bytes)?),
         "run" => Body::Run(decode("words of a run", bytes)?),
         "board" => Body::Board(decode("a value of a board", bytes)?),
+        "result" => Body::BoardResult(decode("a result of a board", bytes)?),
         _ => return Err(unknown()),
     };
     check_place("a body", key, body_key(&body)).map(|()| (body, place))
@@ -259,6 +283,7 @@ fn body_key(body: &Body) -> BodyKey {
         Body::Swarm(it) => swarm_key(it),
         Body::Run(it) => run_key(it),
         Body::Board(it) => board_key(&it.place),
+        Body::BoardResult(it) => board_result_key(&it.place),
     }
 }
 

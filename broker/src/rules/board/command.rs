@@ -5,7 +5,7 @@ use tasuki_proto::{
     id::{BoardName, CheckpointNumber, PersonId, RoleId},
 };
 
-use super::{BoardId, ChannelIndex, Schema};
+use super::{BoardId, ChannelIndex, Prune, Schema, StoreResults};
 use crate::{
     hash::Hash,
     rules::{Acting, Needs, Rejection, privacy::Privacy, turn::Actor},
@@ -21,6 +21,8 @@ pub enum Command {
         by: PersonId,
         board: BoardName,
     },
+    StoreResults(StoreResults),
+    Prune(Prune),
 }
 
 /// Write to channels.
@@ -94,6 +96,8 @@ impl Command {
         match self {
             Self::Update(it) => Some(&it.by),
             Self::Fork(it) => Some(&it.by),
+            Self::StoreResults(it) => Some(&it.by),
+            Self::Prune(it) => Some(&it.by),
             Self::Fold(_) | Self::Delete { .. } => None,
         }
     }
@@ -107,7 +111,11 @@ impl Acting for Command {
     fn person(&self) -> Option<&PersonId> {
         match self {
             Self::Delete { by, .. } => Some(by),
-            Self::Update(_) | Self::Fork(_) | Self::Fold(_) => self.by().and_then(Actor::person),
+            Self::Update(_)
+            | Self::Fork(_)
+            | Self::Fold(_)
+            | Self::StoreResults(_)
+            | Self::Prune(_) => self.by().and_then(Actor::person),
         }
     }
 
@@ -118,12 +126,12 @@ impl Acting for Command {
     /// Values are not sealed.
     fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection> {
         match self {
-            Self::Update(_) | Self::Fork(_) => privacy.check_boards(),
-            Self::Fold(_) | Self::Delete { .. } => Ok(()),
+            Self::Update(_) | Self::Fork(_) | Self::StoreResults(_) => privacy.check_boards(),
+            Self::Fold(_) | Self::Delete { .. } | Self::Prune(_) => Ok(()),
         }
     }
 
     fn is_for_paused(&self) -> bool {
-        matches!(self, Self::Fold(_) | Self::Delete { .. })
+        matches!(self, Self::Fold(_) | Self::Delete { .. } | Self::Prune(_))
     }
 }

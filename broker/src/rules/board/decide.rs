@@ -40,6 +40,8 @@ impl Boards {
                 let deleted = Event::Deleted(Deleted { board: board.clone() });
                 Decision::new([deleted], AnyReply::Done)
             }
+            Command::StoreResults(it) => self.decide_results(it)?,
+            Command::Prune(it) => self.decide_prune(it)?,
         })
     }
 

@@ -7,7 +7,7 @@ use tasuki_proto::{
     id::{BoardName, CheckpointNumber},
 };
 
-use super::{BoardId, ChannelIndex, Schema};
+use super::{BoardId, ChannelIndex, ResultsStored, Schema};
 use crate::hash::Hash;
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -19,6 +19,10 @@ pub enum Event {
     Folded(#[n(0)] Folded),
     #[n(2)]
     Deleted(#[n(0)] Deleted),
+    #[n(3)]
+    ResultsStored(#[n(0)] ResultsStored),
+    #[n(4)]
+    Pruned(#[n(0)] Pruned),
 }
 
 /// A checkpoint was written.
@@ -114,4 +118,14 @@ pub struct Folded {
 pub struct Deleted {
     #[n(0)]
     pub board: BoardName,
+}
+
+/// Older checkpoints are forgotten, with their results.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Pruned {
+    #[n(0)]
+    pub board: BoardName,
+    /// The oldest that remains.
+    #[n(1)]
+    pub oldest: CheckpointNumber,
 }

@@ -4,8 +4,9 @@ use tasuki_proto::{
     board::ChannelName,
     id::{BoardName, CheckpointNumber},
     limits::{
-        BOARD_BYTES_MAX, BOARD_CHANNELS_MAX, BOARD_CHECKPOINTS_MAX, BOARDS_MAX, CHANNEL_BYTES_MAX,
-        CHANNEL_MESSAGES_MAX, CHECKPOINTS_MAX,
+        BOARD_BYTES_MAX, BOARD_CHANNELS_MAX, BOARD_CHECKPOINTS_MAX, BOARD_RESULTS_BYTES_MAX,
+        BOARDS_MAX, CHANNEL_BYTES_MAX, CHANNEL_MESSAGES_MAX, CHECKPOINT_RESULTS_BYTES_MAX,
+        CHECKPOINT_RESULTS_MAX, CHECKPOINTS_MAX, PRUNED_FORKS_MAX, RESULTS_MAX,
     },
     reason::Reason,
 };
@@ -74,8 +75,8 @@ pub enum Rejection {
     #[error("board {board} would have more than {BOARD_CHANNELS_MAX} channels, which is the limit")]
     TooManyChannels { board: BoardName },
     #[error(
-        "board {board} has {BOARD_CHECKPOINTS_MAX} checkpoints, which is the limit; fork it to a \
-         new board"
+        "board {board} has {BOARD_CHECKPOINTS_MAX} checkpoints, which is the limit; prune it, or \
+         fork it to a new board"
     )]
     TooManyCheckpoints { board: BoardName },
     #[error(
@@ -85,6 +86,33 @@ pub enum Rejection {
     TooManyCheckpointsInAll,
     #[error("this workspace has {BOARDS_MAX} boards, which is the limit; delete some")]
     TooManyBoards,
+    #[error(
+        "checkpoint {checkpoint} of board {board} would have more than {CHECKPOINT_RESULTS_MAX} \
+         results, which is the limit. Nothing was stored"
+    )]
+    TooManyResults { board: BoardName, checkpoint: CheckpointNumber },
+    #[error(
+        "the boards of this workspace have {RESULTS_MAX} results, which is the limit; prune or \
+         delete boards"
+    )]
+    TooManyResultsInAll,
+    #[error(
+        "the results at checkpoint {checkpoint} of board {board} would have {bytes} bytes; the \
+         limit is {CHECKPOINT_RESULTS_BYTES_MAX}. Nothing was stored"
+    )]
+    ResultsTooLarge { board: BoardName, checkpoint: CheckpointNumber, bytes: u64 },
+    #[error(
+        "the results of board {board} would have more than {BOARD_RESULTS_BYTES_MAX} bytes, which \
+         is the limit. Nothing was stored; prune the board"
+    )]
+    BoardResultsTooLarge { board: BoardName },
+    #[error(
+        "{forks} checkpoints of board {board} that remain go on from forgotten ones; the limit is \
+         {PRUNED_FORKS_MAX}. Nothing was forgotten; keep another number"
+    )]
+    TooManyForks { board: BoardName, forks: usize },
+    #[error("board {board} changed while it was pruned; nothing was forgotten. Try again")]
+    ChangedWhilePruned { board: BoardName },
 }
 
 impl Rejection {
@@ -96,18 +124,25 @@ impl Rejection {
                 Reason::UnknownCheckpoint
             }
             Self::UnknownChannel { .. } => Reason::InvalidArgument,
-            Self::StaleCheckpoint { .. } | Self::NoCheckpointYet { .. } | Self::MadeAnew { .. } => {
-                Reason::StaleCheckpoint
-            }
+            Self::StaleCheckpoint { .. }
+            | Self::NoCheckpointYet { .. }
+            | Self::MadeAnew { .. }
+            | Self::ChangedWhilePruned { .. } => Reason::StaleCheckpoint,
             Self::OtherSchema { .. } | Self::BoardExists { .. } => Reason::BoardExists,
             Self::WriteKeyReused { .. } => Reason::KeyReused,
             Self::UnknownMessage { .. } => Reason::UnknownMessage,
-            Self::ChannelTooLarge { .. } | Self::BoardTooLarge { .. } => Reason::TooLarge,
+            Self::ChannelTooLarge { .. }
+            | Self::BoardTooLarge { .. }
+            | Self::ResultsTooLarge { .. }
+            | Self::BoardResultsTooLarge { .. } => Reason::TooLarge,
             Self::TooManyMessages { .. }
             | Self::TooManyChannels { .. }
             | Self::TooManyCheckpoints { .. }
             | Self::TooManyCheckpointsInAll
-            | Self::TooManyBoards => Reason::Overloaded,
+            | Self::TooManyBoards
+            | Self::TooManyResults { .. }
+            | Self::TooManyResultsInAll
+            | Self::TooManyForks { .. } => Reason::Overloaded,
         }
     }
 }

@@ -9,12 +9,13 @@ use std::{
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use tasuki_proto::{
-    board::{ChannelName, Reducer},
+    board::{ChannelName, Reducer, ResultName},
     id::{BoardName, CheckpointNumber, PersonId, RoleId, Timestamp},
 };
 
 use super::{
-    BoardId, Change, ChannelIndex, Event, MessageMark, Origin, Rejection, Schema, Updated,
+    BoardId, Change, ChannelIndex, ChannelState, Event, Origin, Rejection, Schema, StoredResult,
+    Updated, results::Results,
 };
 use crate::{
     hash::Hash,
@@ -34,6 +35,8 @@ pub struct Boards {
     pub floor: CheckpointNumber,
     /// Derived: checkpoints of all boards.
     checkpoints: usize,
+    /// Derived: results of all boards.
+    results: usize,
 }
 
 /// One board.
@@ -56,6 +59,7 @@ pub struct Board {
     /// Derived: the checkpoint with which each channel last became another, also because a fork
     /// left behind what was written to it.
     written: Vec<CheckpointNumber>,
+    pub(super) results: Results,
 }
 
 /// One version of a board.
@@ -79,17 +83,6 @@ pub struct Checkpoint {
     /// Each channel at most once.
     #[n(6)]
     pub changes: Vec<Change>,
-}
-
-/// A channel at a checkpoint, without its value.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ChannelState {
-    /// Its value is not larger, in bytes.
-    pub bytes: u64,
-    /// Updates to go through from the last whole value on.
-    pub updates: u32,
-    /// The ids of its messages.
-    pub messages: BTreeSet<Hash>,
 }
 
 /// Where the value of a channel is: what its reducer makes of the whole value and the updates after
@@ -118,7 +111,16 @@ impl Board {
             write_keys: BTreeMap::new(),
             head_states: Vec::new(),
             written: Vec::new(),
+            results: Results::default(),
         }
+    }
+
+    /// Begins anew, without checkpoints.
+    pub(super) fn forget_all(&mut self) {
+        self.checkpoints.clear();
+        self.write_keys.clear();
+        self.head_states.clear();
+        self.written.clear();
     }
 
     /// The newest checkpoint.
@@ -241,7 +243,7 @@ impl Board {
         changes.filter(is_due).map(|it| it.channel).collect()
     }
 
-    fn add(&mut self, number: CheckpointNumber, checkpoint: Checkpoint) {
+    pub(super) fn add(&mut self, number: CheckpointNumber, checkpoint: Checkpoint) {
         let head = self.head();
         assert!(head < number, "BD1: checkpoint {number} after {head}");
         assert!(checkpoint.parent < number, "BD1: checkpoint {number} of {}", checkpoint.parent);
@@ -255,15 +257,19 @@ impl Board {
         } else {
             self.head_states = self.states_at(checkpoint.parent);
             let left_behind = (Bound::Excluded(checkpoint.parent), Bound::Unbounded);
-            let changes = self.checkpoints.range(left_behind).flat_map(|(_, it)| &it.changes);
-            for change in changes.filter(|it| it.update.is_some()) {
-                self.written[usize::from(change.channel)] = number;
+            for (_, it) in self.checkpoints.range(left_behind) {
+                let is_root = self.is_root(it);
+                for change in it.changes.iter().filter(|it| it.update.is_some() || is_root) {
+                    self.written[usize::from(change.channel)] = number;
+                }
             }
         }
+        // Who wrote to its channels last may be forgotten.
+        let is_root = self.is_root(&checkpoint);
         for change in &checkpoint.changes {
             let index = usize::from(change.channel);
             self.head_states[index].apply(change, self.channels[index].1);
-            if change.update.is_some() {
+            if change.update.is_some() || is_root {
                 self.written[index] = number;
             }
         }
@@ -322,37 +328,6 @@ impl Board {
     }
 }
 
-impl ChannelState {
-    /// How many updates it takes until a whole value is kept, at least.
-    const UPDATES_MAX: u32 = 64;
-
-    fn is_due(&self) -> bool {
-        Self::UPDATES_MAX <= self.updates
-    }
-
-    /// Goes on by what a checkpoint did.
-    pub(super) fn apply(&mut self, change: &Change, reducer: Reducer) {
-        for mark in &change.messages {
-            match mark {
-                MessageMark::Put(id) => _ = self.messages.insert(*id),
-                MessageMark::Removed(id) => _ = self.messages.remove(id),
-                MessageMark::AllRemoved => self.messages.clear(),
-            }
-        }
-        match (change.whole, change.update) {
-            (Some(whole), _) => (self.bytes, self.updates) = (whole.into(), 0),
-            (None, Some(update)) if reducer == Reducer::LastValue => {
-                (self.bytes, self.updates) = (update.into(), 0);
-            }
-            (None, Some(update)) => {
-                self.bytes += u64::from(update);
-                self.updates += 1;
-            }
-            (None, None) => {}
-        }
-    }
-}
-
 impl Boards {
     /// By name.
     pub fn iter(&self) -> impl Iterator<Item = (&BoardName, &Board)> {
@@ -374,6 +349,10 @@ impl Boards {
 
     pub(super) fn checkpoint_count(&self) -> usize {
         self.checkpoints
+    }
+
+    pub(super) fn result_count(&self) -> usize {
+        self.results
     }
 
     pub fn find(&self, name: &BoardName) -> Option<&Board> {
@@ -431,6 +410,25 @@ impl Boards {
                     self.floor = self.floor.max(board.head());
                     self.names.remove(&board.id);
                     self.checkpoints -= board.checkpoints.len();
+                    self.results -= board.results.len();
+                }
+            }
+            Event::ResultsStored(it) => {
+                if let Some(board) = self.by_name.get_mut(&it.board) {
+                    self.results -= board.results.len();
+                    for (name, stored) in it.stored(now, by) {
+                        board.results.insert(it.checkpoint, name, stored);
+                    }
+                    self.results += board.results.len();
+                }
+            }
+            Event::Pruned(it) => {
+                if let Some(board) = self.by_name.get_mut(&it.board) {
+                    self.checkpoints -= board.checkpoints.len();
+                    self.results -= board.results.len();
+                    board.prune(it.oldest);
+                    self.checkpoints += board.checkpoints.len();
+                    self.results += board.results.len();
                 }
             }
         }
@@ -474,6 +472,14 @@ pub enum SnapshotItem<'a> {
     Checkpoint(#[n(0)] Cow<'a, BoardName>, #[n(1)] CheckpointNumber, #[n(2)] Cow<'a, Checkpoint>),
     #[n(3)]
     Floor(#[n(0)] CheckpointNumber),
+    /// After the checkpoints of its board.
+    #[n(4)]
+    Result(
+        #[n(0)] Cow<'a, BoardName>,
+        #[n(1)] CheckpointNumber,
+        #[n(2)] Cow<'a, ResultName>,
+        #[n(3)] Cow<'a, StoredResult>,
+    ),
 }
 
 /// A board without its checkpoints.
@@ -508,7 +514,11 @@ impl Kept for Boards {
             let checkpoints = it.checkpoints.iter().map(|(number, it)| {
                 SnapshotItem::Checkpoint(Cow::Borrowed(name), *number, Cow::Borrowed(it))
             });
-            std::iter::once(board).chain(checkpoints)
+            let results = it.results.iter().map(|(at, result, it)| {
+                let (name, result) = (Cow::Borrowed(name), Cow::Borrowed(result));
+                SnapshotItem::Result(name, at, result, Cow::Borrowed(it))
+            });
+            std::iter::once(board).chain(checkpoints).chain(results)
         });
         let floor = (self.floor != CheckpointNumber::NONE).then_some(self.floor);
         last.into_iter().chain(floor.map(SnapshotItem::Floor)).chain(boards)
@@ -541,6 +551,14 @@ impl Kept for Boards {
                 }
                 board.add(number, checkpoint.into_owned());
                 self.checkpoints += 1;
+            }
+            SnapshotItem::Result(name, at, result, stored) => {
+                let board = self.by_name.get_mut(&*name);
+                let Some(board) = board.filter(|it| it.checkpoints.contains_key(&at)) else {
+                    return Err("a result is of a checkpoint that is not there");
+                };
+                board.results.insert(at, result.into_owned(), stored.into_owned());
+                self.results += 1;
             }
         }
         Ok(())

@@ -1,8 +1,10 @@
-//! Stories of boards, and random ones beside a plain model that keeps every value whole.
+//! Stories of boards.
+
+mod random;
+mod results;
 
 use std::collections::BTreeMap;
 
-use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 use tasuki_proto::{
     board::{ChannelName, Reducer},
@@ -35,6 +37,7 @@ fn role(name: &str) -> RoleId {
 struct Story {
     workspace: Workspace,
     values: BTreeMap<(BoardId, CheckpointNumber, ChannelIndex, bool), String>,
+    results: BTreeMap<(BoardId, CheckpointNumber, u32), String>,
     time: u64,
 }
 
@@ -50,10 +53,15 @@ impl Story {
         let role = crate::rules::Acting::role(&command).cloned();
         let decision = self.decide(command)?;
         for body in &decision.bodies {
-            let Body::Board(Value { place, json }) = body else { panic!("{body:?}") };
-            let place = (place.board, place.checkpoint, place.channel, place.is_whole);
-            let before = self.values.insert(place, json.clone());
-            assert_eq!(before, None, "BD2: {place:?} was written before");
+            let before = if let Body::BoardResult(ResultValue { place, json }) = body {
+                let place = (place.board, place.checkpoint, place.number);
+                self.results.insert(place, json.clone())
+            } else {
+                let Body::Board(Value { place, json }) = body else { panic!("{body:?}") };
+                let place = (place.board, place.checkpoint, place.channel, place.is_whole);
+                self.values.insert(place, json.clone())
+            };
+            assert_eq!(before, None, "BD2: {body:?} was written before");
         }
         let by = Principal { role, ..Principal::default() };
         for event in &decision.events {
@@ -97,6 +105,53 @@ impl Story {
         });
         let values = values.collect();
         self.execute(Command::Fold(Fold { board: id, checkpoint: at, values })).unwrap();
+    }
+
+    fn store(
+        &mut self,
+        at: u64,
+        results: &[(&str, Json)],
+        is_replacing: bool,
+    ) -> Result<(u32, Vec<String>), String> {
+        let results = results.iter().map(|(name, it)| (name.parse().unwrap(), it.to_string()));
+        let (by, results) = (Actor::Role(role("dev")), results.collect());
+        let (board, checkpoint) = (board(), at.into());
+        let asked = StoreResults { by, board, checkpoint, results, is_replacing };
+        match self.execute(Command::StoreResults(asked)) {
+            Ok(AnyReply::Board(Reply::ResultsStored(stored, kept))) => {
+                Ok((stored, kept.iter().map(ToString::to_string).collect()))
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(why) => Err(why.to_string()),
+        }
+    }
+
+    fn results_at(&self, at: u64) -> BTreeMap<String, Json> {
+        let (board, at) = self.workspace.boards.checkpoint(&board(), Some(at.into())).unwrap();
+        let read = |number| serde_json::from_str(&self.results[&(board.id, at, number)]).unwrap();
+        board.results_at(at).map(|(name, it)| (name.to_string(), read(it.number))).collect()
+    }
+
+    /// As the broker does it, and a compaction after it. The oldest checkpoint that remains.
+    fn prune(&mut self, keep: usize) -> Result<u64, String> {
+        let it = self.workspace.boards.get(&board()).map_err(|why| why.to_string())?;
+        let (id, oldest) = (it.id, it.oldest_of(keep));
+        let roots = it.parts_of_roots(&board(), oldest).map_err(|why| why.to_string())?;
+        for (root, parts) in roots {
+            let all = self.read(&board(), root);
+            let values = parts.iter().map(|it| (it.index, all[it.channel.as_str()].to_string()));
+            let fold = Fold { board: id, checkpoint: root, values: values.collect() };
+            self.execute(Command::Fold(fold)).unwrap();
+        }
+        let prune = Prune { by: Actor::Role(role("dev")), board: board(), id, oldest };
+        self.execute(Command::Prune(prune)).map_err(|why| why.to_string())?;
+        let boards = &self.workspace.boards;
+        self.values.retain(|(board, checkpoint, ..), _| boards.has(*board, *checkpoint));
+        self.results.retain(|(board, checkpoint, number), _| {
+            let (board, checkpoint, number) = (*board, *checkpoint, *number);
+            boards.has_result(&ResultPlace { board, checkpoint, number })
+        });
+        Ok(oldest.get())
     }
 
     /// The same from its snapshot.
@@ -366,141 +421,6 @@ fn messages_are_merged_as_langgraph_does_it() {
     ] {
         let found = parse_messages(&bad.to_string(), || "new".to_owned()).unwrap_err();
         assert!(found.contains(why), "{bad}: {found}");
-    }
-}
-
-/// One step of a random story.
-#[derive(Debug, Clone)]
-enum Step {
-    Update { values: Vec<(u8, u8)>, fork: Option<u8> },
-    Fold(u8),
-    Restart,
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let values = proptest::collection::vec((0..4u8, any::<u8>()), 1..4);
-    let update = (values, proptest::option::weighted(0.2, any::<u8>()));
-    let step = prop_oneof![
-        8 => update.prop_map(|(values, fork)| Step::Update { values, fork }),
-        2 => any::<u8>().prop_map(Step::Fold),
-        1 => Just(Step::Restart),
-    ];
-    proptest::collection::vec(step, 1..40)
-}
-
-const OWN: &str = r#"{"properties": {"last": {}, "list": {"reducer": "append"},
-    "map": {"reducer": "merge"}, "messages": {"reducer": "add_messages"}}}"#;
-
-/// What one byte writes to a channel.
-fn value(channel: u8, seed: u8) -> (&'static str, Json) {
-    let id = |seed: u8| format!("m{}", seed % 5);
-    match channel {
-        0 => ("last", json!(seed)),
-        1 => ("list", Json::Array((0..seed % 3).map(|it| json!([seed, it])).collect())),
-        2 if seed.is_multiple_of(4) => ("map", json!({ (id(seed / 4)): null, "k": 1.0 })),
-        2 => ("map", json!({ (id(seed)): seed })),
-        _ => {
-            let put = |seed: u8| json!({ "id": id(seed), "type": "ai", "content": seed });
-            let remove = json!({ "id": id(seed / 8), "type": "remove" });
-            let all = json!({ "id": "__remove_all__", "type": "remove" });
-            (
-                "messages",
-                match seed % 8 {
-                    0 => json!([remove]),
-                    1 => json!([put(seed / 8), remove, put(seed)]),
-                    2 => json!([put(seed), all, put(seed / 8), put(seed / 8)]),
-                    _ => json!([put(seed / 8), put(seed)]),
-                },
-            )
-        }
-    }
-}
-
-/// The same as a person would write it down. `None`: it is refused.
-fn plain(reducer: Reducer, before: Option<&Json>, update: &Json) -> Option<Json> {
-    Some(match reducer {
-        Reducer::LastValue => update.clone(),
-        Reducer::Append => {
-            let mut list = before.and_then(Json::as_array).cloned().unwrap_or_default();
-            list.extend(update.as_array()?.iter().cloned());
-            Json::Array(list)
-        }
-        Reducer::Merge => {
-            let mut map = before.and_then(Json::as_object).cloned().unwrap_or_default();
-            for (name, it) in update.as_object()? {
-                if it.is_null() {
-                    map.remove(name)
-                } else {
-                    map.insert(name.clone(), it.clone())
-                };
-            }
-            Json::Object(map)
-        }
-        Reducer::AddMessages => {
-            let left = before.and_then(Json::as_array).cloned().unwrap_or_default();
-            let right = update.as_array()?;
-            let is_all = |it: &Json| it["id"] == "__remove_all__";
-            if let Some(marker) = right.iter().rposition(is_all) {
-                return Some(right[marker + 1..].into());
-            }
-            let (mut list, mut removed) = (left, Vec::new());
-            for message in right {
-                let there = list.iter().rposition(|it| it["id"] == message["id"]);
-                match (message["type"] == "remove", there) {
-                    (true, None) => return None,
-                    (true, Some(_)) => removed.push(message["id"].clone()),
-                    (false, Some(index)) => {
-                        removed.retain(|it| *it != message["id"]);
-                        list[index] = message.clone();
-                    }
-                    (false, None) => list.push(message.clone()),
-                }
-            }
-            list.retain(|it| !removed.contains(&it["id"]));
-            Json::Array(list)
-        }
-    })
-}
-
-proptest! {
-    /// Holds BD1 and BD2.
-    #[test]
-    fn every_checkpoint_reads_as_it_was_written(steps in steps()) {
-        let schema = Schema::new(OWN).unwrap();
-        let mut story = Story::default();
-        let mut written: Vec<BTreeMap<String, Json>> = Vec::new();
-        for step in steps {
-            let some = |seed: u8| 1 + u64::from(seed) % written.len() as u64;
-            match step {
-                Step::Update { values, fork } => {
-                    let fork = fork.filter(|_| !written.is_empty()).map(some);
-                    let head = (!written.is_empty()).then_some(written.len() as u64);
-                    let parent = fork.or(head);
-                    let mut state = parent.map(|it| written[usize::try_from(it).unwrap() - 1].clone()).unwrap_or_default();
-                    let values: BTreeMap<_, _> = values.iter().map(|(it, seed)| value(*it, *seed)).collect();
-                    let mut is_refused = false;
-                    for (name, it) in &values {
-                        let reducer = schema.channel(&channel(name)).unwrap().reducer;
-                        match plain(reducer, state.get(*name), it) {
-                            Some(it) => _ = state.insert((*name).to_owned(), it),
-                            None => is_refused = true,
-                        }
-                    }
-                    let it = update(&schema, &json!(values));
-                    let done = story.update(Update { expected: fork.map(at), is_fork: fork.is_some(), ..it });
-                    prop_assert_eq!(done.is_err(), is_refused, "{:?}", done);
-                    if done.is_ok() {
-                        written.push(state);
-                    }
-                }
-                Step::Fold(seed) if !written.is_empty() => story.fold(&board(), at(some(seed))),
-                Step::Fold(_) => {}
-                Step::Restart => story.restart(),
-            }
-            for (number, expected) in (1..).zip(&written) {
-                prop_assert_eq!(&story.read(&board(), at(number)), expected, "checkpoint {}", number);
-            }
-        }
     }
 }
 

@@ -42,6 +42,41 @@ pub(super) static CALLS: &[Call] = &[
     ),
     answers(
         "unknown_board",
+        acting("/tasuki.v1.Board/PruneBoard", Right::Steer, |workspace, role| {
+            bytes(wire::PruneBoardRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                role: role.to_owned(),
+                board: "nowhere".to_owned(),
+                keep: 1,
+                ..Default::default()
+            })
+        }),
+    ),
+    answers(
+        "unknown_board",
+        acting("/tasuki.v1.Board/PutBoardResults", Right::Send, |workspace, role| {
+            let (name, value_json) = ("x".to_owned(), "1".to_owned());
+            bytes(wire::PutBoardResultsRequest {
+                caller: caller(workspace),
+                key: new_key(),
+                role: role.to_owned(),
+                board: "nowhere".to_owned(),
+                checkpoint: 1,
+                results: vec![wire::BoardResultInput { name, value_json }],
+                ..Default::default()
+            })
+        }),
+    ),
+    answers(
+        "unknown_board",
+        inside("/tasuki.v1.Board/ListBoardResults", Right::Read, |workspace, _| {
+            let (caller, board) = (caller(workspace), "nowhere".to_owned());
+            bytes(wire::ListBoardResultsRequest { caller, board, ..Default::default() })
+        }),
+    ),
+    answers(
+        "unknown_board",
         inside("/tasuki.v1.Board/ReadBoard", Right::Read, |workspace, _| {
             let (caller, board) = (caller(workspace), "nowhere".to_owned());
             bytes(wire::ReadBoardRequest { caller, board, ..Default::default() })

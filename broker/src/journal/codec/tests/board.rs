@@ -6,8 +6,8 @@ use super::*;
 use crate::rules::{
     TextOwner,
     board::{
-        self, Change, Created, Deleted, Folded, MessageMark, Origin, Schema, Updated, Value,
-        ValuePlace,
+        self, Change, Created, Deleted, Folded, MessageMark, NewResult, Origin, Pruned,
+        ResultPlace, ResultValue, ResultsStored, Schema, Updated, Value, ValuePlace,
     },
 };
 
@@ -100,4 +100,63 @@ fn values_are_kept_under_what_they_belong_to() {
         told += &hex(&stored);
     }
     check_golden("tests/board_values.golden.txt", &told);
+}
+
+fn results() -> ResultsStored {
+    let result = |name: &str, number| NewResult { name: name.parse().unwrap(), number, bytes: 7 };
+    ResultsStored {
+        board: "plan".parse().unwrap(),
+        checkpoint: 2.into(),
+        results: vec![result("task/0", 1), result("task/1", 2)],
+    }
+}
+
+/// Holds A5.
+#[test]
+fn the_bytes_of_results_and_pruning_are_unchanged() {
+    let pruned = Pruned { board: "plan".parse().unwrap(), oldest: 2.into() };
+    let events = [board::Event::ResultsStored(results()), board::Event::Pruned(pruned)];
+    let mut told: String = events.map(|it| pinned(&Event::Board(it))).concat();
+    let kept = vec!["task/0".parse().unwrap()];
+    told += &pinned(&Reply::Board(board::Reply::ResultsStored(1, kept)));
+    told += &pinned(&Reply::Board(board::Reply::Pruned(1, 2.into())));
+    check_golden("tests/board_results.golden.txt", &told);
+}
+
+#[test]
+fn the_bytes_of_a_snapshot_with_results_are_unchanged() {
+    let mut events = events();
+    let (second, first) = (events.remove(2), events.remove(0));
+    let stored = board::Event::ResultsStored(results());
+    let pruned = board::Event::Pruned(Pruned { board: "plan".parse().unwrap(), oldest: 2.into() });
+    let mut state = Workspace::default();
+    for (sequence, event) in (1u64..).zip([first, second, stored, pruned]) {
+        let principal = Principal { role: "dev".parse().ok(), ..Principal::default() };
+        state.apply(&Record {
+            sequence: sequence.into(),
+            time: Timestamp::from_millis(sequence * 10),
+            principal,
+            key: None,
+            events: vec![Event::Board(event)],
+            reply: Reply::Done,
+            is_repeat: false,
+        });
+    }
+    state.guard = Workspace::default().guard;
+    let stored = encode_snapshot(&state);
+    check_golden("tests/board_results_snapshot.golden.txt", &hex(&stored));
+    assert_eq!(decode_snapshot(stored).unwrap(), state);
+}
+
+#[test]
+fn results_are_kept_under_what_they_belong_to() {
+    let place = ResultPlace { board: 5, checkpoint: 2.into(), number: 3 };
+    let value = ResultValue { place, json: "\"x\"".to_owned() };
+    let (found, stored) = encode_body(&Body::BoardResult(value.clone())).remove(0);
+    assert_eq!(found.0, "result/5/2/3");
+    assert_eq!(text_owner(&found), Some(TextOwner::BoardResult(place)));
+    assert_eq!(decode_board_result(&place, &stored).unwrap(), value);
+    assert!(decode_board_result(&ResultPlace { number: 4, ..place }, &stored).is_err());
+    assert_eq!(decode_body(&found, &stored).unwrap().0, Body::BoardResult(value));
+    check_golden("tests/board_result_values.golden.txt", &hex(&stored));
 }
