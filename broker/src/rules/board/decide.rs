@@ -210,6 +210,9 @@ fn check_expected(board: Option<&Board>, it: &Update) -> Result<CheckpointNumber
     let head = board.head();
     match it.expected {
         None => Ok(head),
+        Some(_) if it.is_fork && it.newest.is_some_and(|newest| newest != head) => {
+            Err(stale(board, it, it.newest.unwrap_or(none)))
+        }
         Some(expected) if expected == head => Ok(head),
         Some(expected) if it.is_fork => match board.checkpoints.contains_key(&expected) {
             true => Ok(expected),
@@ -224,19 +227,23 @@ fn check_expected(board: Option<&Board>, it: &Update) -> Result<CheckpointNumber
             checkpoint: expected,
             head,
         }),
-        Some(expected) => {
-            let newest = &board.checkpoints[&head];
-            let by = newest.role.as_ref().map(ToString::to_string);
-            let by = by.or_else(|| newest.person.as_ref().map(ToString::to_string));
-            let changed = board.changed_since(expected);
-            Err(Rejection::StaleCheckpoint {
-                board: it.board.clone(),
-                head,
-                expected,
-                by: by.unwrap_or_default(),
-                changed: listed(changed.into_iter().map(ChannelName::as_str)),
-            })
-        }
+        Some(expected) => Err(stale(board, it, expected)),
+    }
+}
+
+/// Why an update is refused that took another checkpoint for the head.
+fn stale(board: &Board, it: &Update, expected: CheckpointNumber) -> Rejection {
+    let head = board.head();
+    let newest = &board.checkpoints[&head];
+    let by = newest.role.as_ref().map(ToString::to_string);
+    let by = by.or_else(|| newest.person.as_ref().map(ToString::to_string));
+    let changed = board.changed_since(expected);
+    Rejection::StaleCheckpoint {
+        board: it.board.clone(),
+        head,
+        expected,
+        by: by.unwrap_or_default(),
+        changed: listed(changed.into_iter().map(ChannelName::as_str)),
     }
 }
 

@@ -184,6 +184,7 @@ fn update(schema: &Schema, values: &Json) -> Update {
         schema: schema.clone(),
         expected: None,
         is_fork: false,
+        newest: None,
         write_key: None,
         content: Hash::of(values.keys().cloned().collect::<String>().as_bytes()),
     }
@@ -216,6 +217,13 @@ fn a_stale_writer_is_refused_with_what_changed() {
     assert!(refused.starts_with("board plan is at checkpoint 3"), "{refused}");
     // Who says so goes on from there.
     let forked = Update { is_fork: true, ..expecting(phase("test"), 1) };
+    let behind = Update { newest: Some(at(2)), ..forked.clone() };
+    let refused = story.update(behind).unwrap_err();
+    assert!(
+        refused.starts_with("board plan is at checkpoint 3, by dev, and not at 2"),
+        "{refused}"
+    );
+    let forked = Update { newest: Some(at(3)), ..forked };
     assert_eq!(story.update(forked), Ok(at(4)));
     assert_eq!(
         story.read(&board(), at(4)),

@@ -32,6 +32,7 @@ subcommands! {
         Diff(read::DiffArgs) => read::diff,
         Fork(write::ForkArgs) => write::fork,
         Watch(watch::Args) => watch::run,
+        Prune(write::PruneArgs) => write::prune,
         Delete(write::DeleteArgs) => write::delete,
     }
 }

@@ -1,4 +1,4 @@
-//! `tasuki board update`, `fork` and `delete`.
+//! `tasuki board update`, `fork`, `prune` and `delete`.
 
 use std::{fs, io::Read as _, str::FromStr};
 
@@ -59,6 +59,24 @@ pub struct ForkArgs {
     checkpoint: Option<u64>,
     #[command(flatten)]
     role: RoleArgs,
+}
+
+/// Forget all but the newest checkpoints of a board.
+///
+/// Values at those that remain stay as they are. What is forgotten is removed by the next compaction
+/// of the broker.
+#[derive(Debug, clap::Args)]
+#[command(disable_version_flag = true)]
+pub struct PruneArgs {
+    /// Name of the board
+    #[arg(value_name = "BOARD")]
+    board: BoardName,
+    /// How many of the newest checkpoints remain
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: u32,
+    /// Person who prunes it [default: $USER, else the user's number]
+    #[arg(long, value_name = "NAME")]
+    by: Option<PersonId>,
 }
 
 /// Delete a board with all its checkpoints.
@@ -191,4 +209,24 @@ pub(super) async fn delete(
     };
     let done = Broker::new(config).call(&request).await?;
     output.answer(|| json!(done), || format!("Deleted board {}.\n", args.board))
+}
+
+pub(super) async fn prune(
+    args: PruneArgs,
+    config: &Config,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let request = wire::PruneBoardRequest {
+        board: args.board.to_string(),
+        person: person(args.by)?.to_string(),
+        keep: args.keep,
+        ..Default::default()
+    };
+    let done = Broker::new(config).call(&request).await?;
+    let text = || {
+        let wire::PruneBoardResponse { forgotten, oldest, .. } = &done;
+        let board = &args.board;
+        format!("Forgot {forgotten} checkpoints of board {board}; the oldest is {oldest}.\n")
+    };
+    output.answer(|| json!(done), text)
 }

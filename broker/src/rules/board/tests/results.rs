@@ -52,7 +52,7 @@ fn the_results_at_a_checkpoint_have_a_number_and_a_size() {
         story.store(1, &[(name, json!(0))], false).unwrap();
     }
     let refused = story.store(1, &[("more", json!(0))], false).unwrap_err();
-    assert!(refused.contains("would have more than 256 results"), "{refused}");
+    assert!(refused.contains("would have more than 1024 results"), "{refused}");
     assert_eq!(story.store(1, &[("7", json!(1))], true), Ok((1, Vec::new())));
     phase(&mut story, "code");
     let mib = || json!("x".repeat((1 << 20) - 2));
