@@ -17,6 +17,7 @@ import threading
 import uuid
 from typing import Annotated, TypedDict
 
+from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -170,13 +171,13 @@ def racing(saver, barrier):
     return saver
 
 
-def race(savers, config):
+def race(savers, config, inputs):
     """What became of each of two runs on one thread: a state, or why not."""
     outcomes = [None, None]
 
     def run(index):
         try:
-            outcomes[index] = build(savers[index]).invoke({"log": [str(index)]}, config)
+            outcomes[index] = build(savers[index]).invoke(inputs[index], config)
         except Exception as why:
             outcomes[index] = why
 
@@ -194,24 +195,21 @@ def refuses_a_second_writer():
         for is_shared in (False, True):
             config = thread()
             with TasukiSaver(BROKER, role="one") as one, TasukiSaver(BROKER, role="two") as two:
+                # At first the thread does not exist yet.
                 if rounds:
                     build(one).invoke(INPUT, config)
-                else:
-                    config["configurable"]["thread_id"] += "-new"
                 before = build(one).get_state(config).values.get("n", 0)
                 barrier = threading.Barrier(2)
                 if is_shared:
                     savers = [racing(one, barrier)] * 2
                 else:
                     savers = [racing(one, barrier), racing(two, barrier)]
-                if rounds:
-                    outcomes = race(savers, config)
-                else:
-                    outcomes = race_new(savers, config)
+                inputs = [{"log": [name]} if rounds else INPUT for name in "ab"]
+                outcomes = race(savers, config, inputs)
                 refused = [it for it in outcomes if isinstance(it, ConcurrentWriter)]
                 went_on = [it for it in outcomes if isinstance(it, dict)]
                 assert (len(refused), len(went_on)) == (1, 1), outcomes
-                assert refused[0].by in ("one", "two") and "log" in refused[0].channels, refused
+                assert refused[0].by in ("one", "two") and refused[0].channels, refused
                 with TasukiSaver(BROKER) as after:
                     assert build(after).get_state(config).values["n"] == before + 2
     # The savers that come with LangGraph take both, and one run's work is lost.
@@ -222,7 +220,8 @@ def refuses_a_second_writer():
                 config = thread()
                 build(saver).invoke(INPUT, config)
                 barrier = threading.Barrier(2)
-                outcomes = race([racing(saver, barrier)] * 2, config)
+                inputs = [{"log": [name]} for name in "ab"]
+                outcomes = race([racing(saver, barrier)] * 2, config, inputs)
                 assert all(isinstance(it, dict) for it in outcomes), outcomes
                 assert [it["n"] for it in outcomes] == [4, 4], outcomes
                 name = type(saver).__mro__[1].__name__
@@ -230,34 +229,31 @@ def refuses_a_second_writer():
     print("TasukiSaver takes one of two runs that continue one checkpoint")
 
 
-def race_new(savers, config):
-    """The same on a thread that does not exist yet."""
-    outcomes = [None, None]
-
-    def run(index):
-        try:
-            outcomes[index] = build(savers[index]).invoke(INPUT, config)
-        except Exception as why:
-            outcomes[index] = why
-
-    runs = [threading.Thread(target=run, args=(index,)) for index in range(2)]
-    for it in runs:
-        it.start()
-    for it in runs:
-        it.join()
-    return outcomes
-
-
 async def runs_with_asyncio():
-    async with TasukiSaver(BROKER) as saver:
+    class Racing(TasukiSaver):
+        """Whose first two reads of a race end together."""
+
+        readers, have_read = 0, None
+
+        async def aget_tuple(self, config):
+            found = await super().aget_tuple(config)
+            if self.have_read:
+                self.readers += 1
+                if self.readers == 2:
+                    self.have_read.set()
+                await self.have_read.wait()
+            return found
+
+    async with Racing(BROKER) as saver:
         graph, config = build(saver), thread()
         assert (await graph.ainvoke(INPUT, config))["log"] == WHOLE
         assert len([it async for it in graph.aget_state_history(config)]) == 5
+        saver.have_read = asyncio.Event()
         both = (graph.ainvoke({"log": [name]}, config) for name in "ab")
         outcomes = await asyncio.gather(*both, return_exceptions=True)
         refused = [it for it in outcomes if isinstance(it, ConcurrentWriter)]
-        others = [it for it in outcomes if isinstance(it, dict)]
-        assert len(refused) <= 1 and len(refused) + len(others) == 2, outcomes
+        went_on = [it for it in outcomes if isinstance(it, dict)]
+        assert (len(refused), len(went_on)) == (1, 1), outcomes
     print("the same with asyncio")
 
 
@@ -330,6 +326,57 @@ def repeats_are_one():
     print("repeats are one")
 
 
+def keeps_house():
+    """A thread goes on after it was pruned, copied, or had its newest run removed."""
+    with TasukiSaver(BROKER) as saver:
+        graph, config = build(saver), thread()
+        graph.invoke(INPUT, config)
+        graph.invoke({"log": []}, config)
+        state = graph.get_state(config)
+        other = thread()
+        saver.copy_thread(config["configurable"]["thread_id"], other["configurable"]["thread_id"])
+        saver.prune([config["configurable"]["thread_id"]])
+        assert len(list(saver.list(config))) == 1 and len(list(saver.list(other))) == 10
+        for it in (config, other):
+            assert graph.get_state(it).values == state.values
+            assert graph.invoke({"log": ["on"]}, it)["n"] == 6
+        saved = saver.get_tuple(config)
+        child = saved.checkpoint | {"id": str(uuid.uuid4())}
+        run_id = str(uuid.uuid4())
+        saver.put(saved.config, child, saved.metadata | {"run_id": run_id}, {})
+        saver.delete_for_runs([run_id])
+        assert saver.get_tuple(config).config == saved.config
+        assert graph.invoke({"log": []}, config)["n"] == 8
+        everything = {it.config["configurable"]["thread_id"] for it in saver.list(None)}
+        assert {it["configurable"]["thread_id"] for it in (config, other)} <= everything
+        saver.delete_thread(config["configurable"]["thread_id"])
+        assert saver.get_tuple(config) is None
+        assert graph.invoke(INPUT, config)["log"] == WHOLE
+    print("threads are pruned, copied and deleted")
+
+
+def has_delta_channels():
+    """A channel whose value is the writes since an earlier checkpoint."""
+
+    class Deltas(TypedDict):
+        items: Annotated[list, DeltaChannel(lambda it, more: it + sum(more, []), snapshot_frequency=4)]
+
+    graph = StateGraph(Deltas)
+    graph.add_node("add", lambda state: {"items": [len(state["items"])]})
+    graph.add_edge(START, "add")
+    config = thread()
+    with TasukiSaver(BROKER) as saver:
+        compiled = graph.compile(checkpointer=saver)
+        for number in range(7):
+            compiled.invoke({"items": ["in"]}, config)
+            before = compiled.get_state(config).values
+            if number in (3, 5):
+                saver.prune([config["configurable"]["thread_id"]])
+                assert compiled.get_state(config).values == before, before
+        assert len(before["items"]) == 14, before
+    print("channels of deltas are whole after pruning")
+
+
 def main():
     conforms()
     is_killed_and_resumes()
@@ -339,12 +386,16 @@ def main():
     asyncio.run(runs_with_asyncio())
     survives_lost_answers()
     repeats_are_one()
+    keeps_house()
+    has_delta_channels()
 
 
 if __name__ == "__main__":
     if sys.argv[2:3] == ["--run"]:
         thread_id, ran = sys.argv[3:]
         with TasukiSaver(BROKER) as saver:
-            build(saver, ran, "done").invoke(INPUT, {"configurable": {"thread_id": thread_id}})
+            config = {"configurable": {"thread_id": thread_id}}
+            # By default LangGraph goes on before a checkpoint is saved.
+            build(saver, ran, "done").invoke(INPUT, config, durability="sync")
     else:
         main()

@@ -6,6 +6,7 @@ A thread continues from an earlier checkpoint where the config names its `checkp
 it was read as what it is, an earlier one.
 """
 
+import copy
 import json
 import random
 import threading
@@ -115,6 +116,24 @@ class TasukiSaver(BaseCheckpointSaver):
     def get_next_version(self, current, channel):
         number = 0 if current is None else int(str(current).split(".")[0])
         return f"{number + 1:032}.{random.random():016}"
+
+    def get_delta_channel_history(self, *, config, channels):
+        reader = self._reader()
+        return BaseCheckpointSaver.get_delta_channel_history(
+            reader, config=config, channels=channels
+        )
+
+    async def aget_delta_channel_history(self, *, config, channels):
+        reader = self._reader()
+        return await BaseCheckpointSaver.aget_delta_channel_history(
+            reader, config=config, channels=channels
+        )
+
+    def _reader(self):
+        """One whose reads allow no fork: LangGraph reads earlier checkpoints by id here."""
+        reader = copy.copy(self)
+        reader.forks = Memory()
+        return reader
 
     def get_tuple(self, config):
         return self.transport.run(self._get_tuple(config))
@@ -249,8 +268,6 @@ class TasukiSaver(BaseCheckpointSaver):
                 request.channels.append(layout.CHECKPOINT)
                 read = yield from found(Call("ReadBoard", request))
                 number = read.checkpoint.checkpoint if read else 0
-                if number == 1:
-                    continue
             is_compared = until and not number
             while left is None or 0 < left:
                 page = yield from self._page(board, number, PAGE)
@@ -380,7 +397,7 @@ class TasukiSaver(BaseCheckpointSaver):
         """What whoever was refused is told."""
         page = yield from self._page(board, 0, PAGE)
         newer = [it for it in page.checkpoints if known < it.checkpoint]
-        own = (layout.OWN, "branch:", "__")
+        own = (layout.OWN, "branch:")
         channels = {name for it in newer for name in it.channels if not name.startswith(own)}
         by = (newer[0].by_role or newer[0].by_person) if newer else ""
         newest = newer[0].write_key if newer else None
@@ -397,9 +414,7 @@ class TasukiSaver(BaseCheckpointSaver):
             yield Pause(pause)
             waited, pause = waited + pause, min(2 * pause, LOOK_S_MAX)
         results = layout.pack_writes(self.serde, writes, task_id, task_path)
-        special = {
-            name: it for name, it in results.items() if it[0]["index"] < 0
-        }
+        special = {name: it for name, it in results.items() if it[0]["index"] < 0}
         plain = {name: it for name, it in results.items() if name not in special}
         # As the savers of LangGraph do it: the first of a task's writes stay, what is special is
         # replaced.
