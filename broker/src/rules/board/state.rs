@@ -22,6 +22,9 @@ use crate::{
     rules::{Kept, Principal, rejection::listed_for},
 };
 
+/// Names that one that is unknown is compared with: there may be thousands.
+const NAMES_COMPARED_MAX: usize = 100;
+
 /// The boards of a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Boards {
@@ -365,7 +368,8 @@ impl Boards {
     /// [`Rejection::UnknownBoard`] names those there are.
     pub fn get(&self, name: &BoardName) -> Result<&Board, Rejection> {
         self.find(name).ok_or_else(|| {
-            let known = listed_for(name.as_str(), self.by_name.keys().map(BoardName::as_str));
+            let names = self.by_name.keys().take(NAMES_COMPARED_MAX);
+            let known = listed_for(name.as_str(), names.map(BoardName::as_str));
             Rejection::UnknownBoard { board: name.clone(), known }
         })
     }

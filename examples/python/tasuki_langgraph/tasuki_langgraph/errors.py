@@ -8,7 +8,7 @@ import grpc
 class BrokerError(Exception):
     """The broker refused a call, or did not answer.
 
-    `reason` is what programs match on, as in docs/errors.md; empty when no broker answered.
+    `reason` is what programs match on (`unknown_board`, …); empty when no broker answered.
     """
 
     def __init__(self, reason, message):
