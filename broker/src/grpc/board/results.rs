@@ -36,13 +36,17 @@ impl Endpoint for wire::PutBoardResultsRequest {
             .ok_or_else(|| invalid("checkpoint", &"is 0; name the checkpoint"))?;
         let results = parse_results(self.results)?;
         let is_replacing = self.replace;
+        let names: Vec<String> = results.iter().map(|(name, _)| name.to_string()).collect();
         let asked = StoreResults { by, board, checkpoint, results, is_replacing };
         session
-            .execute(Command::StoreResults(asked), |_, reply| {
-                let rules::Reply::Board(Reply::ResultsStored(stored, kept)) = reply else {
+            .execute(Command::StoreResults(asked), move |_, reply| {
+                let rules::Reply::Board(Reply::ResultsStored(kept)) = reply else {
                     unreachable!("results are stored or refused")
                 };
-                let kept = kept.iter().map(ToString::to_string).collect();
+                let is_kept = |(index, _): &(usize, String)| kept & (1 << index) != 0;
+                let stored = u32::try_from(names.len()).unwrap_or(u32::MAX) - kept.count_ones();
+                let names = names.into_iter().enumerate();
+                let kept = names.filter(is_kept).map(|(_, name)| name).collect();
                 Ok(at_once(wire::PutBoardResultsResponse { stored, kept, ..Default::default() }))
             })
             .await

@@ -50,7 +50,7 @@ pub use self::{
 };
 
 use minicbor::{Decode, Encode};
-use tasuki_proto::{board::ResultName, id::CheckpointNumber};
+use tasuki_proto::id::CheckpointNumber;
 
 /// Names a board within its workspace for good: another board of the same name has another.
 pub type BoardId = u64;
@@ -64,9 +64,10 @@ pub enum Reply {
     /// The checkpoint that an update, or the first one like it, wrote.
     #[n(0)]
     Updated(#[n(0)] CheckpointNumber),
-    /// How many results were stored, and which were there before and stay.
+    /// Which results were there before and stay: a bit for each of the call, by name. Answers are
+    /// kept in memory, and the call has the names.
     #[n(1)]
-    ResultsStored(#[n(0)] u32, #[n(1)] Vec<ResultName>),
+    ResultsStored(#[n(0)] u64),
     /// How many checkpoints were forgotten, and the oldest that remains.
     #[n(2)]
     Pruned(#[n(0)] u64, #[n(1)] CheckpointNumber),

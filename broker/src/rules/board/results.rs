@@ -25,7 +25,7 @@ pub struct StoreResults {
     pub by: Actor,
     pub board: BoardName,
     pub checkpoint: CheckpointNumber,
-    /// Each name once, with its value as JSON.
+    /// Each name once, in their order, with its value as JSON.
     pub results: Vec<(ResultName, String)>,
     /// A name that is there gets the new value.
     pub is_replacing: bool,
@@ -160,10 +160,10 @@ impl Boards {
         let there: BTreeMap<_, _> = board.results_at(at).collect();
         let is_kept = |name: &ResultName| !asked.is_replacing && there.contains_key(name);
         let mut number = there.values().map(|it| it.number).max().unwrap_or(0);
-        let (mut stored, mut bodies, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, json) in &asked.results {
+        let (mut stored, mut bodies, mut kept) = (Vec::new(), Vec::new(), 0);
+        for (index, (name, json)) in asked.results.iter().enumerate() {
             if is_kept(name) {
-                kept.push(name.clone());
+                kept |= 1 << index;
                 continue;
             }
             number += 1;
@@ -172,8 +172,7 @@ impl Boards {
             let place = ResultPlace { board: board.id, checkpoint: at, number };
             bodies.push(Body::BoardResult(ResultValue { place, json: json.clone() }));
         }
-        let count = u32::try_from(stored.len()).expect("at most RESULTS_PER_CALL_MAX");
-        let reply = Reply::ResultsStored(count, kept);
+        let reply = Reply::ResultsStored(kept);
         if stored.is_empty() {
             return Ok(Decision::repeat(reply));
         }

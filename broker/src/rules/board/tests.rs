@@ -113,13 +113,18 @@ impl Story {
         results: &[(&str, Json)],
         is_replacing: bool,
     ) -> Result<(u32, Vec<String>), String> {
+        let (names, count) = (results, results.len());
         let results = results.iter().map(|(name, it)| (name.parse().unwrap(), it.to_string()));
         let (by, results) = (Actor::Role(role("dev")), results.collect());
         let (board, checkpoint) = (board(), at.into());
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
         let asked = StoreResults { by, board, checkpoint, results, is_replacing };
         match self.execute(Command::StoreResults(asked)) {
-            Ok(AnyReply::Board(Reply::ResultsStored(stored, kept))) => {
-                Ok((stored, kept.iter().map(ToString::to_string).collect()))
+            Ok(AnyReply::Board(Reply::ResultsStored(kept))) => {
+                let names = names.iter().enumerate();
+                let is_kept = |(index, _): &(usize, &&str)| kept & (1 << index) != 0;
+                let kept_names: Vec<_> = names.filter(is_kept).map(|it| it.1.to_string()).collect();
+                Ok((u32::try_from(count).unwrap() - kept.count_ones(), kept_names))
             }
             Ok(other) => panic!("{other:?}"),
             Err(why) => Err(why.to_string()),
