@@ -82,7 +82,8 @@ def measure(name, saver):
     print(
         f"{name:16} put {medians['put']:6.2f} ms  put_writes {medians['put_writes']:6.2f} ms  "
         f"get_tuple {medians['get_tuple']:6.2f} ms  step {statistics.median(steps):6.2f} ms  "
-        f"({RUNS} runs of {STEPS} steps)"
+        f"({RUNS} runs of {STEPS} steps)",
+        flush=True,
     )
 
 
