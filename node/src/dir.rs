@@ -236,6 +236,22 @@ impl Dir {
         Ok(names)
     }
 
+    /// So many of what is in it at most, and whether there is more.
+    pub(crate) fn names_up_to(&self, max: usize) -> io::Result<(Vec<OsString>, bool)> {
+        let mut names = Vec::new();
+        for entry in at::Dir::read_from(self.fd())? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if max <= names.len() {
+                return Ok((names, true));
+            }
+            names.push(OsString::from_vec(name));
+        }
+        Ok((names, false))
+    }
+
     /// A plain file to be read, and what is known of it.
     pub(crate) fn open_file(&self, name: impl AsRef<OsStr>) -> Result<(File, Metadata), NoFile> {
         let name = plain(name.as_ref())?;

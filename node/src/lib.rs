@@ -6,10 +6,12 @@ mod beside;
 pub mod cli;
 pub mod client;
 pub mod clock;
+pub mod commands;
 pub mod config;
 pub mod credentials;
 mod dir;
 pub mod edit_guard;
+pub mod file_access;
 pub mod filebox;
 mod files;
 #[cfg(test)]

@@ -22,12 +22,27 @@ pub const BOARD: &str = "board";
 pub const PIPELINE: &str = "pipeline";
 /// The tools of the project's other MCP servers.
 pub const GATEWAY: &str = "gateway";
+/// Work on files below a root.
+pub const FILES: &str = "files";
+/// Running commands there.
+pub const COMMANDS: &str = "commands";
 /// What a sub-agent says to whoever started it. It comes with its key; no role can be given it.
 pub const RUN_STEP: &str = "run-step";
 
 /// Every toolset that a role can be given.
-pub const NAMES: [&str; 9] =
-    [LOOP, MAIL, SWARM_LEAD, SWARM_WORKER, SWARM_ACCEPTOR, RUNS, BOARD, PIPELINE, GATEWAY];
+pub const NAMES: [&str; 11] = [
+    LOOP,
+    MAIL,
+    SWARM_LEAD,
+    SWARM_WORKER,
+    SWARM_ACCEPTOR,
+    RUNS,
+    BOARD,
+    PIPELINE,
+    GATEWAY,
+    FILES,
+    COMMANDS,
+];
 
 /// A toolset a role gets, and how much of it `tools/list` shows. All of it can be called.
 #[derive(Debug, Clone, PartialEq, Eq)]

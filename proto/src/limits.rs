@@ -530,3 +530,35 @@ pub const PIPELINES_PAGE_MAX: u32 = 200;
 
 /// The same where the request names no limit.
 pub const PIPELINES_PAGE: u32 = 50;
+
+// Files and commands of a node
+
+/// A path below the root.
+pub const FILE_PATH_BYTES_MAX: usize = 4096;
+
+/// Names in a path below the root.
+pub const FILE_PATH_NAMES_MAX: usize = 64;
+
+/// What one call of `fs_read` returns. An agent reads it whole.
+pub const FILE_READ_BYTES_MAX: usize = 256 * 1024;
+
+/// The file that is read from, or added to: its hash is of all of it.
+pub const FILE_SCAN_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What one call of `fs_write` writes.
+pub const FILE_WRITE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Entries that one call of `fs_list` returns.
+pub const FILE_LIST_ENTRIES_MAX: usize = 1000;
+
+/// Directories that such a list goes down.
+pub const FILE_LIST_DEPTH_MAX: u64 = 16;
+
+/// Names that are looked at for one list: a directory of millions is not read whole.
+pub const FILE_LIST_SCAN_MAX: usize = 100_000;
+
+/// The standard input of a command of `run_command`.
+pub const COMMAND_STDIN_BYTES_MAX: usize = 1024 * 1024;
+
+/// What is kept of each output of such a command: its end.
+pub const COMMAND_OUTPUT_BYTES_MAX: usize = 64 * 1024;

@@ -210,6 +210,14 @@ reasons! {
     NoApprovalPending   "no_approval_pending" FailedPrecondition false false;
     /// The approval came too late.
     ApprovalLapsed      "approval_lapsed"    FailedPrecondition false false;
+    /// No such file below the root.
+    UnknownFile         "unknown_file"       NotFound           false false;
+    /// The file may not be read, or not written, by agents.
+    FileProtected       "file_protected"     PermissionDenied   false false;
+    /// The file is there, or is not what it is expected to be.
+    FileChanged         "file_changed"       Aborted            false false;
+    /// The operator does not let this command run, or it cannot be kept in.
+    CommandForbidden    "command_forbidden"  PermissionDenied   false false;
     /// Records asked for are no longer kept.
     Compacted           "compacted"          OutOfRange         false false;
     /// The reader fell behind and resumes after the last sequence it saw.

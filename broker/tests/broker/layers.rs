@@ -83,6 +83,8 @@ const NODE: &[&str] = &[
     "attached",
     "process",
     "accept",
+    "file_access",
+    "commands",
     "runner",
     "launch",
     "filebox",

@@ -64,6 +64,7 @@ impl Settings {
             is_network_open: self.is_network_open,
             has_unix_sockets: self.has_unix_sockets,
             memory_bytes: self.memory_mb.map(|it| it << 20),
+            ..Policy::outside()
         }
     }
 }

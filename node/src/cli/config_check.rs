@@ -13,12 +13,15 @@ use tasuki_proto::{counted::counted, host::config::Found, id::RoleId};
 use super::{Failure, Output, text::line};
 use crate::{
     accept::settings::Settings,
+    commands::CommandSettings,
     config::{
         Config, Environment, FILE, Key, OfBroker, Problem, RunSettings, Source, Sourced,
         duration_text,
     },
+    file_access::{FileSettings, protect::Pattern},
     hooks,
     launch::settings::LaunchSettings,
+    process::policy::Kind,
     services::settings::{Action, Service},
 };
 
@@ -55,6 +58,8 @@ pub(crate) fn run(
             out += &config.runs.as_ref().map(run_lines).unwrap_or_default();
             out += &config.launch.as_ref().map(launch_line).unwrap_or_default();
             out += &config.services.iter().map(service_line).collect::<String>();
+            out += &config.files.as_ref().map(file_lines).unwrap_or_default();
+            out += &config.commands.as_ref().map(command_lines).unwrap_or_default();
             for warning in &warnings {
                 out += &format!("\nwarning: {warning}.\n");
             }
@@ -70,7 +75,9 @@ pub(super) fn problems(config: &Config, refused: &[Problem]) -> Vec<Problem> {
     let problems = refused.iter().chain(&config.distrust).chain(&config.accept_distrust);
     let problems = problems.chain(&config.runners_distrust).chain(&config.runs_distrust);
     let problems = problems.chain(&config.launch_distrust).chain(&config.gateway_distrust);
-    let problems = problems.chain(&config.services_distrust).cloned();
+    let problems = problems.chain(&config.services_distrust);
+    let problems = problems.chain(&config.files_distrust);
+    let problems = problems.chain(&config.commands_distrust).cloned();
     problems.chain(wrong).chain(problems_of_broker(config)).collect()
 }
 
@@ -357,6 +364,73 @@ fn service_value(it: &Sourced<Service>) -> Value {
     })
 }
 
+/// What agents may do to files.
+fn file_lines(it: &Sourced<FileSettings>) -> String {
+    let settings = &it.value;
+    let root = settings
+        .root
+        .as_ref()
+        .map_or_else(|| "(none)".to_owned(), |it| line(&it.display().to_string()));
+    let may = if settings.may_write { "read and written" } else { "read" };
+    let protect: Vec<&str> = settings.protect.iter().map(Pattern::text).collect();
+    let beside = if protect.is_empty() {
+        String::new()
+    } else {
+        format!("; protected beside the usual: {}", line(&protect.join(" ")))
+    };
+    format!(
+        "{:<14} {root}  {}\n{:<14} {}\n",
+        "files".bold(),
+        format!("from {}", it.source).dimmed(),
+        "",
+        format!("{may} by roles with the toolset `files`{beside}").dimmed()
+    )
+}
+
+fn file_value(it: &Sourced<FileSettings>) -> Value {
+    let protect: Vec<&str> = it.value.protect.iter().map(Pattern::text).collect();
+    json!({
+        "root": it.value.root, "write": it.value.may_write, "protect": protect,
+        "from": it.source.to_string(),
+    })
+}
+
+/// What agents may run.
+fn command_lines(it: &Sourced<CommandSettings>) -> String {
+    let settings = &it.value;
+    let allow: Vec<String> = settings.allow.iter().map(|it| format!("`{it}`")).collect();
+    let allow = if allow.is_empty() { "nothing".to_owned() } else { allow.join(", ") };
+    let kept = match settings.kind {
+        Kind::Landlock => "in the sandbox landlock+seccomp",
+        Kind::None => "not sandboxed, each after asking its user",
+    };
+    let write = match settings.write.as_slice() {
+        [] => "writing nowhere".to_owned(),
+        write => format!("writing to {}", line(&write.join(" "))),
+    };
+    format!(
+        "{:<14} {}  {}\n{:<14} {}\n",
+        "commands".bold(),
+        line(&allow),
+        format!("from {}", it.source).dimmed(),
+        "",
+        format!("by roles with the toolset `commands`, {kept}, {write}").dimmed()
+    )
+}
+
+fn command_value(it: &Sourced<CommandSettings>) -> Value {
+    let settings = &it.value;
+    let allow: Vec<String> = settings.allow.iter().map(ToString::to_string).collect();
+    let env: Vec<&str> = settings.env.iter().map(|(name, _)| name.as_str()).collect();
+    json!({
+        "allow": allow, "read": settings.read, "write": settings.write, "env": env,
+        "sandbox": settings.kind, "timeout_sec": settings.limit.as_secs(),
+        "memory_mb": settings.memory_mb, "file_mb": settings.file_mb,
+        "processes": settings.processes, "at_once": settings.places,
+        "from": it.source.to_string(),
+    })
+}
+
 fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> Value {
     let mut settings = Map::new();
     for (key, (texts, source)) in rows {
@@ -375,6 +449,8 @@ fn value(config: &Config, rows: &[Row], hooks: &[Shown], strangers: &[&str]) -> 
         "runs": config.runs.as_ref().map(run_value),
         "launch": config.launch.as_ref().map(launch_value),
         "services": config.services.iter().map(service_value).collect::<Vec<_>>(),
+        "files": config.files.as_ref().map(file_value),
+        "commands": config.commands.as_ref().map(command_value),
         "unknown_variables": strangers,
     })
 }

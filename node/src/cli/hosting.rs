@@ -18,7 +18,9 @@ use super::{
 };
 use crate::{
     clock::Clock,
+    commands::Commands,
     config::{Config, Role, Source, Sourced},
+    file_access::Files,
     gateway::{Gateway, settings::Export},
     hooks::Hooks,
     identity::DataLock,
@@ -189,6 +191,7 @@ impl Hosting {
         let pipelines = pipelines(config, &node, &services, place);
         let toolsets = config.roles.value.iter();
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
+        let files = files(config);
         let settings = mcp::Settings {
             sessions_dir: Some(data.join(SESSIONS)),
             holds_file: Some(data.join(HOLDS)),
@@ -207,6 +210,8 @@ impl Hosting {
             runs: Some(runs.host.clone()),
             pages: Some(node.link().pages(gateway.clone().map(|it| it as _), stop.clone())),
             gateway,
+            commands: commands(config, &files),
+            files,
             wake_file: Some(Adapters::path(data)),
             workspace: config.workspace.value.to_string(),
             guard: guarding.map(|it| it.guard),
@@ -414,6 +419,34 @@ fn pipelines(
     };
     let services = Arc::clone(services);
     PipelineWorker::start(node.link().clone(), WorkerSettings { services, runs_agents })
+}
+
+/// The files that agents work on; `Err`: why there are none, for agents.
+fn files(config: &Config) -> Result<Arc<Files>, String> {
+    let said = config.files_distrust.as_ref().map(ToString::to_string);
+    let settings = config.files.as_ref().map(|it| it.value.clone()).unwrap_or_default();
+    let is_meant = settings.root.is_some();
+    let files = Files::open(settings, private(config)).map(Arc::new);
+    if let (Err(why), true) = (&files, is_meant) {
+        tracing::warn!(why, "agents work on no files");
+    } else if let Some(why) = said {
+        tracing::warn!(why, "agents work on no files");
+    }
+    files
+}
+
+/// What agents may run; `Err`: why nothing, for agents.
+fn commands(config: &Config, files: &Result<Arc<Files>, String>) -> Result<Arc<Commands>, String> {
+    let said = config.commands_distrust.as_ref().map(ToString::to_string);
+    let settings = config.commands.as_ref().map(|it| it.value.clone()).unwrap_or_default();
+    let is_meant = !settings.allow.is_empty();
+    let commands = Commands::open(settings, files, &config.root).map(Arc::new);
+    if let (Err(why), true) = (&commands, is_meant) {
+        tracing::warn!(why, "agents run no commands");
+    } else if let Some(why) = said {
+        tracing::warn!(why, "agents run no commands");
+    }
+    commands
 }
 
 /// Resolves when the MCP side ends though nobody asked it to.

@@ -21,7 +21,9 @@ use toml::{
 use super::{
     Key, Layer, Problem, Raw, Source, Sourced,
     accept::{self, ACCEPT},
+    commands::{self, COMMANDS},
     export::{self, ROLE},
+    files::{self, FILES},
     gateway::{self, GATEWAY},
     hooks::{self, HOOKS},
     launch::{self, LAUNCH},
@@ -32,6 +34,8 @@ use super::{
 };
 use crate::{
     accept::settings::Settings,
+    commands::CommandSettings,
+    file_access::FileSettings,
     gateway::settings::{Export, GatewaySettings},
     hooks::spec::Hook,
     launch::settings::LaunchSettings,
@@ -47,8 +51,9 @@ const TOOLSETS: &str = "toolsets";
 const GROUPS: &str = "groups";
 
 /// Tables, which have no variable.
-pub(super) const TABLES: [&str; 10] =
-    [TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER, RUNS, LAUNCH, GATEWAY, ROLE, SERVICE];
+pub(super) const TABLES: [&str; 12] = [
+    TOOLSETS, GROUPS, HOOKS, ACCEPT, RUNNER, RUNS, LAUNCH, GATEWAY, ROLE, SERVICE, FILES, COMMANDS,
+];
 
 /// Problems told of one file. Nobody mends more in one go, and a repository's file may be made to have
 /// a hundred thousand.
@@ -91,6 +96,8 @@ pub(super) struct Contents {
     pub(super) gateway: Option<Counted<GatewaySettings>>,
     pub(super) exports: Option<Counted<Vec<Export>>>,
     pub(super) services: Option<Counted<Vec<Sourced<Service>>>>,
+    pub(super) files: Option<Counted<FileSettings>>,
+    pub(super) commands: Option<Counted<CommandSettings>>,
     pub(super) of_broker: Vec<OfBroker>,
     /// Where the file's user may have said what a hook does, in a way that cannot be read or does not
     /// count.
@@ -247,6 +254,14 @@ fn parse_all(found: &Found, home: Option<&Path>, problems: &mut Vec<Problem>) ->
             let value = || service::parse(item, path, home, &at, problems);
             contents.services = Some(counted(SERVICE, &source, *distrust, value));
             Ok(())
+        } else if name == FILES {
+            let value = || files::parse(item, home, &at, problems);
+            contents.files = Some(counted(FILES, &source, *distrust, value));
+            Ok(())
+        } else if name == COMMANDS {
+            let value = || commands::parse(item, home, &at, problems);
+            contents.commands = Some(counted(COMMANDS, &source, *distrust, value));
+            Ok(())
         } else if let Some(key) = Key::parse(name) {
             match texts(key, item).and_then(|texts| from_here(key, texts, path)) {
                 Ok(texts) => {
@@ -341,6 +356,8 @@ pub(super) fn of_operator(
             || contents.gateway.is_some() && it.message.starts_with("`gateway")
             || contents.exports.is_some() && it.message.starts_with("`role")
             || contents.services.is_some() && it.message.starts_with("`service")
+            || contents.files.is_some() && it.message.starts_with("`files`")
+            || contents.commands.is_some() && it.message.starts_with("`commands`")
     };
     problems.extend(own.into_iter().filter(is_told));
     contents

@@ -8,9 +8,11 @@
 //! one go, those of values that were overridden included: they would bite later.
 
 mod accept;
+mod commands;
 mod data;
 mod export;
 mod file;
+mod files;
 mod gateway;
 mod hooks;
 mod key;
@@ -53,7 +55,9 @@ pub use value::{HookFail, LogFormat, Role, duration_text};
 
 use crate::{
     accept::settings::Settings,
+    commands::CommandSettings,
     credentials::{self, TOKEN_VARIABLE},
+    file_access::FileSettings,
     gateway::settings::GatewaySettings,
     hooks::spec::Hook,
     launch::settings::LaunchSettings,
@@ -211,6 +215,12 @@ pub struct Config {
     pub idle_services: Vec<Sourced<Service>>,
     /// What a file says of that and does not count, and why.
     pub services_distrust: Option<Problem>,
+    /// The files that agents work on, and why what is said of them does not count.
+    pub files: Option<Sourced<FileSettings>>,
+    pub files_distrust: Option<Problem>,
+    /// The same of what agents may run.
+    pub commands: Option<Sourced<CommandSettings>>,
+    pub commands_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
     /// `None`: what `.filebox` says, else the directory the node runs in. One that was named by a
     /// relative path lies in the current directory.
@@ -315,6 +325,8 @@ impl Config {
                 || it.gateway.is_none()
                 || it.exports.is_none()
                 || it.services.is_none()
+                || it.files.is_none()
+                || it.commands.is_none()
         };
         if is_here && files.iter().any(is_silent) {
             beside = files_beside(data.as_deref(), around, &mut problems);
@@ -324,6 +336,8 @@ impl Config {
         let runs = first_that_counts(&mut files, &mut beside, |it| it.runs.take());
         let launch = first_that_counts(&mut files, &mut beside, |it| it.launch.take());
         let gateway = first_that_counts(&mut files, &mut beside, |it| it.gateway.take());
+        let files_said = first_that_counts(&mut files, &mut beside, |it| it.files.take());
+        let commands = first_that_counts(&mut files, &mut beside, |it| it.commands.take());
         let exports = first_that_counts(&mut files, &mut beside, |it| it.exports.take());
         let gateway = export::add_to(gateway, exports);
         let services = first_that_counts(&mut files, &mut beside, |it| it.services.take());
@@ -348,6 +362,8 @@ impl Config {
         config.services = services.0.map(|it| it.value).unwrap_or_default();
         config.services_distrust = services.1;
         service::check(&mut config, &mut problems);
+        (config.files, config.files_distrust) = files_said;
+        (config.commands, config.commands_distrust) = commands;
         problems.extend(runs::resolve_runner(config.runs.as_mut(), config.runners.as_ref()).err());
         config.keep_root_within(&around.directory);
         // What may have come with the current directory is not read.
@@ -512,6 +528,10 @@ impl Config {
             services: Vec::new(),
             idle_services: Vec::new(),
             services_distrust: None,
+            files: None,
+            files_distrust: None,
+            commands: None,
+            commands_distrust: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use super::*;
 use crate::{hooks::spec::Action, process::policy::Kind};
 
 mod came_along;
+mod files;
 mod gateway;
 mod runner;
 mod runs;
@@ -154,7 +155,7 @@ fn a_toolset_that_is_not_there_is_refused_by_name() {
         let name = set.split(':').next().unwrap();
         let why = format!(
             "names the toolset {name:?}; there are loop, mail, swarm-lead, swarm-worker, \
-             swarm-acceptor, runs, board, gateway"
+             swarm-acceptor, runs, board, gateway, files, commands"
         );
         assert_eq!(format!("A=loop,{set}").parse::<Role>().unwrap_err(), why);
         let file = problems(&format!("roles = [\"A\"]\n[toolsets]\nA = [\"{set}\"]\n"));
@@ -171,7 +172,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
             "1: `lisen` is not a setting; there are data, workspace, listen, broker_listen, \
              dashboard, broker, roles, shared, lease, hold, log_format, mcp_secure, mcp_advertise, \
              mcp_tls_cert, mcp_tls_key, mirror, mirror_root, hook_fail, toolsets, groups, hooks, accept, \
-             runner, runs, launch, gateway, role, service, and of the broker secure, advertise, tls_cert, tls_key, client_ca",
+             runner, runs, launch, gateway, role, service, files, commands, and of the broker secure, advertise, tls_cert, tls_key, client_ca",
             "5: `workspace` is \"a b\", which contains ' '; an id is made of letters, digits, \
              '_', '.' and '-'",
             "4: `broker_listen` is \"7420\"; it takes ADDRESS:PORT, such as 127.0.0.1:7421",
@@ -180,7 +181,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
     assert_eq!(
         problems("[toolsets]\nA = [\"loop\"]\nB = [\"lop\"]\n"),
         ["3: `toolsets` of B names the toolset \"lop\"; there are loop, mail, swarm-lead, \
-          swarm-worker, swarm-acceptor, runs, board, gateway"]
+          swarm-worker, swarm-acceptor, runs, board, gateway, files, commands"]
     );
     assert!(problems("listen = \"127.0.0.1:1\"\nlisten = \n")[0].starts_with("2: "));
 }

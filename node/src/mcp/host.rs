@@ -28,6 +28,8 @@ use super::{
     transport::server::Settings,
 };
 use crate::{
+    commands::Commands,
+    file_access::Files,
     gateway::{Gateway, Server},
     hooks::Hooks,
     limiter::{Limiter, Shares},
@@ -123,6 +125,10 @@ pub(super) struct Host {
     pub runs: Option<Arc<RunsHost>>,
     /// The tools of other MCP servers; `None`: there are none.
     pub gateway: Option<Arc<Gateway>>,
+    /// The files of the node; `Err`: why there are none.
+    pub files: Result<Arc<Files>, String>,
+    /// What agents may run; `Err`: why nothing.
+    pub commands: Result<Arc<Commands>, String>,
     /// The tokens that agents were given with what they hold.
     pub claims: FencingTokens,
     /// Locks on their way to the agent of each role.
@@ -170,6 +176,8 @@ impl Host {
             hooks,
             runs,
             gateway,
+            files,
+            commands,
             pages: _,
             wake_file,
             workspace,
@@ -202,6 +210,8 @@ impl Host {
             hooks,
             runs,
             gateway,
+            files,
+            commands,
             mirror,
             waker,
             resume_within,

@@ -89,6 +89,12 @@ pub struct Policy {
     pub is_network_open: bool,
     pub has_unix_sockets: bool,
     pub memory_bytes: Option<u64>,
+    /// Time on processors of one process.
+    pub cpu_sec: Option<u64>,
+    /// One file that is written, if less than usual.
+    pub file_bytes: Option<u64>,
+    /// Processes of the user, if less than usual.
+    pub processes: Option<u64>,
 }
 
 impl Policy {
@@ -101,6 +107,9 @@ impl Policy {
             is_network_open: true,
             has_unix_sockets: true,
             memory_bytes: None,
+            cpu_sec: None,
+            file_bytes: None,
+            processes: None,
         }
     }
 

@@ -37,12 +37,14 @@ pub enum NoSandbox {
 /// command are known when they have lost their keeper.
 pub fn limit(policy: &Policy) -> Result<(), NoSandbox> {
     let lower = getrlimit(Resource::Fsize).maximum.map(|own| own.saturating_sub(1));
+    let file_bytes = policy.file_bytes.map_or(FILE_BYTES_MAX, |it| it.min(FILE_BYTES_MAX));
     let limits = [
         (Resource::Core, Some(0)),
-        (Resource::Fsize, Some(lower.map_or(FILE_BYTES_MAX, |it| it.min(FILE_BYTES_MAX)))),
+        (Resource::Fsize, Some(lower.map_or(file_bytes, |it| it.min(file_bytes)))),
         (Resource::Nofile, Some(OPEN_FILES_MAX)),
-        (Resource::Nproc, Some(PROCESSES_MAX)),
+        (Resource::Nproc, Some(policy.processes.map_or(PROCESSES_MAX, |it| it.min(PROCESSES_MAX)))),
         (Resource::Data, policy.memory_bytes),
+        (Resource::Cpu, policy.cpu_sec),
     ];
     for (resource, most) in limits {
         let Some(most) = most else { continue };

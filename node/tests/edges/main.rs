@@ -11,6 +11,8 @@ mod copies;
 mod crash;
 mod crowd;
 mod echoes;
+#[cfg(target_os = "linux")]
+mod escapes;
 #[path = "../fake_agent/mod.rs"]
 #[allow(dead_code, reason = "shared with the tests of the commands, which use more of it")]
 mod fake_agent;

@@ -70,6 +70,8 @@ pub struct File {
     gateway: Option<IgnoredAny>,
     role: Option<IgnoredAny>,
     service: Option<IgnoredAny>,
+    files: Option<IgnoredAny>,
+    commands: Option<IgnoredAny>,
 }
 
 /// Why the file cannot be used.

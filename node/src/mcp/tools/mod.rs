@@ -11,8 +11,10 @@ mod arguments;
 mod board;
 mod call;
 mod caller;
+mod commands;
 mod elicit;
 mod field_types;
+mod files;
 mod gateway;
 mod ignored;
 mod mail;
@@ -146,7 +148,7 @@ fn playable(toolsets: &[ToolsetChoice]) -> Vec<&'static str> {
 }
 
 /// Every toolset.
-static TOOLSETS: [&dyn Toolset; 7] = [
+static TOOLSETS: [&dyn Toolset; 9] = [
     &turn_loop::TurnLoop,
     &mail::Mail,
     &swarm::Swarm,
@@ -154,6 +156,8 @@ static TOOLSETS: [&dyn Toolset; 7] = [
     &board::Boards,
     &pipeline::Pipelines,
     &gateway::Gateway,
+    &files::FileTools,
+    &commands::CommandTools,
 ];
 
 fn tools() -> impl Iterator<Item = &'static ToolDef> {

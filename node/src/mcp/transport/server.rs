@@ -58,6 +58,8 @@ use crate::mcp::{
 use crate::{
     agent_tokens::AgentTokens,
     clock::Clock,
+    commands::{Commands, NOTHING_ALLOWED},
+    file_access::{Files, NO_ROOT},
     gateway::Gateway,
     hooks::Hooks,
     mail_directories::Directories,
@@ -120,6 +122,10 @@ pub struct Settings {
     pub runs: Option<Arc<RunsHost>>,
     /// The tools of other MCP servers; `None`: there are none.
     pub gateway: Option<Arc<Gateway>>,
+    /// The files that roles with the toolset `files` work on; `Err`: why there are none.
+    pub files: Result<Arc<Files>, String>,
+    /// What roles with the toolset `commands` may run; `Err`: why nothing.
+    pub commands: Result<Arc<Commands>, String>,
     /// What people see who open the address of an open server; `None`: nothing.
     pub pages: Option<Router>,
     /// Where it is written down which clients are woken from outside; `None`: nowhere.
@@ -152,6 +158,8 @@ impl Default for Settings {
             hooks: None,
             runs: None,
             gateway: None,
+            files: Err(NO_ROOT.to_owned()),
+            commands: Err(NOTHING_ALLOWED.to_owned()),
             pages: None,
             wake_file: None,
             workspace: WORKSPACE_DEFAULT.to_owned(),
