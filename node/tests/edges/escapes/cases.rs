@@ -5,7 +5,8 @@
 pub(super) struct Case {
     pub name: &'static str,
     pub script: &'static str,
-    /// It gets out where nothing keeps it in: as any user, on any machine that has `sh` and `perl`.
+    /// It gets out where nothing keeps it in: as any user, on any machine that has `sh` and `perl`. Else
+    /// it is not run there.
     pub control: bool,
 }
 

@@ -10,7 +10,8 @@ use super::{
 async fn escaped(cases: &[Case], commands: &str, is_loose: bool) -> Vec<&'static str> {
     let mut out = Vec::new();
     let mut place = Place::new(commands).await;
-    for case in cases {
+    // What is rare may leave something behind where nothing keeps it in, such as a mount.
+    for case in cases.iter().filter(|it| it.control || !is_loose) {
         let before = place.untouchable();
         let told = match is_loose {
             true => place.loose_script(case.script).await,
