@@ -191,7 +191,7 @@ async fn roles_of_two_nodes_plan_code_test_and_review() {
     place.stands("completed", "review").await;
 }
 
-/// The broker is killed after every record of a run, and the nodes at random places of it.
+/// Holds PW2. The broker is killed after every record of a run, and the nodes at random places of it.
 #[tokio::test]
 async fn a_pipeline_that_is_killed_after_every_record_comes_to_the_same_end() {
     let mut place = Place::new().await;
@@ -265,6 +265,7 @@ async fn a_node_that_is_killed_while_it_works_does_it_again_under_the_same_name(
     assert_eq!((called.len(), &called[0]), (2, &called[1]));
 }
 
+/// Holds PW1.
 #[tokio::test]
 async fn what_a_canceled_pipeline_does_is_stopped_and_a_person_goes_on_with_it() {
     let place = Place::new().await;

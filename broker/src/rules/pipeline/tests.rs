@@ -304,6 +304,7 @@ fn what_fails_or_is_rejected_goes_back_until_its_retries_are_used_up() {
     );
 }
 
+/// Holds PL3.
 #[test]
 fn a_gate_says_whether_another_roles_work_is_approved() {
     check(
@@ -486,7 +487,7 @@ fn passed(story: &Story, phase: &str) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Whatever is asked in whichever order: nothing is completed that was not planned, approved,
+    /// Holds PL5. Whatever is asked in whichever order: nothing is completed that was not planned, approved,
     /// coded, tested and reviewed, and what an attempt wrote is there once.
     #[test]
     fn no_phase_is_passed_over(
