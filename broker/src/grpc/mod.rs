@@ -81,6 +81,8 @@ pub fn routes(
     router = streaming(router, &services, "/tasuki.v1.Admin/Compact", admin::compact);
     router = streaming(router, &services, "/tasuki.v1.Runs/WatchRun", run::watch);
     router = streaming(router, &services, "/tasuki.v1.Runs/WatchReads", run::watch_reads);
+    router =
+        streaming(router, &services, "/tasuki.v1.Pipelines/WatchPhases", pipeline::watch_phases);
     router = streaming(router, &services, "/tasuki.v1.Relay/WatchTools", relay::watch_tools);
     router = streaming(router, &services, "/tasuki.v1.Relay/CallTool", relay::call_tool);
     router = streaming(router, &services, "/tasuki.v1.Relay/ServeTools", relay::serve_tools);

@@ -324,6 +324,20 @@ impl Workspaces {
         watching.ok_or_else(gone)
     }
 
+    /// Says when what nodes have to do for pipelines may have changed, from here on.
+    ///
+    /// # Errors
+    /// Why the workspace cannot be woken.
+    pub(crate) async fn watch_phases(
+        &self,
+        workspace: &WorkspaceId,
+    ) -> Result<watch::Receiver<()>, ExecuteError> {
+        let (handle, permit) = self.admitted(workspace).await?;
+        let watching = handle.run(permit, |state| state.watch_phases()).await?;
+        let gone = || ExecuteError::Unavailable("the workspace did not answer".to_owned());
+        watching.ok_or_else(gone)
+    }
+
     /// Records as they become durable, from here on.
     ///
     /// # Errors

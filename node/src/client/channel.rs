@@ -6,8 +6,8 @@ use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     net::dial::is_loopback,
     wire::{
-        feed_client::FeedClient, mailbox_client::MailboxClient, relay_client::RelayClient,
-        runs_client::RunsClient, waits_client::WaitsClient,
+        feed_client::FeedClient, mailbox_client::MailboxClient, pipelines_client::PipelinesClient,
+        relay_client::RelayClient, runs_client::RunsClient, waits_client::WaitsClient,
     },
 };
 use tonic::{service::interceptor::InterceptedService, transport::Endpoint};
@@ -87,6 +87,10 @@ pub fn relay(channel: Channel) -> RelayClient<Channel> {
     RelayClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+pub fn pipelines(channel: Channel) -> PipelinesClient<Channel> {
+    PipelinesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
 }
 
 pub fn feed(channel: Channel) -> FeedClient<Channel> {

@@ -237,16 +237,15 @@ fn is_work(item: &wire::FeedItem) -> bool {
     item.events.iter().any(|event| match &event.noun {
         // A lease that goes on is no news to anybody.
         Some(Noun::Turn(wire::TurnEvent { kind: Some(Kind::LeaseRenewed(_)) })) => false,
-        Some(Noun::Directory(_) | Noun::Privacy(_) | Noun::Call(_) | Noun::Board(_)) => false,
-        // A role that was paused goes on.
         Some(
-            Noun::Turn(_)
-            | Noun::Mail(_)
-            | Noun::Swarm(_)
-            | Noun::Run(_)
-            | Noun::Guard(_)
+            Noun::Directory(_)
+            | Noun::Privacy(_)
+            | Noun::Call(_)
+            | Noun::Board(_)
             | Noun::Pipeline(_),
-        )
+        ) => false,
+        // A role that was paused goes on.
+        Some(Noun::Turn(_) | Noun::Mail(_) | Noun::Swarm(_) | Noun::Run(_) | Noun::Guard(_))
         | None => true,
     })
 }

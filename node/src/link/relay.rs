@@ -28,6 +28,15 @@ impl Link {
         self.ask(open).await
     }
 
+    /// What this node has to do for pipelines, until the connection has ended.
+    pub(crate) async fn watch_phases(&self) -> Result<Streaming<wire::NodePhases>, Refusal> {
+        let open = |channel, caller| {
+            let request = wire::WatchPhasesRequest { caller: Some(caller) };
+            async move { channel::pipelines(channel).watch_phases(request).await }
+        };
+        self.ask(open).await
+    }
+
     /// Resolves when this node has registered again since this was called: the broker serves the
     /// newest registration alone.
     pub(crate) fn registered_again(&self) -> impl Future<Output = ()> + use<> {

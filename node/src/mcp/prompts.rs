@@ -331,8 +331,8 @@ mod tests {
     /// Every combination of sets, each as much of it as a role can be shown; those that no prompt says
     /// anything of once, with all others.
     fn combinations() -> Vec<Vec<ToolsetChoice>> {
-        use crate::toolset::{COMMANDS, FILES, NAMES};
-        let silent = [FILES, COMMANDS];
+        use crate::toolset::{COMMANDS, FILES, NAMES, PIPELINE};
+        let silent = [FILES, COMMANDS, PIPELINE];
         let mut all: Vec<Vec<ToolsetChoice>> = vec![Vec::new()];
         for set in NAMES.into_iter().filter(|it| !silent.contains(it)) {
             let with = |shown: &str| {

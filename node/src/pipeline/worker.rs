@@ -1,8 +1,8 @@
 //! Takes attempts of the roles that this node hosts, and makes them.
 //!
-//! Whenever the broker tells of something new the worker asks what there is to do, and what of that
-//! is its own. Each attempt is a task of its own; one that the broker no longer has for this node is
-//! dropped, with everything it started.
+//! The broker tells what there is to do, and what of that this node has, whenever that changed. Each
+//! attempt is a task of its own; one that the broker no longer has for this node is dropped, with
+//! everything it started.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,14 +15,14 @@ use tasuki_proto::{echo::echo, id::RoleId, pattern::matches_any, reason::Reason,
 use tokio::{
     sync::oneshot,
     task::{self, AbortHandle, JoinSet},
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::Streaming;
 
 use super::work::{Task, Work, error_text, values};
 use crate::{
-    client::retry::{Backoff, chance},
-    link::Link,
+    link::{Link, reopen::Reopening},
     refusal::Refusal,
     services::{Service, Services, Silent},
 };
@@ -92,28 +92,50 @@ struct Context {
 impl Worker {
     async fn run(mut self) {
         let link = self.context.link.clone();
-        let mut news = link.news().follow_work();
-        let mut backoff = Backoff::default();
+        let mut reopening = Reopening::new();
         loop {
             link.connected().await;
             let registered_again = link.registered_again();
-            match link.query(wire::ListPhasesRequest::default()).await {
-                Ok(list) => {
-                    backoff.reset();
-                    self.take(list.phases);
+            match link.watch_phases().await {
+                Ok(phases) => {
+                    reopening.opened();
+                    let ended = tokio::select! {
+                        ended = self.follow(phases, &mut reopening) => ended,
+                        () = registered_again => Ok(()),
+                    };
+                    tracing::debug!(?ended, "phases are to be watched again");
+                    reopening.after_end(&link).await;
                 }
                 // A broker of an earlier release has no pipelines.
                 Err(refusal) => {
                     tracing::debug!(%refusal, "it is not known which phases wait");
-                    sleep(backoff.pause(chance())).await;
-                    continue;
+                    reopening.after_refusal(&link).await;
                 }
             }
+        }
+    }
+
+    /// Makes what there is, until the stream ends. What runs then goes on: the broker still has it
+    /// for this node, or says otherwise on the next stream.
+    async fn follow(
+        &mut self,
+        mut phases: Streaming<wire::NodePhases>,
+        reopening: &mut Reopening,
+    ) -> Result<(), String> {
+        let mut newest = Vec::new();
+        loop {
             tokio::select! {
-                () = news.changed() => self.refused.clear(),
-                () = registered_again => self.refused.clear(),
+                told = phases.message() => {
+                    let Some(told) = told.map_err(|why| why.message().to_owned())? else {
+                        return Ok(());
+                    };
+                    reopening.received();
+                    newest = told.phases;
+                    self.refused.clear();
+                }
                 Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
             }
+            self.take(&newest);
         }
     }
 
@@ -134,7 +156,7 @@ impl Worker {
     }
 
     /// Begins what waits, and drops what this node no longer has.
-    fn take(&mut self, phases: Vec<wire::ReadyPhase>) {
+    fn take(&mut self, phases: &[wire::ReadyPhase]) {
         let id = |it: &wire::ReadyPhase| (it.board.clone(), it.attempt);
         let own: BTreeSet<AttemptId> = phases.iter().map(id).collect();
         self.running.retain(|id, it| {
@@ -144,11 +166,11 @@ impl Worker {
             }
             is_own
         });
-        for phase in phases.into_iter().filter(|it| !it.is_claimed) {
-            let id = id(&phase);
+        for phase in phases.iter().filter(|it| !it.is_claimed) {
+            let id = id(phase);
             let is_known = self.running.contains_key(&id) || self.refused.contains(&id);
             if self.running.len() < ATTEMPTS_MAX && !is_known {
-                let attempt = attempt(Arc::clone(&self.context), phase);
+                let attempt = attempt(Arc::clone(&self.context), phase.clone());
                 self.running.insert(id, self.tasks.spawn(attempt));
             }
         }

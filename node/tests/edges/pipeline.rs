@@ -12,7 +12,10 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Process, soon, tasuki};
+use crate::{
+    http::{self, Client, text},
+    process::{Process, soon, tasuki},
+};
 
 /// Its tools are what roles do. Each call adds a line to a file of the tool's name. Tests fail the
 /// first time, and the review rejects the first time, if the files `fails` and `rejects` say so; the
@@ -73,7 +76,7 @@ impl Place {
             Process::node(&path(name), address, &line).await
         };
         let nodes = [
-            node("first", "--role pm --role dev").await,
+            node("first", "--role pm=loop,pipeline --role dev").await,
             node("second", "--role qa --role arch").await,
         ];
         Self { dir, broker, nodes }
@@ -326,4 +329,55 @@ async fn a_person_approves_in_time_or_not_at_all() {
     let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
     assert_eq!(wrong.status.code(), Some(2), "{said}");
     assert!(said.contains(":4: next is") && said.contains(":1: service is missing"), "{said}");
+}
+
+/// Holds PL4: what waits for a person is approved by the user of an agent's client, whom the tool
+/// asks; the model has no say.
+#[tokio::test]
+async fn an_agent_asks_its_user_for_an_approval() {
+    let place = Place::new().await;
+    let pm = Client::new(place.nodes[0].mcp, "/mcp/pm").await;
+    let phase = |name: &str, role: &str, service: &str, more: &str| {
+        format!("[[phase]]\nname = \"{name}\"\nrole = \"{role}\"\nservice = \"{service}\"\n{more}")
+    };
+    let file = phase("plan", "pm", "plan_task", "approval = \"1h\"\n")
+        + &phase("code", "dev", "write_code", "");
+    let wrong = soon(pm.call("pipeline_run", json!({ "board": "b", "file": "x = 1" }))).await;
+    assert!(text(&wrong).contains("line 1: unknown field"), "{wrong}");
+    let updates = json!({ "requirements": "login" });
+    let run = json!({ "board": "b", "file": file, "updates": updates });
+    let started = soon(pm.call("pipeline_run", run)).await;
+    assert_eq!(started["structuredContent"]["status"], "running", "{started}");
+    place.stands("awaiting_approval", "plan").await;
+    let status = soon(pm.call("pipeline_status", json!({ "board": "b" }))).await;
+    assert_eq!(status["structuredContent"]["status"], "awaiting_approval", "{status}");
+    // A client that cannot ask its user cannot approve.
+    let refused = soon(pm.call("pipeline_ask_approval", json!({ "board": "b" }))).await;
+    assert!(text(&refused).contains("tasuki pipeline approve b"), "{refused}");
+    let client = Client::modern(place.nodes[0].mcp, "/mcp/pm", "pipeline_ask_approval");
+    let mut call =
+        http::modern(http::call(7, "pipeline_ask_approval", json!({ "board": "b" })), "test");
+    let able = json!({ "elicitation": {} });
+    call["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] = able;
+    let asked = soon(soon(client.post(&call)).await.answer_or_body()).await;
+    let (name, question) =
+        asked["result"]["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    let message = question["params"]["message"].as_str().unwrap();
+    assert!(message.contains("what pm did in phase plan"), "{message}");
+    let name = name.clone();
+    let answered = async |action: &str| {
+        let mut call = call.clone();
+        call["params"]["inputResponses"] = json!({ &name: { "action": action, "content": {} } });
+        soon(soon(client.post(&call)).await.answer_or_body()).await["result"].clone()
+    };
+    let declined = answered("decline").await;
+    assert!(text(&declined).contains("did not approve it"), "{declined}");
+    assert!(place.calls("code").is_empty(), "it began although nobody approved");
+    let approved = answered("accept").await;
+    assert_eq!(approved["structuredContent"]["phase"], "code", "{approved}");
+    let ended = place.stands("completed", "code").await;
+    assert_eq!(ended["decisions"].as_array().unwrap().len(), 1, "{ended}");
+    // What was approved once is not approved again.
+    let again = soon(pm.call("pipeline_status", json!({}))).await;
+    assert_eq!(again["structuredContent"]["pipelines"][0]["status"], "completed", "{again}");
 }

@@ -1,14 +1,15 @@
 //! `Pipelines`: phases that roles do one after another on one board.
 //!
-//! `render` says what the state holds. What an attempt writes is parsed and checked as an update of
+//! `render` says what the state holds, `watch` tells nodes what there is to do. What an attempt writes is parsed and checked as an update of
 //! its board is, before the workspace's actor is asked.
 
 mod render;
+mod watch;
 
 use serde_json::Value as Json;
 use tasuki_proto::{
     id::{BoardName, RoleId},
-    limits::{PHASE_ERROR_BYTES_MAX, PIPELINES_PAGE, PIPELINES_PAGE_MAX, READY_PHASES_MAX},
+    limits::{PHASE_ERROR_BYTES_MAX, PIPELINES_PAGE, PIPELINES_PAGE_MAX},
     pipeline::Definition,
     reason::Reason,
     token::Right,
@@ -17,7 +18,7 @@ use tasuki_proto::{
 };
 use tonic::Status;
 
-pub(super) use self::render::event;
+pub(super) use self::{render::event, watch::watch_phases};
 use super::{
     Answer, Endpoint, Later, WorkspaceSession, at_once,
     board::{fold_all, pick_schema, schema, updates},
@@ -257,38 +258,6 @@ impl Endpoint for wire::ListPipelinesRequest {
             let last = pipelines.last().filter(|_| has_more);
             let next = last.map(|it| it.board.clone()).unwrap_or_default();
             Ok(wire::ListPipelinesResponse { pipelines, next })
-        };
-        session.query(None, list).await
-    }
-}
-
-impl Endpoint for wire::ListPhasesRequest {
-    async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let Some(node) = session.node().cloned() else {
-            let why = rules::pipeline::Rejection::NodeRequired;
-            return Err(super::status::rejected(&why.into()));
-        };
-        let caller = session.caller.clone();
-        let list = move |view: &View<'_>| {
-            view.workspace.directory.check(&caller, None)?;
-            let hosted = |role| view.workspace.directory.host(role) == Some(&node);
-            let ready = view.workspace.pipelines.at_phase().filter_map(|(board, it)| {
-                let (number, attempt) = it.current()?;
-                let is_claimed = match &attempt.claim {
-                    None => false,
-                    Some(claim) if claim.node == node => true,
-                    Some(_) => return None,
-                };
-                let phase = it.phase();
-                hosted(&phase.role).then(|| wire::ReadyPhase {
-                    board: board.to_string(),
-                    attempt: number,
-                    phase: phase.name.to_string(),
-                    role: phase.role.to_string(),
-                    is_claimed,
-                })
-            });
-            Ok(wire::ListPhasesResponse { phases: ready.take(READY_PHASES_MAX).collect() })
         };
         session.query(None, list).await
     }

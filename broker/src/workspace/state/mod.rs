@@ -80,6 +80,8 @@ pub(super) struct State {
     step_offers: Offers<StepId, NodeId>,
     /// Runs that somebody watches.
     watched: BTreeMap<RunId, watch::Sender<()>>,
+    /// For nodes that do phases of pipelines.
+    phases_changed: watch::Sender<()>,
     /// Tasks that came back to workers of whom nobody waited; told to whoever waits next.
     returned_tasks: BTreeMap<RoleId, (IssueId, TaskNumber)>,
     snapshot: SnapshotState,

@@ -155,6 +155,7 @@ impl State {
             offers: Offers::new(TASK_OFFER_MS),
             step_offers: Offers::new(STEP_OFFER_MS),
             watched: BTreeMap::new(),
+            phases_changed: tokio::sync::watch::Sender::default(),
             returned_tasks: BTreeMap::new(),
             snapshot,
             snapshot_waits: Vec::new(),

@@ -57,9 +57,9 @@ impl State {
         self.watched.entry(run).or_insert_with(|| watch::channel(()).0).subscribe()
     }
 
-    /// Whether somebody watches a run.
+    /// Whether somebody watches a run, or what there is to do for pipelines.
     pub(super) fn is_watched(&self) -> bool {
-        self.watched.values().any(|it| !it.is_closed())
+        !self.phases_changed.is_closed() || self.watched.values().any(|it| !it.is_closed())
     }
 
     fn notify(&self, run: RunId) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use tasuki_proto::id::{BoardName, LoopId, RoleId};
+use tokio::sync::watch;
 
 use super::{
     super::waits::{Answer, Parked, Question, WAITS_MAX, WaitId, WaitOutcome, WaitReply},
@@ -117,6 +118,16 @@ impl State {
         boards.into_iter().for_each(|board| self.wake_for_board(board));
         self.wake_for_swarm(events);
         self.wake_for_runs(events);
+        // Who hosts a role is what a node is told of, too.
+        let is_of_phases = |it: &Event| matches!(it, Event::Pipeline(_) | Event::Directory(_));
+        if events.iter().any(is_of_phases) {
+            self.phases_changed.send_replace(());
+        }
+    }
+
+    /// Says when what nodes have to do for pipelines may have changed. Ends with this actor.
+    pub(in crate::workspace) fn watch_phases(&self) -> watch::Receiver<()> {
+        self.phases_changed.subscribe()
     }
 
     fn wake_for_board(&mut self, board: &BoardName) {

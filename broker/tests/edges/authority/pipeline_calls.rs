@@ -2,7 +2,7 @@
 
 use tasuki_proto::{limits::ID_BYTES_MAX, token::Right, wire};
 
-use super::calls::{Call, acting, answers, bytes, inside, new_key};
+use super::calls::{Call, acting, answers, bytes, inside, new_key, stream};
 use crate::support::caller;
 
 pub(super) static CALLS: &[Call] = &[
@@ -100,8 +100,8 @@ pub(super) static CALLS: &[Call] = &[
     }),
     answers(
         "role_forbidden",
-        inside("/tasuki.v1.Pipelines/ListPhases", Right::Host, |workspace, _| {
-            bytes(wire::ListPhasesRequest { caller: caller(workspace) })
-        }),
+        stream(inside("/tasuki.v1.Pipelines/WatchPhases", Right::Host, |workspace, _| {
+            bytes(wire::WatchPhasesRequest { caller: caller(workspace) })
+        })),
     ),
 ];
