@@ -235,6 +235,22 @@ impl Context {
         self.link.command_until_judged(end, Reason::is_retryable).await
     }
 
+    /// A board at a checkpoint, or as it is where that was pruned. An error is a sentence.
+    async fn read(&self, board: &str, checkpoint: u64) -> Result<wire::ReadBoardResponse, String> {
+        let read = |checkpoint| wire::ReadBoardRequest {
+            board: board.to_owned(),
+            checkpoint,
+            ..Default::default()
+        };
+        let found = match self.link.query(read(checkpoint)).await {
+            Err(refusal) if refusal.reason == Reason::UnknownCheckpoint => {
+                self.link.query(read(0)).await
+            }
+            found => found,
+        };
+        found.map_err(|refusal| refusal.message)
+    }
+
     /// What an attempt writes to the board. An error is a sentence.
     async fn make(
         &self,
@@ -246,12 +262,7 @@ impl Context {
         let work = Work::read(&phase.work).map_err(wrong)?;
         let task = work.task().map_err(wrong)?;
         let role: RoleId = ready.role.parse().map_err(|why| format!("The role {why}."))?;
-        let read = wire::ReadBoardRequest {
-            board: ready.board.clone(),
-            checkpoint: claim.checkpoint,
-            ..Default::default()
-        };
-        let board = self.link.query(read).await.map_err(|refusal| refusal.message)?;
+        let board = self.read(&ready.board, claim.checkpoint).await?;
         let (values, channels) = values(&board.channels, &claim.attempt_key);
         let limit = Duration::from_millis(phase.timeout_ms);
         let services = &self.settings.services;

@@ -130,6 +130,9 @@ fn open() -> Policy {
         is_network_open: true,
         has_unix_sockets: true,
         memory_bytes: None,
+        cpu_sec: None,
+        file_bytes: None,
+        processes: None,
     }
 }
 

@@ -424,6 +424,7 @@ impl Ledger {
             | Event::Swarm(_)
             | Event::Call(_)
             | Event::Board(_)
+            | Event::Pipeline(_)
             | Event::Access(_) => {}
         }
     }
