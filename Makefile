@@ -19,10 +19,10 @@ soak:
 		TASUKI_CHAOS_SECS=300 TASUKI_THREADS=10000 \
 		./scripts/test.sh --release
 
-# Each figure beside the limit measured in the same run.
+# Each figure beside the limit measured in the same run. ARGS="--only board" measures only boards.
 bench:
 	cargo build --release -p tasuki-broker -p tasuki-node --bins
-	cargo run --release -p tasuki-examples --example load
+	cargo run --release -p tasuki-examples --example load -- $(ARGS)
 
 # The gateway beside mcp-proxy (PyPI), fastmcp and mcp-proxy (crates.io), which are installed first.
 bench-gateway:

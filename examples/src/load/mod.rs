@@ -10,11 +10,13 @@
 //!   [`startup`]: start with a million records.
 //! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
 //! - [`swarm`]: issues and tasks, and workers that wait for one.
+//! - [`board`]: boards: updates, reads of any checkpoint, waits, and callers that race on one.
 //! - [`snapshots`]: commands while the snapshot of a large workspace is written.
 //! - [`gateway`]: tools of other MCP servers, through a node and through two; other gateways.
 //! - [`dashboard`]: pages in a browser, and callers beside open ones.
 //! - [`runs`]: runs of sub-agents, their progress, and reading what agent CLIs write.
 
+pub mod board;
 pub mod calls;
 pub mod dashboard;
 pub mod gateway;
@@ -57,6 +59,12 @@ pub struct Sizes {
     pub workers: usize,
     /// Tasks of an issue that has many.
     pub tasks: usize,
+    /// Checkpoints of a board that is read, and reads of a run.
+    pub board_checkpoints: usize,
+    pub board_reads: usize,
+    /// Callers that update a board each, and those that update one together.
+    pub board_writers: usize,
+    pub board_racers: usize,
     /// Tasks of a workspace whose snapshot is written, 1.6 KB each.
     pub snapshot_tasks: usize,
     /// Sub-agents started in a run, and turns of one that is watched.
@@ -93,6 +101,10 @@ impl Sizes {
             listed: 10_000,
             workers: 1_000,
             tasks: 100_000,
+            board_checkpoints: 10_000,
+            board_reads: 500,
+            board_writers: 64,
+            board_racers: 16,
             snapshot_tasks: 190_000,
             sub_agents: 30,
             places: 64,
@@ -121,6 +133,10 @@ impl Sizes {
             listed: 300,
             workers: 50,
             tasks: 1_000,
+            board_checkpoints: 200,
+            board_reads: 20,
+            board_writers: 8,
+            board_racers: 4,
             snapshot_tasks: 2_000,
             sub_agents: 2,
             places: 8,
@@ -239,6 +255,43 @@ impl Quantity {
             Self::Seconds(it) => json!({ "seconds": it }),
             Self::Bytes(it) => json!({ "bytes": it }),
             Self::Count(it) => json!({ "count": it }),
+        }
+    }
+}
+
+/// What was measured in runs beside something else, and their ratio in each.
+#[derive(Default)]
+struct Runs {
+    limits: Vec<f64>,
+    values: Vec<f64>,
+    ratios: Vec<f64>,
+}
+
+impl Runs {
+    fn add(&mut self, limit: f64, value: f64) {
+        self.limits.push(limit);
+        self.values.push(value);
+        self.ratios.push(value / limit);
+    }
+
+    /// Of times in microseconds.
+    fn figure(self, name: String, limit: &str, target: Target) -> Figure {
+        self.figure_in(Quantity::Micros, name, limit, target)
+    }
+
+    fn figure_in(
+        mut self,
+        unit: fn(f64) -> Quantity,
+        name: String,
+        limit: &str,
+        target: Target,
+    ) -> Figure {
+        Figure {
+            name,
+            value: unit(median(&mut self.values)),
+            limit: Some((limit.to_owned(), unit(median(&mut self.limits)))),
+            score: median(&mut self.ratios),
+            target,
         }
     }
 }

@@ -21,16 +21,16 @@ use crate::{Result, process::Process};
 const STREAMS: usize = 5;
 
 /// How many are few.
-const FEW: usize = 10;
+pub(super) const FEW: usize = 10;
 
 /// Longer than any of this takes.
-const HOLD_MS: u64 = 30 * 60 * 1000;
+pub(super) const HOLD_MS: u64 = 30 * 60 * 1000;
 
 /// Loops opened at once.
 const OPENERS: usize = 64;
 
 /// A node's stream of waits.
-struct Node {
+pub(super) struct Node {
     asks: mpsc::Sender<ParkRequest>,
     answers: Streaming<ParkResponse>,
     /// Where its loops are.
@@ -44,7 +44,11 @@ struct Node {
 }
 
 impl Node {
-    async fn new(broker: &Process, workspace: &'static str, loops: Vec<String>) -> Result<Self> {
+    pub(super) async fn new(
+        broker: &Process,
+        workspace: &'static str,
+        loops: Vec<String>,
+    ) -> Result<Self> {
         let channel = Channel::from_shared(broker.url().to_owned())?.tcp_nodelay(true);
         let channel = channel.connect().await?;
         let (asks, stream) = mpsc::channel(64);
@@ -64,7 +68,7 @@ impl Node {
         Some(IdempotencyKey { client_id, counter: self.counter })
     }
 
-    async fn park(&mut self, wait: usize, role: &str) -> Result<()> {
+    pub(super) async fn park(&mut self, wait: usize, role: &str) -> Result<()> {
         let question = TurnQuestion {
             caller: self.caller(),
             r#loop: self.loops[wait].clone(),
@@ -92,7 +96,7 @@ impl Node {
 
     /// Microseconds from a handover in one of its loops until the wait there is told. The wait
     /// is parked again, for the other role.
-    async fn wake(&mut self) -> Result<f64> {
+    pub(super) async fn wake(&mut self) -> Result<f64> {
         let wait = self.next % self.loops.len();
         let is_a = (self.next / self.loops.len()).is_multiple_of(2);
         self.next += 1;
@@ -195,7 +199,11 @@ pub async fn parked(sizes: &Sizes) -> Result<Vec<Figure>> {
 }
 
 /// Opens loops of A and B.
-async fn open(broker: &Process, workspace: &'static str, loops: &[String]) -> Result<()> {
+pub(super) async fn open(
+    broker: &Process,
+    workspace: &'static str,
+    loops: &[String],
+) -> Result<()> {
     let channel = Channel::from_shared(broker.url().to_owned())?.connect().await?;
     let caller = Caller { workspace: workspace.to_owned(), ..Caller::default() };
     DirectoryClient::new(channel.clone()).register(registration(&caller, "opener")).await?;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use self::{crowd::Crowd, desk::Desk};
 use super::{
-    Figure, Quantity, Sizes, Target,
+    Figure, Runs, Sizes, Target,
     calls::{Calling as _, agents},
     limits::{self, Disk},
     median, micros,
@@ -37,32 +37,6 @@ pub async fn all(sizes: &Sizes) -> Result<Vec<Figure>> {
     figures.extend(waiting(sizes).await?);
     figures.extend(beside(sizes).await?);
     Ok(figures)
-}
-
-/// What was measured in runs beside something else, and their ratio in each.
-#[derive(Default)]
-struct Runs {
-    limits: Vec<f64>,
-    values: Vec<f64>,
-    ratios: Vec<f64>,
-}
-
-impl Runs {
-    fn add(&mut self, limit: f64, value: f64) {
-        self.limits.push(limit);
-        self.values.push(value);
-        self.ratios.push(value / limit);
-    }
-
-    fn figure(mut self, name: String, limit: &str, target: Target) -> Figure {
-        Figure {
-            name,
-            value: Quantity::Micros(median(&mut self.values)),
-            limit: Some((limit.to_owned(), Quantity::Micros(median(&mut self.limits)))),
-            score: median(&mut self.ratios),
-            target,
-        }
-    }
 }
 
 /// A worker that does one task after the other, always the one that its review leads to.
