@@ -12,8 +12,8 @@ use clap::{Parser, ValueEnum};
 use tasuki_examples::{
     Result,
     load::{
-        Figure, Sizes, board, calls, dashboard, gateway, limits, mail, mailboxes, relay, runs,
-        snapshots, stack, startup, swarm, waits,
+        Figure, Sizes, board, calls, dashboard, gateway, limits, mail, mailboxes, pipeline, relay,
+        runs, snapshots, stack, startup, swarm, waits,
     },
 };
 
@@ -69,6 +69,8 @@ enum What {
     Swarm,
     /// Boards: updates, reads at 10,000 checkpoints, waits, 64 callers, 16 that race on one
     Board,
+    /// Pipelines: phases whose node ends each at once
+    Pipeline,
     /// Runs of sub-agents: time, memory, progress, and how fast streams are read
     Runs,
     /// Tools of other MCP servers: here, on another node, among 2,000, with 200 clients
@@ -125,6 +127,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
             What::Snapshots => snapshots::beside(&sizes).await?,
             What::Swarm => swarm::all(&sizes).await?,
             What::Board => board::all(&sizes).await?,
+            What::Pipeline => pipeline::phases(&sizes).await?,
             What::Runs => runs::all(&sizes).await?,
             What::Gateway => gateway::all(&sizes).await?,
             What::GatewayPeers => gateway::peers::compare(&sizes).await?,

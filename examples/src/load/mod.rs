@@ -11,6 +11,7 @@
 //! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
 //! - [`swarm`]: issues and tasks, and workers that wait for one.
 //! - [`board`]: boards: updates, reads of any checkpoint, waits, and callers that race on one.
+//! - [`pipeline`]: a pipeline's phases beside handovers.
 //! - [`snapshots`]: commands while the snapshot of a large workspace is written.
 //! - [`gateway`]: tools of other MCP servers, through a node and through two; other gateways.
 //! - [`dashboard`]: pages in a browser, and callers beside open ones.
@@ -23,6 +24,7 @@ pub mod gateway;
 pub mod limits;
 pub mod mail;
 pub mod mailboxes;
+pub mod pipeline;
 pub mod relay;
 pub mod runs;
 pub mod snapshots;
