@@ -392,7 +392,7 @@ async fn waiting(sizes: &Sizes) -> Result<Vec<Figure>> {
     broker.stop().await?;
     let name = "update of a board to woken waiter".to_owned();
     Ok(vec![
-        beside_turn.figure(name.clone(), "handover to the same", Target::AtMost(1.1)),
+        beside_turn.figure(name.clone(), "handover to its waiter", Target::AtMost(1.1)),
         beside_echo.figure(name + ", beside echoes", "2 echoes + append", Target::None),
     ])
 }
