@@ -491,11 +491,6 @@ impl WorkspaceSession {
         self.services.workspaces.watch(&self.workspace, run).await.map_err(status::executing)
     }
 
-    /// Says when what nodes have to do for pipelines may have changed, from here on.
-    pub(super) async fn watch_phases(&self) -> Result<watch::Receiver<()>, Status> {
-        self.services.workspaces.watch_phases(&self.workspace).await.map_err(status::executing)
-    }
-
     /// Records as they become durable, from here on.
     pub(super) async fn subscribe(&self) -> Result<broadcast::Receiver<Arc<Record>>, Status> {
         self.services.workspaces.subscribe(&self.workspace).await.map_err(status::executing)

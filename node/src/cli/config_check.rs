@@ -22,7 +22,7 @@ use crate::{
     hooks,
     launch::settings::LaunchSettings,
     process::policy::Kind,
-    services::settings::{Action, Service},
+    service_settings::{Action, Service},
 };
 
 /// Check the configuration.

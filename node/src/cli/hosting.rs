@@ -396,7 +396,7 @@ fn gateway(
         node.link().news(),
         Some(node.link().clone()),
     );
-    Ok(Some(Arc::new(gateway.with_services(services))))
+    Ok(Some(Arc::new(gateway.with_services(services.providers()))))
 }
 
 /// What the roles of this node do for others.

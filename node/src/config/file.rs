@@ -40,7 +40,7 @@ use crate::{
     hooks::spec::Hook,
     launch::settings::LaunchSettings,
     runner::runners::RunnerTable,
-    services::settings::Service,
+    service_settings::Service,
     toolset::ToolsetChoice,
 };
 

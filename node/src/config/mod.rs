@@ -62,7 +62,7 @@ use crate::{
     hooks::spec::Hook,
     launch::settings::LaunchSettings,
     runner::runners::RunnerTable,
-    services::settings::Service,
+    service_settings::Service,
     step_key::STEP_TOKEN_VARIABLE,
 };
 

@@ -26,13 +26,11 @@ use super::{
 use crate::{
     gateway::names::{self, NAME_BYTES_MAX, SEPARATOR, ServerName, respelled},
     runner::runners::RunnerTable,
-    services::{
-        settings::{
-            ATTEMPT_KEY, Action, AgentStep, DESCRIPTION_BYTES_MAX, INPUT, PREVIOUS,
-            SERVICE_STEPS_MAX, SERVICE_TIMEOUT, SERVICE_TIMEOUT_MAX, SERVICES_MAX, Service, Step,
-        },
-        template::{Arguments, Template, is_name},
+    service_settings::{
+        ATTEMPT_KEY, Action, AgentStep, DESCRIPTION_BYTES_MAX, INPUT, PREVIOUS, SERVICE_STEPS_MAX,
+        SERVICE_TIMEOUT, SERVICE_TIMEOUT_MAX, SERVICES_MAX, Service, Step,
     },
+    template::{Arguments, Template, is_name},
 };
 
 /// The table.

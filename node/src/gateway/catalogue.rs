@@ -7,12 +7,11 @@ use rmcp::model::{Prompt, Resource, ResourceTemplate, Tool};
 use super::{
     find::ToolIndex,
     names,
-    provider::ToolProvider,
+    provider::{RoleProvider, ToolProvider},
     roles::{RemoteRole, RoleView},
     server::Server,
     view::{Shown, View},
 };
-use crate::services::ServiceProvider;
 
 /// Between a server's name and an address of its own: `files+file:///srv/a`. A scheme of that form
 /// is a valid one.
@@ -80,7 +79,7 @@ pub struct Catalogue {
 impl Catalogue {
     pub(crate) fn new(
         servers: &[(Arc<Server>, View)],
-        services: &[Arc<ServiceProvider>],
+        services: &[Arc<dyn RoleProvider>],
         roles: &[(Arc<RemoteRole>, RoleView)],
     ) -> Self {
         let mut tools: BTreeMap<String, Arc<OfferedTool>> = BTreeMap::new();
@@ -121,7 +120,7 @@ impl Catalogue {
         for role in services {
             for (tool, _) in role.tools() {
                 let exposed = names::exposed_of_role(role.role().as_str(), &tool.name);
-                let provider = Arc::clone(role);
+                let provider: Arc<dyn ToolProvider> = Arc::clone(role) as _;
                 let tool = OfferedTool::new(exposed.clone(), &tool, provider, Shown::Online);
                 tools.entry(exposed).or_insert_with(|| Arc::new(tool));
             }

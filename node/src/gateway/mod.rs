@@ -31,13 +31,7 @@ mod stdio;
 mod tests;
 mod view;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, path::Path, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::select_all};
 use tasuki_proto::id::RoleId;
@@ -55,7 +49,7 @@ pub use self::{
     changes::ResourceSubscription,
     client::{Asked, Told},
     listing::{Held, LIST_MAX, Offer},
-    provider::ToolProvider,
+    provider::{RoleProvider, ToolProvider},
     report::{HeldTool, RefusedTool, ServerReport},
     roles::{RemoteRole, RoleView},
     server::Server,
@@ -69,7 +63,6 @@ use self::{
 use crate::{
     clock::Clock,
     link::{Link, news::News},
-    services::{ServiceProvider, Services},
 };
 
 /// Several changes within it are one.
@@ -81,7 +74,7 @@ pub struct Gateway {
     roles: Option<Arc<Roles>>,
     exports: Vec<Export>,
     /// The services of each role of this node.
-    services: Vec<Arc<ServiceProvider>>,
+    services: Vec<Arc<dyn RoleProvider>>,
     catalogue: watch::Sender<Arc<Catalogue>>,
     began: Instant,
 }
@@ -119,13 +112,15 @@ impl Gateway {
 
     /// Offers the services of this node's roles, too.
     #[must_use]
-    pub fn with_services(mut self, services: &Arc<Services>) -> Self {
-        let roles: BTreeSet<&RoleId> = services.all().iter().map(|it| &it.role).collect();
-        let provider = |role: &RoleId| ServiceProvider::new(role.clone(), Arc::clone(services));
-        self.services = roles.into_iter().map(|role| Arc::new(provider(role))).collect();
+    pub fn with_services(mut self, services: Vec<Arc<dyn RoleProvider>>) -> Self {
         if let Some(roles) = &self.roles {
-            roles.leave_out(services.all().iter().map(|it| (it.role.clone(), it.name.clone())));
+            let own = services.iter().flat_map(|of_role| {
+                let tools = of_role.tools().into_iter();
+                tools.map(move |(tool, _)| (of_role.role().clone(), tool.name.to_string()))
+            });
+            roles.leave_out(own);
         }
+        self.services = services;
         self
     }
 
@@ -195,7 +190,7 @@ impl Gateway {
     }
 
     /// The roles of this node that have services.
-    pub(crate) fn services(&self) -> &[Arc<ServiceProvider>] {
+    pub(crate) fn services(&self) -> &[Arc<dyn RoleProvider>] {
         &self.services
     }
 

@@ -1,11 +1,12 @@
-//! Who carries out a tool that this node offers: a server of its own, or a role of another node.
+//! Who carries out a tool that this node offers: a server of its own, one of its roles, or a role of
+//! another node.
 
 use std::fmt;
 
 use async_trait::async_trait;
 use rmcp::{
     ErrorData,
-    model::{CallToolRequestParams, CallToolResponse},
+    model::{CallToolRequestParams, CallToolResponse, Tool},
 };
 use tasuki_proto::id::RoleId;
 
@@ -34,4 +35,13 @@ pub trait ToolProvider: fmt::Debug + Send + Sync {
 
     /// What went wrong, said of whoever has the tool.
     fn error(&self, why: &str) -> ErrorData;
+}
+
+/// Tools that a role of this node has for other roles, here and elsewhere.
+pub trait RoleProvider: ToolProvider {
+    fn role(&self) -> &RoleId;
+
+    /// What is told of each, under its own name, and the patterns of roles that may call it. None:
+    /// every role.
+    fn tools(&self) -> Vec<(Tool, Vec<String>)>;
 }

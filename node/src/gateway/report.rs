@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tasuki_broker::dashboard::{ChangedTool, ToolServer, ToolServers};
 
-use super::{Gateway, Offer, Phase, RemoteRole, Server};
-use crate::services::ServiceProvider;
+use super::{Gateway, Offer, Phase, RemoteRole, RoleProvider, Server};
 
 /// A server, or a role of another node, as `tasuki gateway status` shows it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -82,13 +81,13 @@ impl ServerReport {
         }
     }
 
-    fn of_services(services: &ServiceProvider) -> Self {
+    fn of_services(services: &dyn RoleProvider) -> Self {
         let role = services.role();
         Self {
             name: role.to_string(),
             endpoint: format!("services of role {role}, on this node"),
             state: "ready".to_owned(),
-            tools: services.tools().count(),
+            tools: services.tools().len(),
             ..Self::default()
         }
     }
@@ -135,7 +134,7 @@ impl Gateway {
     /// How each server stands, and each role of another node that exports tools.
     pub fn reports(&self) -> Vec<ServerReport> {
         let servers = self.servers().iter().map(|server| ServerReport::of_server(server));
-        let services = self.services().iter().map(|it| ServerReport::of_services(it));
+        let services = self.services().iter().map(|it| ServerReport::of_services(&**it));
         let roles = self.roles();
         let roles = roles.iter().map(|role| ServerReport::of_role(role));
         servers.chain(services).chain(roles).collect()

@@ -8,8 +8,8 @@ use tasuki_proto::{
     wire,
 };
 
-use crate::services::{
-    settings::AgentStep,
+use crate::{
+    service_settings::AgentStep,
     template::{Arguments, Template, Values},
 };
 

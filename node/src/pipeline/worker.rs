@@ -15,20 +15,25 @@ use tasuki_proto::{echo::echo, id::RoleId, pattern::matches_any, reason::Reason,
 use tokio::{
     sync::oneshot,
     task::{self, AbortHandle, JoinSet},
-    time::timeout,
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Streaming;
 
 use super::work::{Task, Work, error_text, values};
 use crate::{
+    client::retry::{Backoff, chance},
     link::{Link, reopen::Reopening},
     refusal::Refusal,
-    services::{Service, Services, Silent},
+    service_settings::Service,
+    services::{ServiceError, Services, Silent},
 };
 
 /// Attempts that one node makes at the same time.
 const ATTEMPTS_MAX: usize = 16;
+
+/// How long a service may not be there: a server that a package manager starts takes its time.
+const UNAVAILABLE_MAX: Duration = Duration::from_secs(120);
 
 /// What pipelines are done with on this node.
 #[derive(Debug, Clone)]
@@ -235,6 +240,27 @@ impl Context {
         self.link.command_until_judged(end, Reason::is_retryable).await
     }
 
+    /// Calls a service. One that is not there, as while the node's servers start, is called again:
+    /// nothing was done for it.
+    async fn call(
+        &self,
+        service: &Service,
+        input: Map<String, Value>,
+        key: Option<&str>,
+    ) -> Result<Value, ServiceError> {
+        let mut backoff = Backoff::default();
+        let began = Instant::now();
+        loop {
+            match self.settings.services.call(service, input.clone(), key, &Silent).await {
+                Err(ServiceError::Unavailable(why)) if began.elapsed() < UNAVAILABLE_MAX => {
+                    tracing::debug!(why, service = service.name, "a service is called again");
+                    sleep(backoff.pause(chance())).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// A board at a checkpoint, or as it is where that was pruned. An error is a sentence.
     async fn read(&self, board: &str, checkpoint: u64) -> Result<wire::ReadBoardResponse, String> {
         let read = |checkpoint| wire::ReadBoardRequest {
@@ -277,8 +303,7 @@ impl Context {
                     None => wanted(&service, channels),
                 };
                 let key = Some(claim.attempt_key.as_str());
-                let call = services.call(&service, input, key, &Silent);
-                timeout(limit, call).await
+                timeout(limit, self.call(&service, input, key)).await
             }
             Task::Agent { agent, prompt, output } => {
                 if !self.settings.runs_agents {

@@ -21,7 +21,6 @@ use tokio::{
 
 use super::{
     error::ServiceError,
-    settings::AgentStep,
     steps::{check_result, tell_progress},
 };
 use crate::{
@@ -41,6 +40,7 @@ use crate::{
         plan::{Plan, RunRequest, nobody_runs, plan},
         view::RunView,
     },
+    service_settings::AgentStep,
 };
 
 /// Of a first answer that is shown to its agent again.

@@ -9,22 +9,22 @@
 //!   is told that nobody waits.
 //! - **SV3** Services that call one another end at a depth of [`DEPTH_MAX`].
 //!
-//! `settings` is what was declared, `template` how values get into texts, `agent` one sub-agent,
-//! `steps` one service from its input to its result, `provider` the same as a tool of the gateway.
+//! `agent` is one sub-agent, `steps` one service from its input to its result, `provider` the same as
+//! a tool of the gateway.
 //!
-//! Not here: what the file looks like (`config/service`), how services reach other nodes
-//! (`gateway/roles`).
+//! Not here: what was declared ([`service_settings`](crate::service_settings)) and in which file
+//! (`config/service`), how values get into texts ([`template`](crate::template)), how services reach
+//! other nodes (`gateway/roles`).
 
 #![expect(deprecated, reason = "servers of earlier versions log so")]
 
 mod agent;
 mod error;
 mod provider;
-pub mod settings;
 mod steps;
-pub mod template;
 
 use std::{
+    collections::BTreeSet,
     fmt,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
@@ -38,16 +38,13 @@ use rmcp::{
 use serde_json::{Map, Value};
 use tasuki_proto::id::RoleId;
 
-pub(crate) use self::provider::ServiceProvider;
-use self::steps::Origin;
-pub use self::{
-    error::ServiceError,
-    settings::{AgentStep, Service},
-};
+pub use self::error::ServiceError;
+use self::{provider::ServiceProvider, steps::Origin};
 use crate::{
-    gateway::{Asked, Caller, Gateway, Told},
+    gateway::{Asked, Caller, Gateway, RoleProvider, Told},
     limiter::Limiter,
     runs::host::RunsHost,
+    service_settings::{AgentStep, Service},
 };
 
 /// Services that may call one another: one that calls itself in a ring ends there.
@@ -89,6 +86,15 @@ impl Services {
 
     pub fn all(&self) -> &[Arc<Service>] {
         &self.all
+    }
+
+    /// What the gateway offers of them: the services of each role.
+    pub fn providers(self: &Arc<Self>) -> Vec<Arc<dyn RoleProvider>> {
+        let roles: BTreeSet<&RoleId> = self.all.iter().map(|it| &it.role).collect();
+        let provider = |role: &RoleId| -> Arc<dyn RoleProvider> {
+            Arc::new(ServiceProvider::new(role.clone(), Arc::clone(self)))
+        };
+        roles.into_iter().map(provider).collect()
     }
 
     /// A service by its own name, without the role's.

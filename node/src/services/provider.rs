@@ -13,30 +13,34 @@ use tasuki_proto::id::RoleId;
 use super::{
     Services,
     error::ServiceError,
-    settings::Service,
     steps::{Origin, to_result},
 };
-use crate::gateway::{Caller, TIMED_OUT, ToolProvider};
+use crate::{
+    gateway::{Caller, RoleProvider, TIMED_OUT, ToolProvider},
+    service_settings::Service,
+};
 
 /// All services of one role.
 #[derive(Debug)]
-pub(crate) struct ServiceProvider {
+pub(super) struct ServiceProvider {
     role: RoleId,
     services: Arc<Services>,
 }
 
 impl ServiceProvider {
-    pub(crate) const fn new(role: RoleId, services: Arc<Services>) -> Self {
+    pub(super) const fn new(role: RoleId, services: Arc<Services>) -> Self {
         Self { role, services }
     }
+}
 
-    pub(crate) const fn role(&self) -> &RoleId {
+impl RoleProvider for ServiceProvider {
+    fn role(&self) -> &RoleId {
         &self.role
     }
 
-    /// What is told of each, under its own name, and who may call it.
-    pub(crate) fn tools(&self) -> impl Iterator<Item = (Tool, &[String])> {
-        self.services.of_role(&self.role).map(|it| (listing(it), it.callers.as_slice()))
+    fn tools(&self) -> Vec<(Tool, Vec<String>)> {
+        let all = self.services.of_role(&self.role);
+        all.map(|it| (listing(it), it.callers.clone())).collect()
     }
 }
 

@@ -33,10 +33,12 @@ use super::{
     agent::{self, AgentTask},
     error::ServiceError,
     no_user,
-    settings::{ATTEMPT_KEY, Action, INPUT, PREVIOUS, Service, Step},
+};
+use crate::{
+    gateway::{Asked, Caller, TIMED_OUT, Told},
+    service_settings::{ATTEMPT_KEY, Action, INPUT, PREVIOUS, Service, Step},
     template::{Arguments, Values},
 };
-use crate::gateway::{Asked, Caller, TIMED_OUT, Told};
 
 /// In `_meta` of a call: the name of one attempt, which stays the same when it is made again.
 pub(crate) const ATTEMPT_META: &str = "tasuki/attempt";

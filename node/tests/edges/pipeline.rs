@@ -110,7 +110,7 @@ impl Place {
 
     async fn refused(&self, line: &str, reason: &str) {
         let refused = self.nodes[0].run(line).await;
-        let said: Value = serde_json::from_slice(&refused.stderr).unwrap();
+        let said: Value = serde_json::from_slice(&refused.stdout).unwrap();
         assert_eq!(said["error"]["code"], reason, "{line}: {said}");
     }
 }
@@ -326,7 +326,7 @@ async fn a_person_approves_in_time_or_not_at_all() {
     assert_eq!(checked[0]["phases"][0]["approval_ms"], 1000, "{checked:?}");
     fs::write(&file, "[[phase]]\nname = \"a\"\nrole = \"dev\"\nnext = \"b\"\n").unwrap();
     let wrong = place.nodes[0].run(&format!("pipeline check {}", file.display())).await;
-    let said = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    let said = String::from_utf8_lossy(&wrong.stdout).into_owned();
     assert_eq!(wrong.status.code(), Some(2), "{said}");
     assert!(said.contains(":4: next is") && said.contains(":1: service is missing"), "{said}");
 }

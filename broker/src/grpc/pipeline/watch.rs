@@ -22,7 +22,8 @@ pub(in crate::grpc) async fn watch_phases(
         return Err(status::rejected(&rules::Rejection::Pipeline(Rejection::NodeRequired)));
     }
     // First, so that nothing falls between.
-    let changes = session.watch_phases().await?;
+    let changes = session.services.workspaces.watch_phases(&session.workspace).await;
+    let changes = changes.map_err(status::executing)?;
     let first = phases(&session).await?;
     let (items, stream) = mpsc::channel(1);
     tokio::spawn(follow(session, changes, first, items));

@@ -1,7 +1,7 @@
 //! Stories of boards.
 
-mod random;
 mod results;
+mod stories;
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use super::{
     super::{Config, FILE, Key, Source},
     Layer, around, flag, trust,
 };
-use crate::services::settings::{Action, SERVICE_TIMEOUT, Service};
+use crate::service_settings::{Action, SERVICE_TIMEOUT, Service};
 
 fn load_in(place: &Path, content: &str) -> Result<Vec<Service>, Vec<String>> {
     let path = place.join(FILE);

@@ -225,7 +225,7 @@ impl Exporter {
         // What is declared to be a service of the role is meant by its name.
         for services in self.gateway.services().iter().filter(|it| it.role() == role) {
             for (tool, callers) in services.tools() {
-                let (provider, callers) = (Arc::clone(services), callers.to_vec());
+                let provider: Arc<dyn ToolProvider> = Arc::clone(services) as _;
                 let name = tool.name.to_string();
                 all.insert(name, Exported { provider, tool, callers, record: false });
             }

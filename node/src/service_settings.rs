@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde_json::{Map, Value, json};
 use tasuki_proto::{id::RoleId, pattern::matches_any};
 
-use super::template::{Arguments, Reference, Template, check_path};
+use crate::template::{Arguments, Reference, Template, check_path};
 
 /// Services of one node: each is a tool in its roles' lists.
 pub const SERVICES_MAX: usize = 200;
