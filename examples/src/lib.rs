@@ -7,6 +7,7 @@ pub mod browser;
 pub mod clients;
 pub mod load;
 pub mod mcp;
+pub mod pipeline;
 pub mod process;
 pub mod relay;
 pub mod scripted;

@@ -13,13 +13,20 @@ use std::{
 };
 
 /// What an example prints.
-fn run(example: &str, arguments: &[&str]) -> String {
+fn run(name: &str, arguments: &[&str]) -> String {
+    said_by(example(name).args(arguments))
+}
+
+fn example(name: &str) -> Command {
     let own = std::env::current_exe().unwrap();
-    let folder = own.ancestors().nth(2).unwrap().join("examples");
-    let output = Command::new(folder.join(example)).args(arguments).output().unwrap();
+    Command::new(own.ancestors().nth(2).unwrap().join("examples").join(name))
+}
+
+fn said_by(command: &mut Command) -> String {
+    let output = command.output().unwrap();
     let (said, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{example}: {}\n{said}\n{errors}", output.status);
+    assert!(output.status.success(), "{command:?}: {}\n{said}\n{errors}", output.status);
     said.into_owned()
 }
 
@@ -48,6 +55,58 @@ fn a_chain_hands_on_what_was_found_and_stops_where_it_failed() {
     let plan = "planner says: Done: Plan a fix in src/login.rs and src/session.rs\n";
     assert!(said.contains(plan), "{said}");
     assert!(said.contains("Chain stopped at step 1 (scout): 429 Rate limit reached"), "{said}");
+}
+
+#[test]
+fn a_pipeline_of_two_nodes_turns_a_module_of_vb6_into_java() {
+    let place = tempfile::tempdir().unwrap();
+    let mut command = example("pipeline");
+    command.env("TMPDIR", place.path());
+    let said = said_by(&mut command);
+    let attempts: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("attempt ")?.split_once("  "))
+        .map(|(_, told)| told.split(',').next().unwrap())
+        .collect();
+    assert_eq!(
+        attempts,
+        [
+            "plan passed",
+            "code passed",
+            "test failed",
+            "code passed",
+            "test passed",
+            "review passed"
+        ],
+        "{said}"
+    );
+    assert!(said.contains("Invoice.java:61:28: ; is missing"), "{said}");
+    assert!(said.contains("ann approved the plan"), "{said}");
+    let java = include_str!("../pipeline/scripted/Invoice.java");
+    assert!(said.contains(java), "what is on the board at the end: {said}");
+    assert!(said.ends_with("the pipeline completed\n"), "{said}");
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "it left files");
+    assert_eq!(running_in(place.path()), [0; 0], "it left processes");
+}
+
+/// Processes whose command line or environment names a directory, on a system that tells.
+fn running_in(place: &Path) -> Vec<u32> {
+    let place = place.as_os_str().as_encoded_bytes();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let id = path.file_name().and_then(|it| it.to_str()?.parse::<u32>().ok());
+        let Some(id) = id.filter(|it| *it != std::process::id()) else { continue };
+        // One that has ended meanwhile, or is somebody else's, cannot be read.
+        let names = |file: &str| {
+            let bytes = std::fs::read(path.join(file)).unwrap_or_default();
+            bytes.windows(place.len()).any(|it| it == place)
+        };
+        if names("cmdline") || names("environ") {
+            found.push(id);
+        }
+    }
+    found
 }
 
 #[test]
