@@ -269,7 +269,7 @@ fn help_names_every_toolset_that_a_role_can_have() {
         let mut command = Cli::command();
         let help = command.find_subcommand_mut(name).unwrap().render_help().to_string();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        let toolsets = "Toolsets: loop, mail, swarm-lead, swarm-worker, swarm-acceptor, runs, board, gateway, files, commands; SET:full";
+        let toolsets = "Toolsets: loop, mail, swarm-lead, swarm-worker, swarm-acceptor, runs, board, pipeline, gateway, files, commands; SET:full";
         assert!(help.contains(toolsets), "{name}: {help}");
     }
 }

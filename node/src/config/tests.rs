@@ -151,11 +151,11 @@ fn every_toolset_has_a_name_the_broker_takes() {
 
 #[test]
 fn a_toolset_that_is_not_there_is_refused_by_name() {
-    for set in ["run-step", "boards:full", "pipeline:quiet"] {
+    for set in ["run-step", "boards:full", "pipelines:quiet"] {
         let name = set.split(':').next().unwrap();
         let why = format!(
             "names the toolset {name:?}; there are loop, mail, swarm-lead, swarm-worker, \
-             swarm-acceptor, runs, board, gateway, files, commands"
+             swarm-acceptor, runs, board, pipeline, gateway, files, commands"
         );
         assert_eq!(format!("A=loop,{set}").parse::<Role>().unwrap_err(), why);
         let file = problems(&format!("roles = [\"A\"]\n[toolsets]\nA = [\"{set}\"]\n"));
@@ -181,7 +181,7 @@ fn every_problem_of_a_file_is_found_with_its_line() {
     assert_eq!(
         problems("[toolsets]\nA = [\"loop\"]\nB = [\"lop\"]\n"),
         ["3: `toolsets` of B names the toolset \"lop\"; there are loop, mail, swarm-lead, \
-          swarm-worker, swarm-acceptor, runs, board, gateway, files, commands"]
+          swarm-worker, swarm-acceptor, runs, board, pipeline, gateway, files, commands"]
     );
     assert!(problems("listen = \"127.0.0.1:1\"\nlisten = \n")[0].starts_with("2: "));
 }
