@@ -95,7 +95,7 @@ pub(super) async fn set(scene: &str, world: &mut World) {
             scripted::write(&pi).unwrap();
             world.write("me/.tasuki/agents/planner.md", &REVIEWER.replace("reviewer", "planner"));
             world.write("me/project/change.toml", CHANGE);
-            world.write("me/project/issue.md", "Add a login\n");
+            world.write("me/project/issue.md", "Add a login");
             world.start("me", "tasuki up --role pm --role dev").await;
         }
         "launch" => {

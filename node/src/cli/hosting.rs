@@ -10,17 +10,15 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Failure, Output,
     mirror_setup::Mirroring,
-    runs_setup::{self, BrokerPlace, RunsSetup},
+    runs_setup::{BrokerPlace, RunsSetup},
     shared_broker::RunningBroker,
     start_failure,
     text::{line, word},
-    tls_setup,
+    tls_setup, work_setup,
 };
 use crate::{
     clock::Clock,
-    commands::Commands,
     config::{Config, Role, Source, Sourced},
-    file_access::Files,
     gateway::{Gateway, settings::Export},
     hooks::Hooks,
     identity::DataLock,
@@ -29,7 +27,7 @@ use crate::{
     mcp::{self, TaskKey},
     node::{Node, RoleSpec, Settings},
     paths::NodeFile,
-    pipeline::{PipelineWorker, WorkerSettings},
+    pipeline::PipelineWorker,
     process::keeper::own_program,
     projects,
     runs::live::LiveSteps,
@@ -179,7 +177,7 @@ impl Hosting {
             .map_err(|why| Failure::local(format!("Mailboxes have no directories: {why}.")))?;
         let mirroring = Mirroring::start(config, &node, &directories)?;
         let runs = RunsSetup::start(config, &node, &file, place)?;
-        let services = services(config, &runs);
+        let services = work_setup::services(config, &runs);
         let gateway = gateway(config, &node, &services)?;
         if let Some(gateway) = &gateway {
             services.connect(gateway);
@@ -188,10 +186,10 @@ impl Hosting {
             let (gateway, stop) = (Arc::clone(gateway), stop.clone());
             tokio::spawn(async move { gateway.run(stop).await })
         });
-        let pipelines = pipelines(config, &node, &services, place);
+        let pipelines = work_setup::pipelines(config, &node, &services, place);
         let toolsets = config.roles.value.iter();
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
-        let files = files(config);
+        let files = work_setup::files(config, private(config));
         let settings = mcp::Settings {
             sessions_dir: Some(data.join(SESSIONS)),
             holds_file: Some(data.join(HOLDS)),
@@ -210,7 +208,7 @@ impl Hosting {
             runs: Some(runs.host.clone()),
             pages: Some(node.link().pages(gateway.clone().map(|it| it as _), stop.clone())),
             gateway,
-            commands: commands(config, &files),
+            commands: work_setup::commands(config, &files),
             files,
             wake_file: Some(Adapters::path(data)),
             workspace: config.workspace.value.to_string(),
@@ -397,56 +395,6 @@ fn gateway(
         Some(node.link().clone()),
     );
     Ok(Some(Arc::new(gateway.with_services(services.providers()))))
-}
-
-/// What the roles of this node do for others.
-fn services(config: &Config, runs: &RunsSetup) -> Arc<Services> {
-    let services = config.services.iter().map(|it| it.value.clone()).collect();
-    Arc::new(Services::new(services, Arc::clone(&runs.host)))
-}
-
-/// Does the phases of pipelines that are its roles'. Agents that a pipeline names come from whoever
-/// may start one, as steps of runs do.
-fn pipelines(
-    config: &Config,
-    node: &Node,
-    services: &Arc<Services>,
-    place: BrokerPlace,
-) -> PipelineWorker {
-    let runs_agents = match place {
-        BrokerPlace::Here | BrokerPlace::HereBriefly => true,
-        BrokerPlace::Elsewhere => runs_setup::settings(config).accept_elsewhere,
-    };
-    let services = Arc::clone(services);
-    PipelineWorker::start(node.link().clone(), WorkerSettings { services, runs_agents })
-}
-
-/// The files that agents work on; `Err`: why there are none, for agents.
-fn files(config: &Config) -> Result<Arc<Files>, String> {
-    let said = config.files_distrust.as_ref().map(ToString::to_string);
-    let settings = config.files.as_ref().map(|it| it.value.clone()).unwrap_or_default();
-    let is_meant = settings.root.is_some();
-    let files = Files::open(settings, private(config)).map(Arc::new);
-    if let (Err(why), true) = (&files, is_meant) {
-        tracing::warn!(why, "agents work on no files");
-    } else if let Some(why) = said {
-        tracing::warn!(why, "agents work on no files");
-    }
-    files
-}
-
-/// What agents may run; `Err`: why nothing, for agents.
-fn commands(config: &Config, files: &Result<Arc<Files>, String>) -> Result<Arc<Commands>, String> {
-    let said = config.commands_distrust.as_ref().map(ToString::to_string);
-    let settings = config.commands.as_ref().map(|it| it.value.clone()).unwrap_or_default();
-    let is_meant = !settings.allow.is_empty();
-    let commands = Commands::open(settings, files, &config.root).map(Arc::new);
-    if let (Err(why), true) = (&commands, is_meant) {
-        tracing::warn!(why, "agents run no commands");
-    } else if let Some(why) = said {
-        tracing::warn!(why, "agents run no commands");
-    }
-    commands
 }
 
 /// Resolves when the MCP side ends though nobody asked it to.

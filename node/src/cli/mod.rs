@@ -73,6 +73,7 @@ pub mod up;
 mod waiting;
 mod wake;
 mod watch;
+mod work_setup;
 mod wrong_port;
 
 use std::{path::PathBuf, process::ExitCode};

@@ -1,3 +1,5 @@
+//! Files below a root: what is read, written and listed, and what is refused.
+
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},

@@ -71,7 +71,7 @@ impl Pipelines {
         if OPEN_PIPELINES_MAX <= self.open {
             return Err(Rejection::TooManyOpen);
         }
-        if is_new && PIPELINES_MAX <= self.len() { Err(Rejection::TooMany) } else { Ok(()) }
+        if is_new && PIPELINES_MAX <= self.count() { Err(Rejection::TooMany) } else { Ok(()) }
     }
 
     fn decide_claim(
@@ -139,9 +139,10 @@ impl Pipelines {
                 (Change::Passed, String::new())
             }
         };
-        let (next, retries) = match change {
-            Change::Passed => (pipeline.after_pass(asked.now), pipeline.retries),
-            _ => pipeline.after_failure(&error),
+        let (next, retries) = if change == Change::Passed {
+            (pipeline.after_pass(asked.now), pipeline.retries)
+        } else {
+            pipeline.after_failure(&error)
         };
         let step =
             Step { board: &end.board, pipeline, now: asked.now, change, error, next, retries };

@@ -215,7 +215,8 @@ impl Pipeline {
 }
 
 impl Pipelines {
-    pub fn len(&self) -> usize {
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
         self.by_board.len()
     }
 

@@ -10,7 +10,7 @@ use crate::{
     cli::{
         Failure, Output,
         broker::Broker,
-        text::{block, indented, line, time},
+        text::{block, line, time},
     },
     config::Config,
 };
@@ -166,8 +166,9 @@ fn value_lines(json: &str) -> String {
         Ok(value) => serde_json::to_string_pretty(&value).unwrap_or_else(|_| json.to_owned()),
         Err(_) => json.to_owned(),
     };
-    let text = indented(&block(&text), 2, None);
-    if text.ends_with('\n') { text } else { text + "\n" }
+    // Spaces of a value are its own.
+    let lines: String = block(&text).lines().map(|line| format!("  {line}\n")).collect();
+    if lines.is_empty() { "\n".to_owned() } else { lines }
 }
 
 pub(super) async fn history(
@@ -253,6 +254,13 @@ mod tests {
     fn diff(before: &str, after: &str) -> String {
         let (before_json, after_json) = (before.to_owned(), after.to_owned());
         diff_lines(&wire::ChannelDiff { before_json, after_json, ..Default::default() })
+    }
+
+    #[test]
+    fn spaces_of_a_value_are_kept() {
+        assert_eq!(value_lines(r#""if a  b\n    c""#), "  if a  b\n      c\n");
+        assert_eq!(value_lines(r#"{"x":"a  b"}"#), "  {\n    \"x\": \"a  b\"\n  }\n");
+        assert_eq!(value_lines(r#""""#), "\n");
     }
 
     #[test]

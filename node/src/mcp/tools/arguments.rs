@@ -18,7 +18,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 use serde_json::Value;
-use tasuki_proto::{echo::echo, limits::TEXT_BYTES_MAX, reason::Reason, wire};
+use tasuki_proto::{echo::echo, limits::TEXT_BYTES_MAX, reason::Reason};
 
 use crate::role::Refusal;
 
@@ -443,28 +443,6 @@ pub(super) fn invalid(field: &str, why: &dyn fmt::Display) -> Refusal {
         reason: Reason::InvalidArgument,
         message: format!("`{field}` {why}. No change was made. Fix the argument and retry."),
     }
-}
-
-/// What the argument `updates` writes to each channel of a board, as it came. Some models write an
-/// object as a text.
-pub(super) fn channel_updates(all: &JsonObject) -> Result<Vec<wire::ChannelUpdate>, Refusal> {
-    let no_object = || invalid("updates", &"takes an object of channel names and values");
-    let read;
-    let updates = match all.get("updates") {
-        Some(Value::Object(updates)) => updates,
-        Some(Value::String(text)) => {
-            read = serde_json::from_str(text).map_err(|_| no_object())?;
-            &read
-        }
-        None | Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
-            return Err(no_object());
-        }
-    };
-    let updates = updates.iter().map(|(channel, value)| wire::ChannelUpdate {
-        channel: channel.clone(),
-        value_json: value.to_string(),
-    });
-    Ok(updates.collect())
 }
 
 /// Reads arguments without a schema to say what is missing.

@@ -18,7 +18,8 @@ use tasuki_proto::{
 
 use super::{
     Call, Part, Toolset,
-    arguments::{channel_updates, invalid},
+    arguments::invalid,
+    board::channel_updates,
     caller::{FindRole, Player, Reader, find_able},
     elicit::{Question, can_ask, confirm},
     field_types::Id,

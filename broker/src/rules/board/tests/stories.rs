@@ -118,7 +118,7 @@ proptest! {
             match step {
                 Step::Update { values, fork } => {
                     let fork = fork.filter(|_| 0 < head).map(some);
-                    let parent = fork.or((0 < head).then_some(head));
+                    let parent = fork.or_else(|| (0 < head).then_some(head));
                     let mut state = parent.map(|it| written[usize::try_from(it).unwrap() - 1].clone()).unwrap_or_default();
                     let values: BTreeMap<_, _> = values.iter().map(|(it, seed)| value(*it, *seed)).collect();
                     let mut is_refused = false;

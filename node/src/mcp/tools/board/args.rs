@@ -4,6 +4,7 @@
 use rmcp::model::JsonObject;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
+use tasuki_proto::wire;
 
 use super::super::{arguments::invalid, field_types::schema};
 use crate::role::Refusal;
@@ -14,6 +15,30 @@ use crate::role::Refusal;
 pub(super) struct SchemaText(IgnoredAny);
 
 schema!(SchemaText => { "anyOf": [{ "type": "string" }, { "type": "object" }] });
+
+/// What the argument `updates` writes to each channel of a board, as it came. Some models write an
+/// object as a text.
+pub(in crate::mcp::tools) fn channel_updates(
+    all: &JsonObject,
+) -> Result<Vec<wire::ChannelUpdate>, Refusal> {
+    let no_object = || invalid("updates", &"takes an object of channel names and values");
+    let read;
+    let updates = match all.get("updates") {
+        Some(Value::Object(updates)) => updates,
+        Some(Value::String(text)) => {
+            read = serde_json::from_str(text).map_err(|_| no_object())?;
+            &read
+        }
+        None | Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
+            return Err(no_object());
+        }
+    };
+    let updates = updates.iter().map(|(channel, value)| wire::ChannelUpdate {
+        channel: channel.clone(),
+        value_json: value.to_string(),
+    });
+    Ok(updates.collect())
+}
 
 /// A schema by name, or as JSON; empty where none is named.
 pub(super) fn schema_text(all: &JsonObject) -> Result<String, Refusal> {
@@ -31,7 +56,7 @@ pub(super) fn schema_text(all: &JsonObject) -> Result<String, Refusal> {
 mod tests {
     use serde_json::json;
 
-    use super::{super::super::arguments::channel_updates, *};
+    use super::*;
 
     #[test]
     fn values_are_passed_on_as_they_came() {

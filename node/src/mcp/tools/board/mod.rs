@@ -17,10 +17,11 @@ use tasuki_proto::{
     wire::{self, board_answer::Standing},
 };
 
+pub(super) use self::args::channel_updates;
 use self::views::{BoardList, History, ReadBoard, WaitedBoard};
 use super::{
     Call, Part, Toolset,
-    arguments::{channel_updates, invalid},
+    arguments::invalid,
     caller::{FindRole, Player, Reader, find_able},
     field_types::{Id, Name, Names, Seconds},
     result::{json_result, text_result},
