@@ -99,7 +99,11 @@ impl Template {
                 Part::Text(text) => Cow::Borrowed(text.as_str()),
                 Part::Value(reference) => match values.find(reference)? {
                     Value::String(text) => Cow::Borrowed(text.as_str()),
-                    other => Cow::Owned(other.to_string()),
+                    other @ (Value::Null
+                    | Value::Bool(_)
+                    | Value::Number(_)
+                    | Value::Array(_)
+                    | Value::Object(_)) => Cow::Owned(other.to_string()),
                 },
             };
             if FILLED_BYTES_MAX < filled.len() + text.len() {

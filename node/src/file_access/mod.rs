@@ -182,15 +182,15 @@ impl Files {
     }
 
     fn no_directory(&self, dir: &Dir, name: &str, path: String, why: io::Error) -> FileError {
-        match why.kind() {
-            io::ErrorKind::NotFound => FileError::Missing(path),
-            io::ErrorKind::NotADirectory => {
-                let is_link = matches!(dir.kind(name), Some(crate::dir::Kind::Link));
-                let why = if is_link { LINK } else { "is no directory" };
-                FileError::Strange { path, why: why.to_owned() }
-            }
-            _ => FileError::Io { path, why },
+        if why.kind() == io::ErrorKind::NotFound {
+            return FileError::Missing(path);
         }
+        if why.kind() == io::ErrorKind::NotADirectory {
+            let is_link = matches!(dir.kind(name), Some(crate::dir::Kind::Link));
+            let why = if is_link { LINK } else { "is no directory" };
+            return FileError::Strange { path, why: why.to_owned() };
+        }
+        FileError::Io { path, why }
     }
 
     /// The directory that the last name is in, and that name.

@@ -105,10 +105,10 @@ impl Files {
         let failed = |why| FileError::Io { path: path.clone(), why };
         let mode = old.as_ref().map(|it| it.mode() & MODE_BITS);
         let put = put(&dir, name, &content, mode, request.mode);
-        put.map_err(|why| match why.kind() {
-            io::ErrorKind::AlreadyExists => FileError::Exists(path.clone()),
-            _ => failed(why),
-        })?;
+        let is_there = |why: &io::Error| why.kind() == io::ErrorKind::AlreadyExists;
+        put.map_err(
+            |why| if is_there(&why) { FileError::Exists(path.clone()) } else { failed(why) },
+        )?;
         let (bytes, sha256) = (content.len() as u64, hex(&Sha256::digest(&content)));
         Ok(Written { path, is_new: old.is_none(), bytes, sha256 })
     }

@@ -81,7 +81,7 @@ pub fn read(text: &str) -> Result<wire::PipelineDefinition, Vec<Problem>> {
     for phase in &file.phase {
         let it = phase.get_ref();
         let mut wrong = |field: &str, why: String| {
-            let at = it.place(field).unwrap_or(phase.span().start);
+            let at = it.place(field).unwrap_or_else(|| phase.span().start);
             problems.push(Problem { line: line(at), what: format!("{field} {why}") });
         };
         let work = it.work();
@@ -142,7 +142,7 @@ impl File {
     fn place(&self, it: &InvalidDefinition) -> usize {
         let retries = || self.max_retries.as_ref().map_or(0, |it| it.span().start);
         match it.phase.and_then(|index| self.phase.get(index)) {
-            Some(phase) => phase.get_ref().place(it.field).unwrap_or(phase.span().start),
+            Some(phase) => phase.get_ref().place(it.field).unwrap_or_else(|| phase.span().start),
             None if it.field == "max_retries" => retries(),
             None => 0,
         }

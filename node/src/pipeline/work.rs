@@ -145,7 +145,9 @@ impl Work {
                 let kind = match other {
                     Value::String(_) => "a text",
                     Value::Array(_) => "a list",
-                    _ => "no object",
+                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+                        "no object"
+                    }
                 };
                 return Err(format!(
                     "The result is {kind}. It has to be an object whose fields are channels of the \

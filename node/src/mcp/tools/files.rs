@@ -153,7 +153,7 @@ impl Tool for FsWrite {
         let request = WriteRequest {
             path: self.path.0,
             content: self.content.0,
-            mode: self.mode.map_or(WriteMode::default(), |it| it.0),
+            mode: self.mode.map_or_else(WriteMode::default, |it| it.0),
             expected_sha256: self.expected_sha256.map(|it| it.0),
         };
         let path = files.check_write(&request.path).map_err(|why| why.refusal())?;
