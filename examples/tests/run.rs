@@ -174,7 +174,7 @@ fn a_graph_of_langgraph_keeps_its_checkpoints_on_boards() {
 #[test]
 #[ignore = "needs python with grpcio: scripts/sdk-setup.sh"]
 fn the_saver_of_langgraph_is_measured() {
-    println!("{}", langgraph("langgraph_measure.py", &["20"]));
+    anstream::println!("{}", langgraph("langgraph_measure.py", &["20"]));
 }
 
 /// What a script says that has a broker of its own.

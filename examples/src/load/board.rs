@@ -172,7 +172,8 @@ impl Writer {
         };
         let messages: Vec<serde_json::Value> = serde_json::from_str(value(MESSAGES))?;
         let wanted = self.kept.map_or(checkpoint, |kept| kept.min(checkpoint));
-        let is_right = value(PHASE) == json!(phase(checkpoint)).to_string();
+        let expected = json!(phase(checkpoint)).to_string();
+        let is_right = value(PHASE) == expected;
         if !is_right || messages.len() != wanted {
             let (phase, count) = (value(PHASE), messages.len());
             return Err(format!("checkpoint {checkpoint} has {phase}, {count} messages").into());
