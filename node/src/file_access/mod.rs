@@ -2,7 +2,7 @@
 //! the node runs itself.
 //!
 //! - **FS1** Nothing outside of the root is read, written or listed: a path is followed from the open
-//!   root one name at a time, and no link is followed, whatever is swapped meanwhile ([`Dir`]).
+//!   root one name at a time, and no link is followed, whatever is swapped meanwhile (`Dir`).
 //! - **FS2** What is [protected](protect) is never written, and Tasuki's own data with its keys is
 //!   neither read nor listed, wherever it lies.
 //! - **FS3** A write is whole or not there: a new file takes the place of the old one, under its name
