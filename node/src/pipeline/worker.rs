@@ -261,6 +261,24 @@ impl Context {
         }
     }
 
+    /// Reads a board, however long the broker is away.
+    async fn ask(
+        &self,
+        request: wire::ReadBoardRequest,
+    ) -> Result<wire::ReadBoardResponse, Refusal> {
+        let mut backoff = Backoff::default();
+        loop {
+            self.link.connected().await;
+            match self.link.query(request.clone()).await {
+                Err(refusal) if refusal.reason.is_retryable() => {
+                    tracing::debug!(%refusal, "a board is read again");
+                    sleep(backoff.pause(chance())).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// A board at a checkpoint, or as it is where that was pruned. An error is a sentence.
     async fn read(&self, board: &str, checkpoint: u64) -> Result<wire::ReadBoardResponse, String> {
         let read = |checkpoint| wire::ReadBoardRequest {
@@ -268,10 +286,8 @@ impl Context {
             checkpoint,
             ..Default::default()
         };
-        let found = match self.link.query(read(checkpoint)).await {
-            Err(refusal) if refusal.reason == Reason::UnknownCheckpoint => {
-                self.link.query(read(0)).await
-            }
+        let found = match self.ask(read(checkpoint)).await {
+            Err(refusal) if refusal.reason == Reason::UnknownCheckpoint => self.ask(read(0)).await,
             found => found,
         };
         found.map_err(|refusal| refusal.message)
