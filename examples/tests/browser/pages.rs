@@ -310,7 +310,7 @@ async fn ten_thousand_events_are_a_page_that_opens_at_once() {
             let to = ROLES[(number as usize + 1) % ROLES.len()];
             scene.send(from, to, &format!("subject {number}"), "text").await
         })
-        .buffer_unordered(200)
+        .buffered(200)
         .for_each(|_| std::future::ready(()))
         .await;
     scene.hand_over("A", "Sent a lot.", "Read it.").await;

@@ -1,7 +1,10 @@
 //! Boards through real programs: two machines share one, writers race, everything is there after a
 //! kill.
 
+use std::process::Stdio;
+
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::{
     http::{self, Client, text},
@@ -224,4 +227,46 @@ async fn no_number_means_two_checkpoints_of_one_name() {
     let (code, why) = refused(&pm, "board_update", update("code", Some(1))).await;
     assert_eq!(code, "stale_checkpoint", "{why}");
     assert_eq!(call(&pm, "board_update", update("code", Some(2))).await["checkpoint"], 3);
+}
+
+#[tokio::test]
+async fn whoever_watches_a_board_sees_each_checkpoint() {
+    let place = tempfile::tempdir().unwrap();
+    let up = Process::up(&place.path().join("up"), "--role pm=board").await;
+    let pm = Client::new(up.mcp, "/mcp/pm").await;
+    let mut watching = tasuki(&up.data);
+    watching.args(["board", "watch", "b", "--json"]).arg("--data").arg(&up.data);
+    let mut watching = watching.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut next = async || -> Value {
+        let Some(line) = soon(lines.next_line()).await.unwrap() else {
+            panic!("it ended: {:?}", soon(watching.wait()).await);
+        };
+        serde_json::from_str(&line).unwrap()
+    };
+    // It begins at some checkpoint, once it is connected.
+    let write = async || {
+        let update = json!({ "board": "b", "updates": { "current_phase": "plan" } });
+        call(&pm, "board_update", update).await["checkpoint"].as_u64().unwrap()
+    };
+    let first = {
+        let mut first = Box::pin(next());
+        loop {
+            tokio::select! {
+                biased;
+                line = &mut first => break line,
+                _ = write() => {}
+            }
+        }
+    };
+    assert_eq!(first["by_role"], "pm", "{first}");
+    let last = write().await;
+    for number in first["checkpoint"].as_u64().unwrap() + 1..=last {
+        let line = next().await;
+        assert_eq!(line["checkpoint"], number, "{line}");
+        assert_eq!(
+            (&line["channels"], &line["is_fork"]),
+            (&json!(["current_phase"]), &json!(false))
+        );
+    }
 }

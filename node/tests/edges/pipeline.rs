@@ -6,7 +6,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use crate::{
 
 /// Its tools are what roles do. Each call adds a line to a file of the tool's name. Tests fail the
 /// first time, and the review rejects the first time, if the files `fails` and `rejects` say so; the
-/// code hangs while there is a file `hangs`.
+/// code hangs while there is a file `hangs`, and waits for a line of the pipe `holds`.
 const SERVER: &str = r#"
 schema='"inputSchema":{"type":"object"}'
 while IFS= read -r line; do
@@ -33,6 +33,7 @@ while IFS= read -r line; do
     *'"tools/list"'*) answer "{\"tools\":[{\"name\":\"plan\",$schema},{\"name\":\"code\",$schema},{\"name\":\"test\",$schema},{\"name\":\"review\",$schema}]}" ;;
     *'"name":"plan"'*) echo "$attempt" >> plan; made '{"artifacts":{"plan":"first this"}}' ;;
     *'"name":"code"'*) echo "$attempt" >> code
+      if [ -p holds ]; then read -r _ < holds; rm holds; fi
       if [ ! -e hangs ]; then made '{"artifacts":{"code":"fn main() {}"}}'; fi ;;
     *'"name":"test"'*) echo "$attempt" >> test
       if rm fails 2>/dev/null; then made '{"last_error":"1 test failed"}'; else made '{"artifacts":{"tests":"passed"}}'; fi ;;
@@ -188,9 +189,12 @@ async fn roles_of_two_nodes_plan_code_test_and_review() {
     place.refused("pipeline cancel b --by ann", "pipeline_ended").await;
     place.refused("pipeline status c", "unknown_pipeline").await;
     // The events tell it, and another one may begin on the same board.
+    let held = place.path("holds");
+    assert!(Command::new("mkfifo").arg(&held).status().unwrap().success());
     assert!(soon(following(&place.nodes[1].data, "--background")).await.unwrap().status.success());
     place.refused("pipeline run --board b --by ann", "pipeline_open").await;
     place.refused("board delete b --by ann", "pipeline_open").await;
+    soon(tokio::fs::write(held, "\n")).await.unwrap();
     place.stands("completed", "review").await;
 }
 
