@@ -1,4 +1,5 @@
-//! What broker and node agree on about boards: how channels and results are called, and what updates do.
+//! What broker and node agree on about boards: how channels and results are called, and what
+//! updates do.
 
 use std::{fmt, str::FromStr, sync::Arc};
 

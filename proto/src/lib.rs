@@ -25,6 +25,7 @@ pub mod board;
 pub mod counted;
 mod disk;
 pub mod echo;
+pub mod enum_name;
 pub mod host;
 pub mod id;
 pub mod invitation;

@@ -493,7 +493,7 @@ pub const PIPELINE_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
 pub const PIPELINE_PHASES_MAX: usize = 32;
 
 /// What a phase tells its role's node to do.
-pub const PHASE_WORK_BYTES_MAX: usize = 32 * 1024;
+pub const PHASE_SPEC_BYTES_MAX: usize = 32 * 1024;
 
 /// How often a pipeline may go back, by default.
 pub const PIPELINE_RETRIES: u32 = 3;

@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 use crate::{
     id::{PhaseName, RoleId},
     limits::{
-        APPROVAL_MS_MAX, PHASE_TIMEOUT_MS, PHASE_TIMEOUT_MS_MAX, PHASE_WORK_BYTES_MAX,
-        PIPELINE_PHASES_MAX, PIPELINE_RETRIES_MAX,
+        APPROVAL_MS_MAX, PHASE_ERROR_BYTES_MAX, PHASE_SPEC_BYTES_MAX, PHASE_TIMEOUT_MS,
+        PHASE_TIMEOUT_MS_MAX, PIPELINE_PHASES_MAX, PIPELINE_RETRIES_MAX,
     },
     nearest::did_you_mean,
+    visible::is_visible,
     wire,
 };
 
@@ -47,7 +48,7 @@ pub struct Phase {
     pub role: RoleId,
     /// What the role's node is to do, as nodes agreed on.
     #[n(2)]
-    pub work: String,
+    pub spec: String,
     /// `None`: the pipeline is completed.
     #[n(3)]
     pub next: Option<PhaseIndex>,
@@ -122,7 +123,7 @@ impl Definition {
         let phases = self.phases.iter().map(|it| wire::PipelinePhase {
             name: it.name.to_string(),
             role: it.role.to_string(),
-            work: it.work.clone(),
+            spec: it.spec.clone(),
             next: it.next.map_or_else(|| END.to_owned(), name),
             on_failure: it.on_failure.map_or_else(|| FAIL.to_owned(), name),
             approves: it.approves.map(name).unwrap_or_default(),
@@ -176,9 +177,9 @@ fn read_phase(
             None
         }
     };
-    if PHASE_WORK_BYTES_MAX < it.work.len() {
-        let why = format!("is {} bytes long; the limit is {PHASE_WORK_BYTES_MAX}", it.work.len());
-        problems.add(at, "work", why);
+    if PHASE_SPEC_BYTES_MAX < it.spec.len() {
+        let why = format!("is {} bytes long; the limit is {PHASE_SPEC_BYTES_MAX}", it.spec.len());
+        problems.add(at, "spec", why);
     }
     let mut find = |field: &'static str, name: &str, none: Option<&str>| -> Option<PhaseIndex> {
         let found = names.iter().position(|it| *it == name);
@@ -223,7 +224,7 @@ fn read_phase(
     Some(Phase {
         name: name?,
         role: role?,
-        work: it.work.clone(),
+        spec: it.spec.clone(),
         next,
         on_failure,
         approves,
@@ -259,6 +260,16 @@ fn check_reachable(phases: &[Phase], problems: &mut Problems) {
             problems.add(Some(index), "name", why);
         }
     }
+}
+
+/// Why a phase failed, as the broker takes it: of at most [`PHASE_ERROR_BYTES_MAX`] bytes, and with
+/// nothing that steers a terminal.
+pub fn error_text(text: &str) -> String {
+    let is_shown = |it: &char| matches!(it, '\n' | '\t') || is_visible(*it);
+    let shown: String = text.chars().filter(is_shown).collect();
+    let cut = shown.floor_char_boundary(PHASE_ERROR_BYTES_MAX);
+    let text = shown[..cut].trim();
+    if text.is_empty() { "it failed and did not say why".to_owned() } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod access;
 mod admin;
 mod auth;
 mod board;
+mod changes;
 mod directory;
 mod endpoint;
 mod events;

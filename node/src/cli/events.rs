@@ -11,7 +11,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    labels::{bare, spaced},
+    labels::{enum_name, spaced},
     text::{fitted, line, time},
     titles::{Titles, id_tail},
 };
@@ -72,10 +72,10 @@ fn pipeline_text(kind: &pipeline_event::Kind) -> String {
                 line(&e.node)
             )
         }
-        Kind::PipelineMoved(e) => {
+        Kind::PipelineChanged(e) => {
             let what = format!("pipeline {}, {}", line(&e.board), line(&e.phase));
-            let how = spaced(&bare(e.change().as_str_name(), "PIPELINE_CHANGE_"), " ");
-            let status = spaced(&bare(e.status().as_str_name(), "PIPELINE_STATUS_"), " ");
+            let how = spaced(&enum_name(e.change().as_str_name(), "PIPELINE_CHANGE_"), " ");
+            let status = spaced(&enum_name(e.status().as_str_name(), "PIPELINE_STATUS_"), " ");
             format!("{}: {how}; {status} at {}", what.cyan(), line(&e.next_phase))
         }
     }
@@ -259,12 +259,12 @@ fn run_text(kind: &run_event::Kind) -> String {
             format!("step {} of {} runs on {}", e.step, line(&e.run_id), line(&e.node))
         }
         Kind::StepEnded(e) => {
-            let status = bare(e.status().as_str_name(), "STEP_STATUS_");
+            let status = enum_name(e.status().as_str_name(), "STEP_STATUS_");
             format!("step {} of {} {status}", e.step, line(&e.run_id))
         }
         Kind::RunStopped(e) => format!("{} is being stopped", line(&e.run_id)),
         Kind::RunEnded(e) => {
-            let status = spaced(&bare(e.status().as_str_name(), "RUN_STATUS_"), " ");
+            let status = spaced(&enum_name(e.status().as_str_name(), "RUN_STATUS_"), " ");
             format!("{} {status}", line(&e.run_id).cyan())
         }
         Kind::ParentTold(e) => {
@@ -288,7 +288,7 @@ fn call_text(kind: &call_event::Kind) -> String {
             format!(
                 "{what}, called by {}: {}",
                 line(&e.role),
-                spaced(&bare(e.outcome().as_str_name(), "CALL_OUTCOME_"), " ")
+                spaced(&enum_name(e.outcome().as_str_name(), "CALL_OUTCOME_"), " ")
             )
         }
     }

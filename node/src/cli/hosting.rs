@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Failure, Output,
     mirror_setup::Mirroring,
+    role_tools_setup,
     runs_setup::{BrokerPlace, RunsSetup},
     shared_broker::RunningBroker,
     start_failure,
     text::{line, word},
-    tls_setup, work_setup,
+    tls_setup,
 };
 use crate::{
     clock::Clock,
@@ -177,7 +178,7 @@ impl Hosting {
             .map_err(|why| Failure::local(format!("Mailboxes have no directories: {why}.")))?;
         let mirroring = Mirroring::start(config, &node, &directories)?;
         let runs = RunsSetup::start(config, &node, &file, place)?;
-        let services = work_setup::services(config, &runs);
+        let services = role_tools_setup::services(config, &runs);
         let gateway = gateway(config, &node, &services)?;
         if let Some(gateway) = &gateway {
             services.connect(gateway);
@@ -186,10 +187,10 @@ impl Hosting {
             let (gateway, stop) = (Arc::clone(gateway), stop.clone());
             tokio::spawn(async move { gateway.run(stop).await })
         });
-        let pipelines = work_setup::pipelines(config, &node, &services, place);
+        let pipelines = role_tools_setup::pipelines(config, &node, &services, place);
         let toolsets = config.roles.value.iter();
         let toolsets = toolsets.map(|role| (role.name.clone(), role.toolsets.clone())).collect();
-        let files = work_setup::files(config, private(config));
+        let files = role_tools_setup::files(config, private(config));
         let settings = mcp::Settings {
             sessions_dir: Some(data.join(SESSIONS)),
             holds_file: Some(data.join(HOLDS)),
@@ -208,7 +209,7 @@ impl Hosting {
             runs: Some(runs.host.clone()),
             pages: Some(node.link().pages(gateway.clone().map(|it| it as _), stop.clone())),
             gateway,
-            commands: work_setup::commands(config, &files),
+            commands: role_tools_setup::commands(config, &files),
             files,
             wake_file: Some(Adapters::path(data)),
             workspace: config.workspace.value.to_string(),

@@ -2,16 +2,16 @@
 //! of lists, and sheets of facts.
 
 use owo_colors::OwoColorize as _;
-pub(super) use tasuki_proto::counted::long;
+pub(super) use tasuki_proto::{counted::long, enum_name::enum_name};
 
 use super::text::{indented, line, width};
 
 /// The indent of texts on a sheet, in characters.
 const INDENT: usize = 4;
 
-/// The name of a state as the protocol has it, in small letters and without its kind.
-pub(super) fn bare(name: &str, kind: &str) -> String {
-    name.strip_prefix(kind).unwrap_or(name).to_lowercase()
+/// Who did something: a role, or a person by name.
+pub(super) fn author(role: &str, person: &str) -> String {
+    line(if role.is_empty() { person } else { role })
 }
 
 /// A state's name as people read and type it.

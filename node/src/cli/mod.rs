@@ -52,6 +52,7 @@ mod pipeline;
 mod pipes;
 mod prompt;
 mod role_args;
+mod role_tools_setup;
 mod run;
 mod runners;
 mod runs;
@@ -73,7 +74,6 @@ pub mod up;
 mod waiting;
 mod wake;
 mod watch;
-mod work_setup;
 mod wrong_port;
 
 use std::{path::PathBuf, process::ExitCode};

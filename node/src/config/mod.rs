@@ -215,11 +215,13 @@ pub struct Config {
     pub idle_services: Vec<Sourced<Service>>,
     /// What a file says of that and does not count, and why.
     pub services_distrust: Option<Problem>,
-    /// The files that agents work on, and why what is said of them does not count.
+    /// The files that agents work on.
     pub files: Option<Sourced<FileSettings>>,
+    /// What a file says of them and does not count, and why.
     pub files_distrust: Option<Problem>,
-    /// The same of what agents may run.
+    /// The commands that agents may run.
     pub commands: Option<Sourced<CommandSettings>>,
+    /// What a file says of them and does not count, and why.
     pub commands_distrust: Option<Problem>,
     pub mirror: Sourced<bool>,
     /// `None`: what `.filebox` says, else the directory the node runs in. One that was named by a

@@ -13,7 +13,7 @@ use tasuki_proto::{
 };
 use toml::Spanned;
 
-use super::Work;
+use super::PhaseSpec;
 
 /// The pipeline of whoever has no file: plan, code, test and review by services of pm, dev, qa and
 /// arch, with retry to code.
@@ -84,8 +84,8 @@ pub fn read(text: &str) -> Result<wire::PipelineDefinition, Vec<Problem>> {
             let at = it.place(field).unwrap_or_else(|| phase.span().start);
             problems.push(Problem { line: line(at), what: format!("{field} {why}") });
         };
-        let work = it.work();
-        if let Err((field, why)) = work.task() {
+        let spec = it.spec();
+        if let Err((field, why)) = spec.action() {
             wrong(field, why);
         }
         let mut milliseconds = |field: &str, text: Option<&Spanned<String>>| {
@@ -110,7 +110,7 @@ pub fn read(text: &str) -> Result<wire::PipelineDefinition, Vec<Problem>> {
         phases.push(wire::PipelinePhase {
             name: it.name.get_ref().clone(),
             role: it.role.get_ref().clone(),
-            work: serde_json::to_string(&work).unwrap_or_default(),
+            spec: serde_json::to_string(&spec).unwrap_or_default(),
             next: text(&it.next),
             on_failure: text(&it.on_failure),
             approves: text(&it.approves),
@@ -173,9 +173,9 @@ impl Phase {
         }
     }
 
-    fn work(&self) -> Work {
+    fn spec(&self) -> PhaseSpec {
         let text = |it: &Option<Spanned<String>>| it.as_ref().map(|it| it.get_ref().clone());
-        Work {
+        PhaseSpec {
             service: text(&self.service),
             arguments: self.arguments.as_ref().map(|it| it.get_ref().clone()),
             agent: text(&self.agent),
@@ -201,7 +201,7 @@ mod tests {
         let back: Vec<_> = definition.phases.iter().map(|it| it.on_failure).collect();
         assert_eq!(back, [Some(0), Some(1), Some(1), Some(1)]);
         assert_eq!((definition.phases[3].approves, definition.max_retries), (Some(1), 3));
-        assert_eq!(read.phases[0].work, r#"{"service":"plan_task"}"#);
+        assert_eq!(read.phases[0].spec, r#"{"service":"plan_task"}"#);
     }
 
     #[test]

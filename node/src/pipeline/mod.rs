@@ -5,17 +5,17 @@
 //! - **PW2** What an attempt made is given to the broker as one call, under one key, until the broker
 //!   judges it.
 //!
-//! `file` reads a pipeline's file, `work` says what a phase is to do, `worker` takes attempts and
+//! `file` reads a pipeline's file, `spec` says what a phase is to do, `worker` takes attempts and
 //! makes them.
 //!
 //! Not here: what comes after a phase (the broker), and how a service or an agent is run
 //! ([`services`](crate::services)).
 
 pub mod file;
-mod work;
+mod spec;
 mod worker;
 
 pub use self::{
-    work::Work,
+    spec::PhaseSpec,
     worker::{PipelineWorker, WorkerSettings},
 };

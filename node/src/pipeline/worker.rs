@@ -11,7 +11,9 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use tasuki_proto::{echo::echo, id::RoleId, pattern::matches_any, reason::Reason, wire};
+use tasuki_proto::{
+    echo::echo, id::RoleId, pattern::matches_any, pipeline::error_text, reason::Reason, wire,
+};
 use tokio::{
     sync::oneshot,
     task::{self, AbortHandle, JoinSet},
@@ -20,7 +22,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Streaming;
 
-use super::work::{Task, Work, error_text, values};
+use super::spec::{PhaseAction, PhaseSpec, values};
 use crate::{
     client::retry::{Backoff, chance},
     link::{Link, reopen::Reopening},
@@ -301,15 +303,15 @@ impl Context {
     ) -> Result<Vec<wire::ChannelUpdate>, String> {
         let phase = claim.phase.clone().unwrap_or_default();
         let wrong = |(field, why)| format!("The phase's `{field}` {why}.");
-        let work = Work::read(&phase.work).map_err(wrong)?;
-        let task = work.task().map_err(wrong)?;
+        let spec = PhaseSpec::read(&phase.spec).map_err(wrong)?;
+        let action = spec.action().map_err(wrong)?;
         let role: RoleId = ready.role.parse().map_err(|why| format!("The role {why}."))?;
         let board = self.read(&ready.board, claim.checkpoint).await?;
-        let (values, channels) = values(&board.channels, &claim.attempt_key);
+        let (values, channels) = values(&board, &claim.attempt_key);
         let limit = Duration::from_millis(phase.timeout_ms);
         let services = &self.settings.services;
-        let made = match task {
-            Task::Service { name, arguments } => {
+        let made = match action {
+            PhaseAction::Service { name, arguments } => {
                 let service = services.find(&role, &name).ok_or_else(|| {
                     format!("Role {role} has no service {} on its node.", echo(&name))
                 })?;
@@ -321,7 +323,7 @@ impl Context {
                 let key = Some(claim.attempt_key.as_str());
                 timeout(limit, self.call(&service, input, key)).await
             }
-            Task::Agent { agent, prompt, output } => {
+            PhaseAction::Agent { agent, prompt, output } => {
                 if !self.settings.runs_agents {
                     return Err(format!(
                         "The node of {role} runs no agents that a pipeline names. Declare a service \
@@ -335,7 +337,7 @@ impl Context {
             }
         };
         let made = made.map_err(|_| format!("It took longer than {} s.", limit.as_secs()))?;
-        work.updates(made.map_err(|why| why.to_string())?)
+        spec.updates(made.map_err(|why| why.to_string())?)
     }
 }
 

@@ -11,9 +11,12 @@
 use std::{borrow::Cow, time::Duration};
 
 use serde_json::{Value, json};
-use tasuki_proto::wire::{
-    self, RunMode, RunStatus, StepFailure,
-    StepStatus::{Canceled, Failed, Lost, Ready, Running, Succeeded, Unspecified, Waiting},
+use tasuki_proto::{
+    enum_name::enum_name,
+    wire::{
+        self, RunMode, RunStatus, StepFailure,
+        StepStatus::{Canceled, Failed, Lost, Ready, Running, Succeeded, Unspecified, Waiting},
+    },
 };
 
 use super::convert::{failure_of, joined, plain};
@@ -133,8 +136,8 @@ impl RunView {
         json!({
             "output": self.text(),
             "run_id": self.run.run_id,
-            "run_mode": name(self.run.mode().as_str_name(), "RUN_MODE_"),
-            "status": name(self.run.status().as_str_name(), "RUN_STATUS_"),
+            "run_mode": enum_name(self.run.mode().as_str_name(), "RUN_MODE_"),
+            "status": enum_name(self.run.status().as_str_name(), "RUN_STATUS_"),
             "steps": self.run.steps.iter().map(|step| self.step_value(step)).collect::<Vec<_>>(),
             // Of the run and all below it.
             "usage": usage_value(self.run.usage),
@@ -143,11 +146,11 @@ impl RunView {
 
     fn step_value(&self, step: &wire::RunStep) -> Value {
         let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let failure = name(step.failure().as_str_name(), "STEP_FAILURE_");
+        let failure = enum_name(step.failure().as_str_name(), "STEP_FAILURE_");
         let mut value = json!({
             "step": step.step,
             "agent": step.agent,
-            "status": name(step.status().as_str_name(), "STEP_STATUS_"),
+            "status": enum_name(step.status().as_str_name(), "STEP_STATUS_"),
             "failure": (step.failure() != StepFailure::Unspecified).then_some(failure),
             "error": self.failure(step).map(|(_, text)| text),
             "stop_reason": said(&step.stop_reason),
@@ -266,11 +269,6 @@ fn is_over(step: &wire::RunStep) -> bool {
         Succeeded | Failed | Canceled | Lost => true,
         Unspecified | Waiting | Ready | Running => false,
     }
-}
-
-/// The name of a value of an enum of the API, as programs read it.
-fn name(value: &str, prefix: &str) -> String {
-    value.strip_prefix(prefix).unwrap_or(value).to_ascii_lowercase()
 }
 
 /// Dollars as a decimal number without zeros at its end.

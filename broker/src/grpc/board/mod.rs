@@ -1,9 +1,9 @@
 //! `Board`: shared state with checkpoints.
 //!
 //! `parse` reads updates and checks their form, `values` reads what checkpoints hold, `waits`
-//! answers who waits, `results` stores results at checkpoints, `prune` forgets old ones. Values are read from the journal outside of the workspace's actor. After an
-//! update the broker keeps the whole value of a channel, now and then, so that reading it stays
-//! quick.
+//! answers who waits, `results` stores results at checkpoints, `prune` forgets old ones. Values are
+//! read from the journal outside of the workspace's actor. After an update the broker keeps the whole
+//! value of a channel, now and then, so that reading it stays quick.
 
 mod parse;
 mod prune;
@@ -142,7 +142,7 @@ async fn answered_or(
 }
 
 /// Whether the caller may act so (E7), before it learns anything of a board.
-fn check_actor(session: &WorkspaceSession, by: &Actor) -> Result<(), Status> {
+pub(super) fn check_actor(session: &WorkspaceSession, by: &Actor) -> Result<(), Status> {
     match by {
         Actor::Role(role) => session.check_role(role),
         Actor::Person(_) => session.check_right(Right::Steer),

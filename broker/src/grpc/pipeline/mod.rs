@@ -1,18 +1,16 @@
 //! `Pipelines`: phases that roles do one after another on one board.
 //!
-//! `render` says what the state holds, `watch` tells nodes what there is to do. What an attempt writes is parsed and checked as an update of
-//! its board is, before the workspace's actor is asked.
+//! `render` says what the state holds, `watch` tells nodes what there is to do. What an attempt
+//! writes is parsed and checked as an update of its board is, before the workspace's actor is asked.
 
 mod render;
 mod watch;
 
-use serde_json::Value as Json;
 use tasuki_proto::{
     id::{BoardName, RoleId},
     limits::{PHASE_ERROR_BYTES_MAX, PIPELINES_PAGE, PIPELINES_PAGE_MAX},
     pipeline::Definition,
     reason::Reason,
-    token::Right,
     visible::is_visible,
     wire,
 };
@@ -21,7 +19,7 @@ use tonic::Status;
 pub(super) use self::{render::event, watch::watch_phases};
 use super::{
     Answer, Endpoint, Later, WorkspaceSession, at_once,
-    board::{fold_all, pick_schema, schema, updates},
+    board::{check_actor, fold_all, pick_schema, schema, updates},
     parse::{actor, check_size, id, limit},
     render::{fitting, text},
     status::invalid,
@@ -30,17 +28,10 @@ use crate::{
     rules::{
         self, Rejection,
         board::{ChannelUpdate, Schema},
-        pipeline::{Command, Decide, End, Reply, Start},
-        turn::Actor,
+        pipeline::{Command, DecideApproval, End, Reply, Start},
     },
     workspace::View,
 };
-
-/// The channel in which a gate says whether it is passed.
-const APPROVED: &str = "is_approved";
-
-/// The channel in which a phase says why it failed.
-const ERROR: &str = "last_error";
 
 impl Endpoint for wire::StartPipelineRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
@@ -66,14 +57,6 @@ fn read_definition(it: &wire::PipelineDefinition) -> Result<Definition, Status> 
         let all: Vec<String> = all.collect();
         invalid("definition", &format!("does not work: {}", all.join("; ")))
     })
-}
-
-/// Whether the caller may act so (E7), before it learns anything of a board.
-fn check_actor(session: &WorkspaceSession, by: &Actor) -> Result<(), Status> {
-    match by {
-        Actor::Role(role) => session.check_role(role),
-        Actor::Person(_) => session.check_right(Right::Steer),
-    }
 }
 
 /// Updates for a board, with its schema, or that of a new one.
@@ -144,17 +127,8 @@ impl Endpoint for wire::EndPhaseRequest {
         let role: RoleId = id("role", &self.role)?;
         session.check_role(&role)?;
         let board: BoardName = id("board", &self.board)?;
-        let mut error = reason("error", self.error)?;
+        let error = reason("error", self.error)?;
         let (schema, updates) = parse_updates(session, &board, None, self.updates).await?;
-        let mut is_approved = None;
-        for update in &updates {
-            match (update.channel.as_str(), serde_json::from_str::<Json>(&update.json)) {
-                (APPROVED, Ok(Json::Bool(it))) => is_approved = Some(it),
-                (APPROVED, Ok(_)) => return Err(invalid(APPROVED, &"is neither true nor false")),
-                (ERROR, Ok(Json::String(it))) if error.is_empty() => error = reason(ERROR, it)?,
-                _ => {}
-            }
-        }
         let end = End {
             role,
             board: board.clone(),
@@ -162,7 +136,6 @@ impl Endpoint for wire::EndPhaseRequest {
             token: self.claim_token.into(),
             updates,
             schema,
-            is_approved,
             error: (!error.is_empty()).then_some(error),
         };
         let name = board.clone();
@@ -183,14 +156,16 @@ impl Endpoint for wire::EndPhaseRequest {
 impl Endpoint for wire::DecideApprovalRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let board: BoardName = id("board", &self.board)?;
-        let decide = Decide {
+        let decide = DecideApproval {
             by: id("person", &self.person)?,
             board: board.clone(),
             attempt: (self.attempt != 0).then_some(self.attempt),
             is_approved: self.approve,
             reason: reason("reason", self.reason)?,
         };
-        session.execute(Command::Decide(decide), move |view, _| response(view, &board)).await
+        session
+            .execute(Command::DecideApproval(decide), move |view, _| response(view, &board))
+            .await
     }
 }
 

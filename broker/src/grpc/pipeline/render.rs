@@ -7,7 +7,7 @@ use tasuki_proto::{
 };
 
 use super::super::render::text;
-use crate::rules::pipeline::{Attempt, AttemptOutcome, Change, Ending, Event, Pipeline, Stand};
+use crate::rules::pipeline::{Attempt, Change, Event, Outcome, Pipeline, Status};
 
 /// All of a pipeline.
 pub(super) fn pipeline(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
@@ -36,36 +36,36 @@ pub(super) fn summary(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
 fn facts(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
     let mut facts = wire::Pipeline {
         board: board.to_string(),
-        phase: name(it, it.stand.phase()),
+        phase: name(it, it.status.phase()),
         retries: it.retries,
         by_role: text(it.role.as_ref()),
         by_person: text(it.person.as_ref()),
         started_ms: it.started.as_millis(),
         ..Default::default()
     };
-    facts.set_status(status(&it.stand));
-    match &it.stand {
-        Stand::Phase(..) => {}
-        Stand::Approval(_, lapses) => facts.approval_lapses_ms = lapses.as_millis(),
-        Stand::Ended(_, ending, at) => {
+    facts.set_status(status(&it.status));
+    match &it.status {
+        Status::InPhase(..) => {}
+        Status::AwaitingApproval(_, lapses) => facts.approval_lapses_ms = lapses.as_millis(),
+        Status::Ended(_, outcome, at) => {
             facts.ended_ms = at.as_millis();
-            facts.error = match ending {
-                Ending::Completed => String::new(),
-                Ending::Failed(why) | Ending::Canceled(why) => why.clone(),
-                Ending::Lapsed => "the approval lapsed".to_owned(),
+            facts.error = match outcome {
+                Outcome::Completed => String::new(),
+                Outcome::Failed(why) | Outcome::Canceled(why) => why.clone(),
+                Outcome::Lapsed => "the approval lapsed".to_owned(),
             };
         }
     }
     facts
 }
 
-fn status(stand: &Stand) -> wire::PipelineStatus {
-    match stand {
-        Stand::Phase(..) => wire::PipelineStatus::Running,
-        Stand::Approval(..) => wire::PipelineStatus::AwaitingApproval,
-        Stand::Ended(_, Ending::Completed, _) => wire::PipelineStatus::Completed,
-        Stand::Ended(_, Ending::Failed(_) | Ending::Lapsed, _) => wire::PipelineStatus::Failed,
-        Stand::Ended(_, Ending::Canceled(_), _) => wire::PipelineStatus::Canceled,
+fn status(status: &Status) -> wire::PipelineStatus {
+    match status {
+        Status::InPhase(..) => wire::PipelineStatus::Running,
+        Status::AwaitingApproval(..) => wire::PipelineStatus::AwaitingApproval,
+        Status::Ended(_, Outcome::Completed, _) => wire::PipelineStatus::Completed,
+        Status::Ended(_, Outcome::Failed(_) | Outcome::Lapsed, _) => wire::PipelineStatus::Failed,
+        Status::Ended(_, Outcome::Canceled(_), _) => wire::PipelineStatus::Canceled,
     }
 }
 
@@ -99,13 +99,16 @@ fn attempt(
             attempt.written = end.written.get();
             attempt.error.clone_from(&end.error);
             attempt.ended_ms = end.at.as_millis();
-            match end.outcome {
-                AttemptOutcome::Passed => wire::AttemptStatus::Passed,
-                AttemptOutcome::Failed => wire::AttemptStatus::Failed,
-                AttemptOutcome::Rejected => wire::AttemptStatus::Rejected,
-                AttemptOutcome::Lost => wire::AttemptStatus::Lost,
-                AttemptOutcome::TimedOut => wire::AttemptStatus::TimedOut,
-                AttemptOutcome::Canceled => wire::AttemptStatus::Canceled,
+            match end.how {
+                Change::Passed => wire::AttemptStatus::Passed,
+                Change::Failed => wire::AttemptStatus::Failed,
+                Change::Rejected => wire::AttemptStatus::Rejected,
+                Change::Lost => wire::AttemptStatus::Lost,
+                Change::TimedOut => wire::AttemptStatus::TimedOut,
+                Change::Canceled => wire::AttemptStatus::Canceled,
+                Change::Approved | Change::Denied | Change::ApprovalLapsed | Change::Resumed => {
+                    wire::AttemptStatus::Unspecified
+                }
             }
         }
         (None, Some(_)) => wire::AttemptStatus::Running,
@@ -133,8 +136,8 @@ pub(in crate::grpc) fn event(event: &Event) -> Option<Kind> {
             role: it.role.to_string(),
             node: it.node.to_string(),
         }),
-        Event::Moved(it) => {
-            let mut moved = wire::PipelineMoved {
+        Event::Transitioned(it) => {
+            let mut moved = wire::PipelineChanged {
                 board: it.board.to_string(),
                 phase: it.from.to_string(),
                 attempt: it.attempt,
@@ -144,8 +147,8 @@ pub(in crate::grpc) fn event(event: &Event) -> Option<Kind> {
                 ..Default::default()
             };
             moved.set_change(change(it.change));
-            moved.set_status(status(&it.stand));
-            Kind::PipelineMoved(moved)
+            moved.set_status(status(&it.status));
+            Kind::PipelineChanged(moved)
         }
         Event::Renewed(_) | Event::Forgotten(_) => return None,
     })

@@ -1,11 +1,11 @@
 //! `WatchPhases`: what a node has to do for pipelines, and again whenever that changed.
 
-use tasuki_proto::{limits::READY_PHASES_MAX, reason::Reason, wire};
+use tasuki_proto::{limits::READY_PHASES_MAX, wire};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, codegen::BoxStream};
 
-use super::super::{Admitted, Services, WorkspaceSession, only, status};
+use super::super::{Admitted, Services, WorkspaceSession, changes::next_change, only, status};
 use crate::{
     rules::{self, pipeline::Rejection},
     workspace::View,
@@ -38,22 +38,16 @@ async fn follow(
     first: wire::NodePhases,
     items: Items,
 ) {
-    let stopping = session.services.stopping.clone();
     if items.send(Ok(first.clone())).await.is_err() {
         return;
     }
     let mut sent = first;
-    loop {
-        let changed = tokio::select! {
-            changed = changes.changed() => changed,
-            () = items.closed() => return,
-            () = stopping.cancelled() => return,
-        };
-        let looked = match changed {
+    while let Some(changed) = next_change(&session, &mut changes, &items).await {
+        let newest = match changed {
             Ok(()) => phases(&session).await,
-            Err(_) => Err(Reason::Lagged.status("the workspace was restarted; watch again")),
+            Err(status) => Err(status),
         };
-        match looked {
+        match newest {
             Ok(newest) if newest == sent => {}
             Ok(newest) => {
                 if items.send(Ok(newest.clone())).await.is_err() {

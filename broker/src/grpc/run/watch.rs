@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 use prost::Message as _;
-use tasuki_proto::{reason::Reason, run::RunId, wire};
+use tasuki_proto::{run::RunId, wire};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, codegen::BoxStream};
 
 use super::{
-    super::{Admitted, Services, WorkspaceSession, only},
+    super::{Admitted, Services, WorkspaceSession, changes::next_change, only},
     parse, render,
 };
 use crate::workspace::View;
@@ -52,16 +52,10 @@ struct Watcher {
 
 impl Watcher {
     async fn follow(mut self, mut changes: watch::Receiver<()>, items: Items) {
-        let stopping = self.session.services.stopping.clone();
-        loop {
-            let changed = tokio::select! {
-                changed = changes.changed() => changed,
-                () = items.closed() => return,
-                () = stopping.cancelled() => return,
-            };
+        while let Some(changed) = next_change(&self.session, &mut changes, &items).await {
             let looked = match changed {
                 Ok(()) => self.look().await,
-                Err(_) => Err(Reason::Lagged.status("the workspace was restarted; watch again")),
+                Err(status) => Err(status),
             };
             let (messages, is_over) = match looked {
                 Ok(looked) => looked,

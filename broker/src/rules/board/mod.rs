@@ -43,7 +43,7 @@ pub use self::{
     prune::Prune,
     rejection::Rejection,
     results::{NewResult, ResultPlace, ResultValue, ResultsStored, StoreResults, StoredResult},
-    schema::{AGENT_STATE, ANY, ChannelSchema, Schema},
+    schema::{AGENT_STATE, AGENT_STATE_PHASES, ANY, ChannelSchema, Schema},
     state::{Board, BoardFacts, Boards, Checkpoint, SnapshotItem, ValueParts},
     value::{Fields, Folding, Value, ValuePlace, parse_list, parse_object},
     waiting::{Answer, Question},

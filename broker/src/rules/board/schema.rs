@@ -22,6 +22,9 @@ use tasuki_proto::{
 /// The schema of a board that names none.
 pub const AGENT_STATE: &str = "agent_state";
 
+/// The phases that its `current_phase` knows.
+pub const AGENT_STATE_PHASES: [&str; 4] = ["plan", "code", "test", "review"];
+
 /// Any channel may be written to, and what is written replaces what was there.
 pub const ANY: &str = "any";
 
@@ -51,7 +54,7 @@ static AGENT_STATE_SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
             "task_id": text("last_value"),
             "requirements": text("last_value"),
             "messages": { "type": "array", "reducer": "add_messages" },
-            "current_phase": { "enum": ["plan", "code", "test", "review"] },
+            "current_phase": { "enum": AGENT_STATE_PHASES },
             "artifacts": {
                 "type": "object",
                 "additionalProperties": { "type": "string" },

@@ -18,7 +18,7 @@ pub enum Command {
     Start(Box<Start>),
     Claim { role: RoleId, board: BoardName, attempt: AttemptNumber },
     End(Box<End>),
-    Decide(Decide),
+    DecideApproval(DecideApproval),
     Cancel { by: Actor, board: BoardName, reason: String },
     Resume { by: Actor, board: BoardName },
 }
@@ -41,18 +41,17 @@ pub struct End {
     pub board: BoardName,
     pub attempt: AttemptNumber,
     pub token: FencingToken,
-    /// What is written to the board, and the schema that it was parsed for.
+    /// What is written to the board, and the schema that it was parsed for. A gate says here
+    /// whether it is passed, and any phase may say that it failed.
     pub updates: Vec<ChannelUpdate>,
     pub schema: Schema,
-    /// What a gate says.
-    pub is_approved: Option<bool>,
-    /// Why the phase failed; `None`: it did not.
+    /// Why the phase failed, if its node says so.
     pub error: Option<String>,
 }
 
 /// A person approves or rejects what a phase did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decide {
+pub struct DecideApproval {
     pub by: PersonId,
     pub board: BoardName,
     /// The attempt that was looked at; `None`: whichever it is.
@@ -66,7 +65,7 @@ impl Command {
         match self {
             Self::Start(it) => Some(&it.by),
             Self::Cancel { by, .. } | Self::Resume { by, .. } => Some(by),
-            Self::Claim { .. } | Self::End(_) | Self::Decide(_) => None,
+            Self::Claim { .. } | Self::End(_) | Self::DecideApproval(_) => None,
         }
     }
 }
@@ -76,15 +75,16 @@ impl Acting for Command {
         match self {
             Self::Claim { role, .. } => Some(role),
             Self::End(it) => Some(&it.role),
-            Self::Start(_) | Self::Decide(_) | Self::Cancel { .. } | Self::Resume { .. } => {
-                self.by().and_then(Actor::role)
-            }
+            Self::Start(_)
+            | Self::DecideApproval(_)
+            | Self::Cancel { .. }
+            | Self::Resume { .. } => self.by().and_then(Actor::role),
         }
     }
 
     fn person(&self) -> Option<&PersonId> {
         match self {
-            Self::Decide(it) => Some(&it.by),
+            Self::DecideApproval(it) => Some(&it.by),
             Self::Start(_)
             | Self::Claim { .. }
             | Self::End(_)
@@ -101,13 +101,13 @@ impl Acting for Command {
     fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection> {
         match self {
             Self::Start(_) | Self::End(_) | Self::Resume { .. } => privacy.check_boards(),
-            Self::Claim { .. } | Self::Decide(_) | Self::Cancel { .. } => Ok(()),
+            Self::Claim { .. } | Self::DecideApproval(_) | Self::Cancel { .. } => Ok(()),
         }
     }
 
     fn is_for_paused(&self) -> bool {
         match self {
-            Self::End(_) | Self::Decide(_) | Self::Cancel { .. } => true,
+            Self::End(_) | Self::DecideApproval(_) | Self::Cancel { .. } => true,
             Self::Start(_) | Self::Claim { .. } | Self::Resume { .. } => false,
         }
     }

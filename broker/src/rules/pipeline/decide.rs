@@ -1,18 +1,23 @@
 //! What a command about pipelines does, or why it does nothing.
 
+use serde_json::Value as Json;
 use tasuki_proto::{
     id::{BoardName, NodeId, RoleId},
     limits::{OPEN_PIPELINES_MAX, PHASE_LEASE_MS, PIPELINES_MAX},
+    pipeline::error_text,
 };
 
 use super::{
-    Attempt, AttemptNumber, AttemptOutcome, Change, Claim, Claimed, Command, Decide, End, Ending,
-    Event, Pipeline, Pipelines, Rejection, Reply, Stand, Start, Started,
-    step::{Next, Step, notes},
+    Attempt, AttemptNumber, Change, Claim, Claimed, Command, DecideApproval, End, Event, Outcome,
+    Pipeline, Pipelines, Rejection, Reply, Start, Started, Status,
+    transition::{LAST_ERROR, Next, TransitionBuilder, notes},
 };
 use crate::rules::{
     Asked, Decision, Rejection as AnyRejection, Reply as AnyReply, board::AGENT_STATE,
 };
+
+/// The channel in which a gate says whether it is passed.
+const VERDICT: &str = "is_approved";
 
 impl Pipelines {
     pub(in crate::rules) fn decide(
@@ -26,7 +31,7 @@ impl Pipelines {
                 Ok(self.decide_claim(asked, role, board, *attempt)?)
             }
             Command::End(it) => self.decide_end(asked, it),
-            Command::Decide(it) => Ok(self.decide_approval(asked, it)?),
+            Command::DecideApproval(it) => Ok(self.decide_approval(asked, it)?),
             Command::Cancel { board, reason, .. } => Ok(self.decide_cancel(asked, board, reason)?),
             Command::Resume { board, .. } => Ok(self.decide_resume(asked, board)?),
         }
@@ -119,19 +124,20 @@ impl Pipelines {
         self.check_held(asked, node, pipeline, end)?;
         let phase = pipeline.phase();
         let author = phase.approves.map(|it| pipeline.definition.phase(it));
-        if author.is_none() && end.is_approved.is_some() {
+        let verdict = end.written(VERDICT);
+        if author.is_none() && verdict.is_some() {
             return Err(Rejection::NoGate { phase: phase.name.clone() }.into());
         }
-        let (change, error) = match (&end.error, author, end.is_approved) {
-            (Some(error), ..) => (Change::Failed, error.clone()),
+        let (change, error) = match (end.error(), author, verdict.map(|it| it.as_bool())) {
+            (Some(error), ..) => (Change::Failed, error),
             (None, None, _) => (Change::Passed, String::new()),
-            (None, Some(_), None) => {
+            (None, Some(_), None | Some(None)) => {
                 return Err(Rejection::NoVerdict { phase: phase.name.clone() }.into());
             }
-            (None, Some(_), Some(false)) => {
+            (None, Some(_), Some(Some(false))) => {
                 (Change::Rejected, format!("{} did not approve it", phase.name))
             }
-            (None, Some(author), Some(true)) => {
+            (None, Some(author), Some(Some(true))) => {
                 if author.role == end.role {
                     let (phase, role) = (phase.name.clone(), end.role.clone());
                     return Err(Rejection::OwnWork { phase, role }.into());
@@ -144,9 +150,16 @@ impl Pipelines {
         } else {
             pipeline.after_failure(&error)
         };
-        let step =
-            Step { board: &end.board, pipeline, now: asked.now, change, error, next, retries };
-        step.decide(&asked.workspace.boards, &end.updates)
+        let transition = TransitionBuilder {
+            board: &end.board,
+            pipeline,
+            now: asked.now,
+            change,
+            error,
+            next,
+            retries,
+        };
+        transition.decide(&asked.workspace.boards, &end.updates)
     }
 
     /// Whether the node has the attempt, under this token.
@@ -181,13 +194,17 @@ impl Pipelines {
             return Err(not_held(format!("node {holder} took it")));
         }
         if let Some(ended) = ended {
-            let how = match ended.outcome {
-                AttemptOutcome::Passed | AttemptOutcome::Failed | AttemptOutcome::Rejected => {
-                    "it has ended"
-                }
-                AttemptOutcome::Lost => "the node was not heard of, and it is made again",
-                AttemptOutcome::TimedOut => "it took too long",
-                AttemptOutcome::Canceled => "the pipeline was canceled",
+            let how = match ended.how {
+                Change::Lost => "the node was not heard of, and it is made again",
+                Change::TimedOut => "it took too long",
+                Change::Canceled => "the pipeline was canceled",
+                Change::Passed
+                | Change::Failed
+                | Change::Rejected
+                | Change::Approved
+                | Change::Denied
+                | Change::ApprovalLapsed
+                | Change::Resumed => "it has ended",
             };
             return Err(not_held(how.to_owned()));
         }
@@ -197,19 +214,23 @@ impl Pipelines {
         Ok(())
     }
 
-    fn decide_approval(&self, asked: Asked<'_>, it: &Decide) -> Result<Decision, Rejection> {
+    fn decide_approval(
+        &self,
+        asked: Asked<'_>,
+        it: &DecideApproval,
+    ) -> Result<Decision, Rejection> {
         let pipeline = self.get(&it.board)?;
         let none = |why: String| Rejection::NoApprovalPending { board: it.board.clone(), why };
-        let (phase, lapses) = match &pipeline.stand {
-            Stand::Approval(phase, lapses) => (*phase, *lapses),
-            Stand::Phase(..) => {
+        let (phase, lapses) = match &pipeline.status {
+            Status::AwaitingApproval(phase, lapses) => (*phase, *lapses),
+            Status::InPhase(..) => {
                 return Err(none(format!("phase {} is not done yet", pipeline.phase().name)));
             }
-            Stand::Ended(phase, Ending::Lapsed, _) => {
+            Status::Ended(phase, Outcome::Lapsed, _) => {
                 let phase = pipeline.definition.phase(*phase).name.clone();
                 return Err(Rejection::ApprovalLapsed { board: it.board.clone(), phase });
             }
-            Stand::Ended(..) => {
+            Status::Ended(..) => {
                 pipeline.check_open(&it.board)?;
                 return Err(none("it has ended".to_owned()));
             }
@@ -234,9 +255,16 @@ impl Pipelines {
             let next = pipeline.after_failure(&why);
             (Change::Denied, why, next)
         };
-        let step =
-            Step { board: &it.board, pipeline, now: asked.now, change, error, next, retries };
-        Ok(step.decide_noted(&asked.workspace.boards))
+        let transition = TransitionBuilder {
+            board: &it.board,
+            pipeline,
+            now: asked.now,
+            change,
+            error,
+            next,
+            retries,
+        };
+        Ok(transition.decide_noted(&asked.workspace.boards))
     }
 
     fn decide_cancel(
@@ -246,35 +274,39 @@ impl Pipelines {
         reason: &str,
     ) -> Result<Decision, Rejection> {
         let pipeline = self.get(board)?;
-        if matches!(pipeline.stand, Stand::Ended(_, Ending::Canceled(_), _)) {
+        if matches!(pipeline.status, Status::Ended(_, Outcome::Canceled(_), _)) {
             return Ok(Decision::repeat(AnyReply::Done));
         }
         pipeline.check_open(board)?;
-        let next = Next::Ended(pipeline.stand.phase(), Ending::Canceled(reason.to_owned()));
+        let next = Next::Ended(pipeline.status.phase(), Outcome::Canceled(reason.to_owned()));
         let (change, error) = (Change::Canceled, reason.to_owned());
         let retries = pipeline.retries;
-        let step = Step { board, pipeline, now: asked.now, change, error, next, retries };
-        Ok(step.decide_noted(&asked.workspace.boards))
+        let transition =
+            TransitionBuilder { board, pipeline, now: asked.now, change, error, next, retries };
+        Ok(transition.decide_noted(&asked.workspace.boards))
     }
 
     fn decide_resume(&self, asked: Asked<'_>, board: &BoardName) -> Result<Decision, Rejection> {
         let pipeline = self.get(board)?;
-        let Stand::Ended(phase, ending, _) = &pipeline.stand else {
+        let Status::Ended(phase, outcome, _) = &pipeline.status else {
             return Err(Rejection::Open { board: board.clone() });
         };
         self.check_room(false)?;
         // What was done and not approved waits for that again.
-        let was_passed = pipeline.attempts.last().is_some_and(|it| {
-            it.end.as_ref().is_some_and(|end| end.outcome == AttemptOutcome::Passed)
-        });
-        let next = match (ending, pipeline.definition.phase(*phase).approval_ms) {
-            (Ending::Completed, _) => {
+        let was_passed = pipeline
+            .attempts
+            .last()
+            .is_some_and(|it| it.end.as_ref().is_some_and(|end| end.how == Change::Passed));
+        let next = match (outcome, pipeline.definition.phase(*phase).approval_ms) {
+            (Outcome::Completed, _) => {
                 return Err(pipeline.check_open(board).expect_err("it ended"));
             }
-            (Ending::Lapsed | Ending::Canceled(_), Some(ms)) if was_passed => {
+            (Outcome::Lapsed | Outcome::Canceled(_), Some(ms)) if was_passed => {
                 Next::Approval(*phase, asked.now.plus_millis(ms))
             }
-            (Ending::Failed(_) | Ending::Canceled(_) | Ending::Lapsed, _) => pipeline.begin(*phase),
+            (Outcome::Failed(_) | Outcome::Canceled(_) | Outcome::Lapsed, _) => {
+                pipeline.begin(*phase)
+            }
         };
         if let Next::Ended(..) = next {
             let how = "made as many attempts as it may; start it anew";
@@ -285,8 +317,26 @@ impl Pipelines {
             return Err(Rejection::Ended { board: board.clone(), how });
         }
         let (change, error) = (Change::Resumed, String::new());
-        let step = Step { board, pipeline, now: asked.now, change, error, next, retries: 0 };
-        Ok(step.decide_noted(&asked.workspace.boards))
+        let transition =
+            TransitionBuilder { board, pipeline, now: asked.now, change, error, next, retries: 0 };
+        Ok(transition.decide_noted(&asked.workspace.boards))
+    }
+}
+
+impl End {
+    /// What it writes to a channel.
+    fn written(&self, channel: &str) -> Option<Json> {
+        let update = self.updates.iter().find(|it| it.channel.as_str() == channel)?;
+        serde_json::from_str(&update.json).ok()
+    }
+
+    /// Why the phase failed: the node says so, or what was made does, with a text in `last_error`.
+    fn error(&self) -> Option<String> {
+        match (&self.error, self.written(LAST_ERROR)) {
+            (Some(error), _) => Some(error.clone()),
+            (None, Some(Json::String(error))) => Some(error_text(&error)),
+            (None, _) => None,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use tasuki_proto::{
     pipeline::Definition,
 };
 
-use super::{AttemptNumber, Stand};
+use super::{AttemptNumber, Status};
 use crate::rules::board::Schema;
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -20,7 +20,7 @@ pub enum Event {
     #[n(2)]
     Renewed(#[n(0)] Renewed),
     #[n(3)]
-    Moved(#[n(0)] Moved),
+    Transitioned(#[n(0)] Transition),
     #[n(4)]
     Forgotten(#[n(0)] BoardName),
 }
@@ -75,7 +75,7 @@ pub struct Renewed {
 
 /// It went from where it stood to somewhere else.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-pub struct Moved {
+pub struct Transition {
     #[n(0)]
     pub board: BoardName,
     #[n(1)]
@@ -88,7 +88,7 @@ pub struct Moved {
     pub written: CheckpointNumber,
     /// Where it stands.
     #[n(4)]
-    pub stand: Stand,
+    pub status: Status,
     #[n(5)]
     pub retries: u32,
     /// Where it stood, for those who follow.
@@ -104,7 +104,7 @@ pub struct Moved {
     pub role: RoleId,
 }
 
-/// Why it moved.
+/// Why it went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(index_only)]
 #[serde(rename_all = "snake_case")]
@@ -133,6 +133,21 @@ pub enum Change {
     Canceled,
     #[n(9)]
     Resumed,
+}
+
+impl Change {
+    /// Whether an attempt ended so.
+    pub const fn is_end_of_attempt(self) -> bool {
+        match self {
+            Self::Passed
+            | Self::Failed
+            | Self::Rejected
+            | Self::Lost
+            | Self::TimedOut
+            | Self::Canceled => true,
+            Self::Approved | Self::Denied | Self::ApprovalLapsed | Self::Resumed => false,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

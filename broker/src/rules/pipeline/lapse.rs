@@ -10,8 +10,8 @@ use tasuki_proto::{
 };
 
 use super::{
-    Change, Claim, Ending, Event, Pipeline, Pipelines, Renewed, Stand,
-    step::{Next, Step},
+    Change, Claim, Event, Outcome, Pipeline, Pipelines, Renewed, Status,
+    transition::{Next, TransitionBuilder},
 };
 use crate::rules::{Body, Context, Decision, Event as AnyEvent, Reply, board::Boards};
 
@@ -59,22 +59,23 @@ impl Pipelines {
         pipeline: &Pipeline,
     ) -> Decision {
         let retries = pipeline.retries;
-        let step = |change, error: String, (next, retries)| {
-            Step { board, pipeline, now, change, error, next, retries }.decide_noted(boards)
+        let transition = |change, error: String, (next, retries)| {
+            TransitionBuilder { board, pipeline, now, change, error, next, retries }
+                .decide_noted(boards)
         };
-        match &pipeline.stand {
-            Stand::Approval(phase, _) => {
-                let next = Next::Ended(*phase, Ending::Lapsed);
-                step(Change::ApprovalLapsed, String::new(), (next, retries))
+        match &pipeline.status {
+            Status::AwaitingApproval(phase, _) => {
+                let next = Next::Ended(*phase, Outcome::Lapsed);
+                transition(Change::ApprovalLapsed, String::new(), (next, retries))
             }
-            Stand::Ended(..) => Decision::new([Event::Forgotten(board.clone())], Reply::Done),
-            Stand::Phase(phase, _) => {
+            Status::Ended(..) => Decision::new([Event::Forgotten(board.clone())], Reply::Done),
+            Status::InPhase(phase, _) => {
                 let claim = pipeline.claim().expect("what is due is claimed");
                 if claim.deadline <= now {
                     let seconds = pipeline.phase().timeout_ms / 1000;
                     let error = format!("it took longer than {seconds} s");
                     let next = pipeline.after_failure(&error);
-                    return step(Change::TimedOut, error, next);
+                    return transition(Change::TimedOut, error, next);
                 }
                 let sign = context.presence.node(&claim.node);
                 let runs = claim.lease.runs_until(sign, PHASE_LEASE_MS, now, &context.presence);
@@ -86,7 +87,7 @@ impl Pipelines {
                     }
                     None => {
                         let error = format!("node {} is gone", claim.node);
-                        step(Change::Lost, error, (pipeline.begin(*phase), retries))
+                        transition(Change::Lost, error, (pipeline.begin(*phase), retries))
                     }
                 }
             }
@@ -116,10 +117,11 @@ impl Pipelines {
             let Some(claim) = pipeline.claim().filter(|it| is_lost(it)) else { continue };
             let error = format!("node {} began anew", claim.node);
             let (change, retries) = (Change::Lost, pipeline.retries);
-            let next = pipeline.begin(pipeline.stand.phase());
-            let step = Step { board, pipeline, now, change, error, next, retries };
+            let next = pipeline.begin(pipeline.status.phase());
+            let transition =
+                TransitionBuilder { board, pipeline, now, change, error, next, retries };
             // A loss is not noted on the board, so it has no bodies.
-            events.extend(step.decide_noted(boards).events);
+            events.extend(transition.decide_noted(boards).events);
         }
         events
     }

@@ -12,8 +12,8 @@
 //! - **PL4** What waits for a person goes on only when a person approves it, before its time is over.
 //! - **PL5** What an attempt writes to the board, that it ended, and what follows, is one record.
 //!
-//! `command` and `event` are what is asked and what happened, `decide` may refuse, `step` says what
-//! follows what, `lapse` is what time brings, `state` looks up and applies.
+//! `command` and `event` are what is asked and what happened, `decide` may refuse, `transition` says
+//! what follows what, `lapse` is what time brings, `state` looks up and applies.
 //!
 //! Not here: what a phase does (nodes), and whether what it writes has the form that the board asks
 //! for (where calls are parsed).
@@ -24,17 +24,17 @@ mod event;
 mod lapse;
 mod rejection;
 mod state;
-mod step;
 #[cfg(test)]
 mod tests;
+mod transition;
 
 pub use self::{
-    command::{Command, Decide, End, Start},
-    event::{Change, Claimed, Event, Moved, Renewed, Reply, Started},
+    command::{Command, DecideApproval, End, Start},
+    event::{Change, Claimed, Event, Renewed, Reply, Started, Transition},
     rejection::Rejection,
     state::{
-        Attempt, AttemptEnd, AttemptOutcome, Claim, Decided, Ending, Pipeline, Pipelines,
-        SnapshotItem, Stand,
+        ApprovalDecision, Attempt, AttemptEnd, Claim, Outcome, Pipeline, Pipelines, SnapshotItem,
+        Status,
     },
 };
 

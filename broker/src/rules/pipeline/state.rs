@@ -14,7 +14,7 @@ use tasuki_proto::{
     pipeline::{Definition, Phase, PhaseIndex},
 };
 
-use super::{AttemptNumber, Change, Claimed, Event, Moved, Rejection, Started};
+use super::{AttemptNumber, Change, Claimed, Event, Rejection, Started, Transition};
 use crate::rules::{Fence, Kept, Principal, board::Schema, lease::Lease, rejection::listed_for};
 
 /// All pipelines of a workspace, by their boards.
@@ -29,6 +29,8 @@ pub struct Pipelines {
     pub(super) claimed: BTreeSet<BoardName>,
     /// Derived: those of them whose lease is a grace.
     pub(super) graced: BTreeSet<BoardName>,
+    /// Derived: those whose attempt waits or runs.
+    in_phase: BTreeSet<BoardName>,
     /// Derived: how many have not ended.
     pub(super) open: usize,
 }
@@ -48,7 +50,7 @@ pub struct Pipeline {
     #[n(4)]
     pub started: Timestamp,
     #[n(5)]
-    pub stand: Stand,
+    pub status: Status,
     /// How often it went back since it was started or resumed.
     #[n(6)]
     pub retries: u32,
@@ -57,30 +59,30 @@ pub struct Pipeline {
     pub attempts: Vec<Attempt>,
     /// The newest.
     #[n(8)]
-    pub decisions: Vec<Decided>,
+    pub decisions: Vec<ApprovalDecision>,
 }
 
 /// Where a pipeline stands.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
 #[serde(rename_all = "snake_case")]
-pub enum Stand {
+pub enum Status {
     /// A phase waits for its role's node, or is being done; it begins with a checkpoint.
     #[n(0)]
-    Phase(#[n(0)] PhaseIndex, #[n(1)] CheckpointNumber),
+    InPhase(#[n(0)] PhaseIndex, #[n(1)] CheckpointNumber),
     /// What a phase did waits for a person's approval, until this.
     #[n(1)]
-    Approval(#[n(0)] PhaseIndex, #[n(1)] Timestamp),
+    AwaitingApproval(#[n(0)] PhaseIndex, #[n(1)] Timestamp),
     /// At a phase, how, and when.
     #[n(2)]
-    Ended(#[n(0)] PhaseIndex, #[n(1)] Ending, #[n(2)] Timestamp),
+    Ended(#[n(0)] PhaseIndex, #[n(1)] Outcome, #[n(2)] Timestamp),
 }
 
 /// How a pipeline ended.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(flat)]
 #[serde(rename_all = "snake_case")]
-pub enum Ending {
+pub enum Outcome {
     #[n(0)]
     Completed,
     #[n(1)]
@@ -125,8 +127,9 @@ pub struct Claim {
 
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct AttemptEnd {
+    /// One that [ends an attempt](Change::is_end_of_attempt).
     #[n(0)]
-    pub outcome: AttemptOutcome,
+    pub how: Change,
     #[n(1)]
     pub error: String,
     /// What it wrote to the board; [`CheckpointNumber::NONE`]: nothing.
@@ -136,27 +139,9 @@ pub struct AttemptEnd {
     pub at: Timestamp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
-#[cbor(index_only)]
-#[serde(rename_all = "snake_case")]
-pub enum AttemptOutcome {
-    #[n(0)]
-    Passed,
-    #[n(1)]
-    Failed,
-    #[n(2)]
-    Rejected,
-    #[n(3)]
-    Lost,
-    #[n(4)]
-    TimedOut,
-    #[n(5)]
-    Canceled,
-}
-
 /// What a person decided about a phase.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
-pub struct Decided {
+pub struct ApprovalDecision {
     #[n(0)]
     pub phase: PhaseIndex,
     #[n(1)]
@@ -169,23 +154,25 @@ pub struct Decided {
     pub at: Timestamp,
 }
 
-impl Stand {
+impl Status {
     /// The phase that it is about.
     pub const fn phase(&self) -> PhaseIndex {
         match self {
-            Self::Phase(phase, _) | Self::Approval(phase, _) | Self::Ended(phase, ..) => *phase,
+            Self::InPhase(phase, _) | Self::AwaitingApproval(phase, _) | Self::Ended(phase, ..) => {
+                *phase
+            }
         }
     }
 }
 
 impl Pipeline {
     pub const fn is_open(&self) -> bool {
-        !matches!(self.stand, Stand::Ended(..))
+        !matches!(self.status, Status::Ended(..))
     }
 
     /// The phase where it stands.
     pub fn phase(&self) -> &Phase {
-        self.definition.phase(self.stand.phase())
+        self.definition.phase(self.status.phase())
     }
 
     /// The attempt that waits or runs, with its number.
@@ -206,10 +193,10 @@ impl Pipeline {
 
     /// When it is to be looked at next.
     fn deadline(&self) -> Option<Timestamp> {
-        match &self.stand {
-            Stand::Phase(..) => self.claim().map(|it| it.lease.lapses.min(it.deadline)),
-            Stand::Approval(_, lapses) => Some(*lapses),
-            Stand::Ended(_, _, at) => Some(at.plus_millis(PIPELINE_KEPT_MS)),
+        match &self.status {
+            Status::InPhase(..) => self.claim().map(|it| it.lease.lapses.min(it.deadline)),
+            Status::AwaitingApproval(_, lapses) => Some(*lapses),
+            Status::Ended(_, _, at) => Some(at.plus_millis(PIPELINE_KEPT_MS)),
         }
     }
 }
@@ -245,7 +232,7 @@ impl Pipelines {
 
     /// Those whose attempt waits or runs.
     pub fn at_phase(&self) -> impl Iterator<Item = (&BoardName, &Pipeline)> {
-        self.by_board.iter().filter(|(_, it)| matches!(it.stand, Stand::Phase(..)))
+        self.in_phase.iter().filter_map(|board| Some((board, self.find(board)?)))
     }
 
     /// Whether a node holds an attempt.
@@ -275,7 +262,9 @@ impl Pipelines {
                 let lease = &mut claim.expect("PL1: what runs is claimed").lease;
                 (lease.lapses, lease.had_grace) = (it.lapses, it.is_grace);
             }),
-            Event::Moved(it) => self.change(&it.board, |pipeline| pipeline.moved(now, by, it)),
+            Event::Transitioned(it) => {
+                self.change(&it.board, |pipeline| pipeline.transition(now, by, it))
+            }
             Event::Forgotten(board) => {
                 self.unindex(board);
                 self.by_board.remove(board);
@@ -293,6 +282,9 @@ impl Pipelines {
     fn index(&mut self, board: &BoardName) {
         let Some(pipeline) = self.by_board.get(board) else { return };
         self.open += usize::from(pipeline.is_open());
+        if let Status::InPhase(..) = pipeline.status {
+            self.in_phase.insert(board.clone());
+        }
         self.deadlines.extend(pipeline.deadline().map(|at| (at, board.clone())));
         if let Some(claim) = pipeline.claim() {
             self.claimed.insert(board.clone());
@@ -309,6 +301,7 @@ impl Pipelines {
         if let Some(at) = pipeline.deadline() {
             self.deadlines.remove(&(at, board.clone()));
         }
+        self.in_phase.remove(board);
         self.claimed.remove(board);
         self.graced.remove(board);
     }
@@ -322,7 +315,7 @@ fn started(now: Timestamp, by: &Principal, it: &Started) -> Pipeline {
         role: by.role.clone(),
         person: by.person.clone(),
         started: now,
-        stand: Stand::Phase(0, it.checkpoint),
+        status: Status::InPhase(0, it.checkpoint),
         retries: 0,
         attempts: vec![first],
         decisions: Vec::new(),
@@ -344,43 +337,34 @@ impl Pipeline {
         });
     }
 
-    fn moved(&mut self, now: Timestamp, by: &Principal, it: &Moved) {
-        let phase = self.stand.phase();
-        if matches!(self.stand, Stand::Approval(..)) {
-            let goes_on = matches!(it.stand, Stand::Phase(..))
-                || matches!(it.stand, Stand::Ended(_, Ending::Completed, _));
+    fn transition(&mut self, now: Timestamp, by: &Principal, it: &Transition) {
+        let phase = self.status.phase();
+        if matches!(self.status, Status::AwaitingApproval(..)) {
+            let goes_on = matches!(it.status, Status::InPhase(..))
+                || matches!(it.status, Status::Ended(_, Outcome::Completed, _));
             let is_decided = matches!(it.change, Change::Approved | Change::Denied);
             assert!(!goes_on || is_decided, "PL4: {:?} from an approval", it.change);
         }
-        let outcome = match it.change {
-            Change::Passed => Some(AttemptOutcome::Passed),
-            Change::Failed => Some(AttemptOutcome::Failed),
-            Change::Rejected => Some(AttemptOutcome::Rejected),
-            Change::Lost => Some(AttemptOutcome::Lost),
-            Change::TimedOut => Some(AttemptOutcome::TimedOut),
-            Change::Canceled => Some(AttemptOutcome::Canceled),
-            Change::Approved | Change::Denied | Change::ApprovalLapsed | Change::Resumed => None,
-        };
-        if let (Some(outcome), Some(attempt)) = (outcome, self.attempts.last_mut())
-            && attempt.end.is_none()
+        if it.change.is_end_of_attempt()
+            && let Some(attempt) = self.attempts.last_mut().filter(|it| it.end.is_none())
         {
             let (error, written) = (it.error.clone(), it.written);
-            attempt.end = Some(AttemptEnd { outcome, error, written, at: now });
+            attempt.end = Some(AttemptEnd { how: it.change, error, written, at: now });
         }
         if let Change::Approved | Change::Denied = it.change {
             let is_approved = it.change == Change::Approved;
             let (person, reason) = (by.person.clone(), it.error.clone());
-            self.decisions.push(Decided { phase, is_approved, person, reason, at: now });
+            self.decisions.push(ApprovalDecision { phase, is_approved, person, reason, at: now });
             if PIPELINE_DECISIONS_MAX < self.decisions.len() {
                 self.decisions.remove(0);
             }
         }
-        if let Stand::Phase(phase, checkpoint) = it.stand {
+        if let Status::InPhase(phase, checkpoint) = it.status {
             let is_over = self.attempts.last().is_none_or(|it| it.end.is_some());
             assert!(is_over, "PL1: a phase begins while another is done");
             self.attempts.push(Attempt { phase, checkpoint, claim: None, end: None });
         }
-        (self.stand, self.retries) = (it.stand.clone(), it.retries);
+        (self.status, self.retries) = (it.status.clone(), it.retries);
     }
 }
 
@@ -414,7 +398,8 @@ impl Kept for Pipelines {
                 let it = (*it).into_owned();
                 let phases = it.definition.phases.len();
                 let is_known = |phase: PhaseIndex| usize::from(phase) < phases;
-                if !is_known(it.stand.phase()) || !it.attempts.iter().all(|it| is_known(it.phase)) {
+                if !is_known(it.status.phase()) || !it.attempts.iter().all(|it| is_known(it.phase))
+                {
                     return Err("a pipeline stands at a phase that it does not have");
                 }
                 let board = board.into_owned();

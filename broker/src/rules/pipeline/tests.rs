@@ -120,35 +120,39 @@ impl Story {
                 let token = self.pipeline().and_then(|it| it.attempts.last()?.claim.clone());
                 let token = token.map(|it| it.token).unwrap_or_default();
                 let token = words.get(5).map_or(token, |it| it.parse::<u64>().unwrap().into());
+                let update = |channel: &str, json: String| ChannelUpdate {
+                    channel: channel.parse().unwrap(),
+                    json,
+                    messages: Vec::new(),
+                };
+                let mut updates = vec![update("requirements", format!("\"{role}\""))];
+                updates.extend(match how {
+                    "approving" => Some(update("is_approved", "true".to_owned())),
+                    "rejecting" => Some(update("is_approved", "false".to_owned())),
+                    "unsure" => Some(update("is_approved", "1".to_owned())),
+                    "sadly" => Some(update("last_error", r#""it is sad\u0007""#.to_owned())),
+                    _ => None,
+                });
                 let end = End {
                     role: role.parse().unwrap(),
                     board,
                     attempt,
                     token,
-                    updates: vec![ChannelUpdate {
-                        channel: "requirements".parse().unwrap(),
-                        json: format!("\"{role}\""),
-                        messages: Vec::new(),
-                    }],
+                    updates,
                     schema: Schema::agent_state(),
-                    is_approved: match how {
-                        "approving" => Some(true),
-                        "rejecting" => Some(false),
-                        _ => None,
-                    },
                     error: (how == "badly").then(|| "it is broken".to_owned()),
                 };
                 (self.caller(node), Command::End(Box::new(end)).into())
             }
             [person, verb @ ("approves" | "rejects"), ..] => {
-                let decide = Decide {
+                let decide = DecideApproval {
                     by: person.parse().unwrap(),
                     board,
                     attempt: words.get(2).map(|it| it.parse().unwrap()),
                     is_approved: verb == "approves",
                     reason: String::new(),
                 };
-                (Caller::default(), Command::Decide(decide).into())
+                (Caller::default(), Command::DecideApproval(decide).into())
             }
             [person, verb @ ("cancels" | "resumes")] => {
                 let by = Actor::Person(person.parse().unwrap());
@@ -193,18 +197,18 @@ impl Story {
             retries => format!(", retry {retries}"),
         };
         let attempt = it.last();
-        match (&it.stand, it.claim()) {
-            (Stand::Phase(..), None) => format!("{name} waits, attempt {attempt}{retries}"),
-            (Stand::Phase(_, checkpoint), Some(claim)) => {
+        match (&it.status, it.claim()) {
+            (Status::InPhase(..), None) => format!("{name} waits, attempt {attempt}{retries}"),
+            (Status::InPhase(_, checkpoint), Some(claim)) => {
                 format!("{name}, attempt {attempt}{retries}, from {checkpoint} on {}", claim.node)
             }
-            (Stand::Approval(_, lapses), _) => {
+            (Status::AwaitingApproval(_, lapses), _) => {
                 format!("{name} waits for approval until {}", lapses.as_millis())
             }
-            (Stand::Ended(_, Ending::Completed, _), _) => "completed".to_owned(),
-            (Stand::Ended(_, Ending::Failed(why), _), _) => format!("failed: {why}"),
-            (Stand::Ended(_, Ending::Canceled(why), _), _) => format!("canceled: {why}"),
-            (Stand::Ended(_, Ending::Lapsed, _), _) => format!("approval of {name} lapsed"),
+            (Status::Ended(_, Outcome::Completed, _), _) => "completed".to_owned(),
+            (Status::Ended(_, Outcome::Failed(why), _), _) => format!("failed: {why}"),
+            (Status::Ended(_, Outcome::Canceled(why), _), _) => format!("canceled: {why}"),
+            (Status::Ended(_, Outcome::Lapsed, _), _) => format!("approval of {name} lapsed"),
         }
     }
 }
@@ -321,7 +325,8 @@ fn a_gate_says_whether_another_roles_work_is_approved() {
             (19, "qa on n3 ends well"),
             (20, "arch on n3 claims"),
             (21, "arch on n3 ends well"),
-            (22, "arch on n3 ends approving"),
+            (22, "arch on n3 ends unsure"),
+            (23, "arch on n3 ends approving"),
         ],
         "
       10 plan waits, attempt 1
@@ -336,7 +341,8 @@ fn a_gate_says_whether_another_roles_work_is_approved() {
       19 review waits, attempt 4
       20 review, attempt 4, from 5 on n3
       21 no: invalid_argument
-      22 completed",
+      22 no: invalid_argument
+      23 completed",
     );
 }
 
@@ -478,7 +484,7 @@ const LINES: [&str; 22] = [
 fn passed(story: &Story, phase: &str) -> usize {
     let Some(pipeline) = story.pipeline() else { return 0 };
     let is_it = |it: &&Attempt| {
-        let end = it.end.as_ref().is_some_and(|end| end.outcome == AttemptOutcome::Passed);
+        let end = it.end.as_ref().is_some_and(|end| end.how == Change::Passed);
         end && pipeline.definition.phase(it.phase).name.as_str() == phase
     };
     pipeline.attempts.iter().filter(is_it).count()
@@ -519,7 +525,7 @@ proptest! {
                     prop_assert!(is_approved, "PL4: {phase} began and nobody approved");
                 }
             }
-            if matches!(pipeline.stand, Stand::Ended(_, Ending::Completed, _)) {
+            if matches!(pipeline.status, Status::Ended(_, Outcome::Completed, _)) {
                 for phase in ["plan", "code", "test", "review"] {
                     prop_assert!(0 < passed(&story, phase), "{phase} was not passed");
                 }
@@ -552,12 +558,12 @@ proptest! {
         }
         prop_assert_eq!(story.told(), "completed");
         let outcomes = story.pipeline().unwrap().attempts.iter().filter_map(|it| {
-            Some(it.end.as_ref()?.outcome)
+            Some(it.end.as_ref()?.how)
         });
-        let ended: Vec<_> = outcomes.filter(|it| *it != AttemptOutcome::Lost).collect();
+        let ended: Vec<_> = outcomes.filter(|it| *it != Change::Lost).collect();
         let wanted = [true, true, false, true, true, true];
         prop_assert_eq!(
-            ended.iter().map(|it| *it == AttemptOutcome::Passed).collect::<Vec<_>>(),
+            ended.iter().map(|it| *it == Change::Passed).collect::<Vec<_>>(),
             wanted
         );
     }

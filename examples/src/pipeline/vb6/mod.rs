@@ -70,7 +70,7 @@ impl Project {
     /// What a module has and uses, by its path below the root.
     ///
     /// # Errors
-    /// A sentence that says why that cannot be told.
+    /// A sentence that says why it could not be read.
     pub fn dependencies_of(&self, path: &str) -> Result<Value, String> {
         self.list(&parse(&self.source(path)?, Path::new(path)))
     }
@@ -78,7 +78,7 @@ impl Project {
     /// What a module has and uses, of which this is the text.
     ///
     /// # Errors
-    /// A sentence that says why that cannot be told.
+    /// A sentence that says why it could not be read.
     pub fn dependencies(&self, text: &str) -> Result<Value, String> {
         if MODULE_BYTES_MAX < text.len() {
             let bytes = text.len();

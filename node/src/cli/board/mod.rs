@@ -11,6 +11,7 @@ use tasuki_proto::wire;
 
 pub(super) use self::write::Assignment;
 use super::{
+    labels::author,
     subcommands::subcommands,
     text::{line, time},
 };
@@ -35,11 +36,6 @@ subcommands! {
         Prune(write::PruneArgs) => write::prune,
         Delete(write::DeleteArgs) => write::delete,
     }
-}
-
-/// Who wrote something: a role, or a person by name.
-fn author(role: &str, person: &str) -> String {
-    line(if role.is_empty() { person } else { role })
 }
 
 /// One checkpoint as a line.

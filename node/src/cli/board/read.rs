@@ -5,11 +5,12 @@ use tasuki_proto::{
     board::ChannelName, counted::counted, id::BoardName, limits::BOARDS_PAGE_MAX, wire,
 };
 
-use super::{author, checkpoint_line};
+use super::checkpoint_line;
 use crate::{
     cli::{
         Failure, Output,
         broker::Broker,
+        labels::author,
         text::{block, line, time},
     },
     config::Config,

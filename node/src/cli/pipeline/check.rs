@@ -9,7 +9,7 @@ use super::definition;
 use crate::{
     cli::{Failure, Output},
     config::{Config, duration_text},
-    pipeline::Work,
+    pipeline::PhaseSpec,
 };
 
 /// Check a pipeline's file: print what it would do, or what is wrong, by line.
@@ -33,7 +33,7 @@ pub(super) async fn run(args: Args, _: &Config, output: &mut Output) -> Result<(
 /// What a pipeline does, for people: a line for each phase.
 pub(super) fn described(it: &wire::PipelineDefinition) -> String {
     let phases = it.phases.iter().map(|phase| {
-        let mut line = format!("{:<12} {}: {}", phase.name, phase.role, does(&phase.work));
+        let mut line = format!("{:<12} {}: {}", phase.name, phase.role, does(&phase.spec));
         if !phase.approves.is_empty() {
             line += &format!(", approves {}", phase.approves);
         }
@@ -50,9 +50,9 @@ pub(super) fn described(it: &wire::PipelineDefinition) -> String {
 }
 
 fn does(work: &str) -> String {
-    match Work::read(work) {
-        Ok(Work { service: Some(name), .. }) => format!("service {name}"),
-        Ok(Work { agent: Some(name), .. }) => format!("agent {name}"),
+    match PhaseSpec::read(work) {
+        Ok(PhaseSpec { service: Some(name), .. }) => format!("service {name}"),
+        Ok(PhaseSpec { agent: Some(name), .. }) => format!("agent {name}"),
         Ok(_) | Err(_) => "something that this release does not know".to_owned(),
     }
 }

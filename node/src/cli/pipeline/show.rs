@@ -12,7 +12,7 @@ use crate::{
     cli::{
         Failure, Output,
         broker::Broker,
-        labels::{bare, spaced},
+        labels::{author, enum_name, spaced},
         text::{block, line, time},
     },
     config::Config,
@@ -78,7 +78,7 @@ pub(super) async fn status(
 
 /// All of a pipeline, for people.
 pub(super) fn sheet(it: &wire::Pipeline) -> String {
-    let by = line(if it.by_role.is_empty() { &it.by_person } else { &it.by_role });
+    let by = author(&it.by_role, &it.by_person);
     let mut text =
         format!("{}  started by {by} at {}\n{}", line(&it.board), time(it.started_ms), stands(it));
     text += "\nPhases\n";
@@ -119,7 +119,7 @@ pub(super) fn stands(it: &wire::Pipeline) -> String {
 
 /// How it ended, as a line.
 pub(super) fn ending(it: &wire::Pipeline) -> String {
-    let status = spaced(&bare(it.status().as_str_name(), "PIPELINE_STATUS_"), " ");
+    let status = spaced(&enum_name(it.status().as_str_name(), "PIPELINE_STATUS_"), " ");
     let why = match it.error.as_str() {
         "" => String::new(),
         why => format!(": {}", line(why)),
@@ -129,7 +129,7 @@ pub(super) fn ending(it: &wire::Pipeline) -> String {
 
 /// One attempt as a line.
 pub(super) fn attempt_line(it: &wire::PhaseAttempt) -> String {
-    let status = spaced(&bare(it.status().as_str_name(), "ATTEMPT_STATUS_"), " ");
+    let status = spaced(&enum_name(it.status().as_str_name(), "ATTEMPT_STATUS_"), " ");
     let when = if it.ended_ms == 0 { it.began_ms } else { it.ended_ms };
     let when = if when == 0 { String::new() } else { format!("  {}", time(when)) };
     let written = match it.written {

@@ -109,7 +109,7 @@ impl Follower {
             let board = match kind {
                 Kind::PipelineStarted(it) => &it.board,
                 Kind::PhaseClaimed(it) => &it.board,
-                Kind::PipelineMoved(it) => &it.board,
+                Kind::PipelineChanged(it) => &it.board,
             };
             *board == self.board.as_str()
         };

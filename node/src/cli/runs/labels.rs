@@ -8,7 +8,7 @@ use tasuki_proto::{
 };
 
 use crate::cli::{
-    labels::{bare, long, spaced},
+    labels::{enum_name, long, spaced},
     text::line,
 };
 
@@ -17,13 +17,13 @@ const MICROS_PER_SHOWN: u64 = 100;
 const SHOWN_PER_USD: u64 = 10_000;
 
 pub(super) fn mode(of: &wire::Run) -> String {
-    bare(of.mode().as_str_name(), "RUN_MODE_")
+    enum_name(of.mode().as_str_name(), "RUN_MODE_")
 }
 
 pub(super) fn run_status(of: &wire::Run) -> String {
     match of.is_stopping {
         true => "stopping".to_owned(),
-        false => spaced(&bare(of.status().as_str_name(), "RUN_STATUS_"), " "),
+        false => spaced(&enum_name(of.status().as_str_name(), "RUN_STATUS_"), " "),
     }
 }
 
@@ -31,7 +31,7 @@ pub(super) fn run_status(of: &wire::Run) -> String {
 pub(super) fn step_status(of: &wire::RunStep) -> String {
     match of.status() {
         StepStatus::Failed => {
-            format!("failed ({})", bare(of.failure().as_str_name(), "STEP_FAILURE_"))
+            format!("failed ({})", enum_name(of.failure().as_str_name(), "STEP_FAILURE_"))
         }
         // No node has it yet.
         StepStatus::Ready => "waiting".to_owned(),
@@ -42,7 +42,7 @@ pub(super) fn step_status(of: &wire::RunStep) -> String {
         | StepStatus::Running
         | StepStatus::Succeeded
         | StepStatus::Canceled
-        | StepStatus::Lost) => bare(other.as_str_name(), "STEP_STATUS_"),
+        | StepStatus::Lost) => enum_name(other.as_str_name(), "STEP_STATUS_"),
     }
 }
 

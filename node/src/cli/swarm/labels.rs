@@ -6,14 +6,14 @@ use tasuki_proto::wire::{
     TaskStatus,
 };
 
-use crate::cli::labels::{bare, long, spaced};
+use crate::cli::labels::{enum_name, long, spaced};
 
 pub(super) fn issue_status(of: IssueStatus) -> String {
-    bare(of.as_str_name(), "ISSUE_STATUS_")
+    enum_name(of.as_str_name(), "ISSUE_STATUS_")
 }
 
 pub(super) fn task_stage(of: TaskStage) -> String {
-    bare(of.as_str_name(), "TASK_STAGE_")
+    enum_name(of.as_str_name(), "TASK_STAGE_")
 }
 
 /// A task's stage as people read it.
@@ -33,19 +33,19 @@ pub(super) fn task_stage_text(of: TaskStage) -> String {
 }
 
 pub(super) fn difficulty(of: Difficulty) -> String {
-    bare(of.as_str_name(), "DIFFICULTY_")
+    enum_name(of.as_str_name(), "DIFFICULTY_")
 }
 
 pub(super) fn submission_status(of: SubmissionStatus) -> String {
-    bare(of.as_str_name(), "SUBMISSION_STATUS_")
+    enum_name(of.as_str_name(), "SUBMISSION_STATUS_")
 }
 
 pub(super) fn message_status(of: MessageStatus) -> String {
-    bare(of.as_str_name(), "MESSAGE_STATUS_")
+    enum_name(of.as_str_name(), "MESSAGE_STATUS_")
 }
 
 pub(super) fn delivery_status(of: DeliveryStatus) -> String {
-    bare(of.as_str_name(), "DELIVERY_STATUS_")
+    enum_name(of.as_str_name(), "DELIVERY_STATUS_")
 }
 
 /// How many of an issue's tasks are in a state.
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn states_are_typed_as_the_protocol_calls_them() {
         check(ISSUE_STATUSES, issue_statuses(), issue_status, |it| it.try_into().ok());
-        let task_status = |it: TaskStatus| bare(it.as_str_name(), "TASK_STATUS_");
+        let task_status = |it: TaskStatus| enum_name(it.as_str_name(), "TASK_STATUS_");
         check(TASK_STATUSES, task_statuses(), task_status, |it| it.try_into().ok());
         check(TASK_STAGES, task_stages(), task_stage, |it| it.try_into().ok());
         check(DIFFICULTIES, difficulties(), difficulty, |it| it.try_into().ok());

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tasuki_proto::{
+    enum_name::enum_name,
     id::{BoardName, RoleId},
     reason::Reason,
     wire::{self, PipelineStatus},
@@ -231,11 +232,6 @@ struct AttemptView {
     error: String,
 }
 
-/// The name of a state in small letters.
-fn bare(name: &str, prefix: &str) -> String {
-    name.strip_prefix(prefix).unwrap_or(name).to_lowercase()
-}
-
 impl View {
     fn new(it: &wire::Pipeline) -> Self {
         let mut others = Sanitizer::default();
@@ -243,14 +239,14 @@ impl View {
             attempt: it.attempt,
             phase: it.phase.clone(),
             role: it.role.clone(),
-            status: bare(it.status().as_str_name(), "ATTEMPT_STATUS_"),
+            status: enum_name(it.status().as_str_name(), "ATTEMPT_STATUS_"),
             node: it.node.clone(),
             checkpoint: it.written,
             error: others.text(&it.error),
         });
         Self {
             board: it.board.clone(),
-            status: bare(it.status().as_str_name(), "PIPELINE_STATUS_"),
+            status: enum_name(it.status().as_str_name(), "PIPELINE_STATUS_"),
             phase: it.phase.clone(),
             retries: it.retries,
             note: FRAME,

@@ -282,7 +282,7 @@ fn failures_are_called_as_their_kinds() {
     for kind in FailureKind::ALL {
         let failure = crate::runs::convert::failure_to_wire(kind);
         if failure != StepFailure::Unspecified {
-            assert_eq!(name(failure.as_str_name(), "STEP_FAILURE_"), kind.as_str());
+            assert_eq!(enum_name(failure.as_str_name(), "STEP_FAILURE_"), kind.as_str());
         }
     }
 }

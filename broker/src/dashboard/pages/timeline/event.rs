@@ -324,7 +324,7 @@ fn pipeline(kind: &pipeline_event::Kind, who: &str) -> (String, String) {
             );
             (it.role.clone(), text)
         }
-        Kind::PipelineMoved(it) => {
+        Kind::PipelineChanged(it) => {
             let how = super::super::bare(it.change().as_str_name());
             let stands = super::super::bare(it.status().as_str_name());
             let text = format!(

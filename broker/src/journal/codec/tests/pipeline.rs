@@ -6,7 +6,8 @@ use super::*;
 use crate::rules::{
     board::{self, Schema},
     pipeline::{
-        Change, Claimed, Ending, Event as Happened, Moved, Renewed, Reply as Answer, Stand, Started,
+        Change, Claimed, Event as Happened, Outcome, Renewed, Reply as Answer, Started, Status,
+        Transition,
     },
 };
 
@@ -14,7 +15,7 @@ fn events() -> Vec<Happened> {
     let phase = |name: &str, role: &str, author: &str| wire::PipelinePhase {
         name: name.to_owned(),
         role: role.to_owned(),
-        work: "{}".to_owned(),
+        spec: "{}".to_owned(),
         approves: author.to_owned(),
         approval_ms: 1_000,
         ..Default::default()
@@ -24,13 +25,13 @@ fn events() -> Vec<Happened> {
     let definition = Definition::read(&definition).unwrap();
     let board = || "plan".parse().unwrap();
     let at = Timestamp::from_millis;
-    let moved = |change, stand| {
-        Happened::Moved(Moved {
+    let moved = |change, status| {
+        Happened::Transitioned(Transition {
             board: board(),
             change,
             error: "why".to_owned(),
             written: 2.into(),
-            stand,
+            status,
             retries: 1,
             from: "code".parse().unwrap(),
             attempt: 1,
@@ -56,12 +57,12 @@ fn events() -> Vec<Happened> {
             role: "dev".parse().unwrap(),
         }),
         Happened::Renewed(Renewed { board: board(), lapses: at(150), is_grace: true }),
-        moved(Change::Passed, Stand::Approval(0, at(300))),
-        moved(Change::Approved, Stand::Phase(1, 2.into())),
-        moved(Change::Failed, Stand::Ended(1, Ending::Failed("no".to_owned()), at(400))),
-        moved(Change::Canceled, Stand::Ended(1, Ending::Canceled(String::new()), at(400))),
-        moved(Change::ApprovalLapsed, Stand::Ended(0, Ending::Lapsed, at(400))),
-        moved(Change::Passed, Stand::Ended(1, Ending::Completed, at(400))),
+        moved(Change::Passed, Status::AwaitingApproval(0, at(300))),
+        moved(Change::Approved, Status::InPhase(1, 2.into())),
+        moved(Change::Failed, Status::Ended(1, Outcome::Failed("no".to_owned()), at(400))),
+        moved(Change::Canceled, Status::Ended(1, Outcome::Canceled(String::new()), at(400))),
+        moved(Change::ApprovalLapsed, Status::Ended(0, Outcome::Lapsed, at(400))),
+        moved(Change::Passed, Status::Ended(1, Outcome::Completed, at(400))),
         Happened::Forgotten(board()),
     ]
 }

@@ -3,10 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tasuki_proto::{
-    board::ChannelName, limits::PHASE_ERROR_BYTES_MAX, schema::check_schema, visible::is_visible,
-    wire,
-};
+use tasuki_proto::{board::ChannelName, schema::check_schema, wire};
 
 use crate::{
     service_settings::AgentStep,
@@ -16,23 +13,10 @@ use crate::{
 /// The value that names one attempt, beside the channels of the board.
 pub(super) const ATTEMPT_KEY: &str = "attempt_key";
 
-/// Channels of a board that names no schema.
-const AGENT_STATE_CHANNELS: [&str; 9] = [
-    "artifacts",
-    "current_phase",
-    "is_approved",
-    "last_error",
-    "messages",
-    "requirements",
-    "retry_count",
-    "review_comments",
-    "task_id",
-];
-
 /// As it is written to a pipeline. One of `service` and `agent` is there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Work {
+pub struct PhaseSpec {
     /// A service of the role, by its own name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
@@ -58,26 +42,26 @@ pub struct Work {
 
 /// What a phase does, with its templates read.
 #[derive(Debug)]
-pub enum Task {
+pub enum PhaseAction {
     Service { name: String, arguments: Option<Arguments> },
     Agent { agent: AgentStep, prompt: Template, output: Option<Value> },
 }
 
-impl Work {
+impl PhaseSpec {
     /// What a pipeline says.
     ///
     /// # Errors
     /// The field that is wrong, and the end of a sentence about it.
     pub fn read(text: &str) -> Result<Self, (&'static str, String)> {
         serde_json::from_str(text)
-            .map_err(|why| ("work", format!("is none that this node knows: {why}")))
+            .map_err(|why| ("spec", format!("is none that this node knows: {why}")))
     }
 
     /// Reads its templates.
     ///
     /// # Errors
     /// The field that is wrong, and the end of a sentence about it.
-    pub fn task(&self) -> Result<Task, (&'static str, String)> {
+    pub fn action(&self) -> Result<PhaseAction, (&'static str, String)> {
         if let Some(into) = &self.into {
             Place::parse(into).map_err(|why| ("into", why))?;
         }
@@ -103,7 +87,7 @@ impl Work {
                 }
                 let arguments = self.arguments.clone().map(Arguments::parse);
                 let arguments = arguments.transpose().map_err(|why| ("arguments", why))?;
-                Ok(Task::Service { name: name.clone(), arguments })
+                Ok(PhaseAction::Service { name: name.clone(), arguments })
             }
             (None, Some(agent)) => {
                 only("arguments", self.arguments.is_some(), "service")?;
@@ -128,7 +112,7 @@ impl Work {
                     model: self.model.clone(),
                     on: String::new(),
                 };
-                Ok(Task::Agent { agent, prompt, output: self.output.clone() })
+                Ok(PhaseAction::Agent { agent, prompt, output: self.output.clone() })
             }
         }
     }
@@ -192,18 +176,18 @@ impl Place {
 
 /// The values of a board by channel, and the key of the attempt.
 pub(super) fn values(
-    board: &[wire::ChannelValue],
+    board: &wire::ReadBoardResponse,
     attempt_key: &str,
 ) -> (Values, Map<String, Value>) {
     let read = |it: &wire::ChannelValue| {
         let value = serde_json::from_str(&it.value_json).unwrap_or(Value::Null);
         (it.channel.clone(), value)
     };
-    let channels: Map<String, Value> = board.iter().map(read).collect();
+    let channels: Map<String, Value> = board.channels.iter().map(read).collect();
     let mut values = Values::default();
     // What nobody wrote yet, or took back, is an empty text, and no mistake.
-    for name in AGENT_STATE_CHANNELS {
-        values.set(name, "".into());
+    for it in board.board.iter().flat_map(|it| &it.channels) {
+        values.set(&it.channel, "".into());
     }
     for (name, value) in &channels {
         let value = if value.is_null() { "".into() } else { value.clone() };
@@ -211,13 +195,4 @@ pub(super) fn values(
     }
     values.set(ATTEMPT_KEY, attempt_key.into());
     (values, channels)
-}
-
-/// Why something failed, as the broker takes it: with an end, and nothing that steers a terminal.
-pub(super) fn error_text(text: &str) -> String {
-    let is_shown = |it: &char| matches!(it, '\n' | '\t') || is_visible(*it);
-    let shown: String = text.chars().filter(is_shown).collect();
-    let cut = shown.floor_char_boundary(PHASE_ERROR_BYTES_MAX);
-    let text = shown[..cut].trim();
-    if text.is_empty() { "it failed and did not say why".to_owned() } else { text.to_owned() }
 }

@@ -6,29 +6,29 @@ use tasuki_proto::{
     pipeline::{Phase, PhaseIndex},
 };
 
-use super::{Change, Ending, Event, Moved, Pipeline, Rejection, Stand};
+use super::{Change, Event, Outcome, Pipeline, Rejection, Status, Transition};
 use crate::rules::{
     Decision, Rejection as AnyRejection, Reply,
-    board::{AGENT_STATE, Boards, ChannelUpdate},
+    board::{AGENT_STATE, AGENT_STATE_PHASES, Boards, ChannelUpdate},
 };
 
 /// A channel that pipelines themselves write to, on a board with the schema `agent_state`.
-const NOTED: [&str; 3] = ["current_phase", "last_error", "retry_count"];
+const NOTED: [&str; 3] = ["current_phase", LAST_ERROR, "retry_count"];
 
-/// The phases that such a board knows.
-const NOTED_PHASES: [&str; 4] = ["plan", "code", "test", "review"];
+/// The channel that says why a phase failed.
+pub(super) const LAST_ERROR: &str = "last_error";
 
 /// Where a pipeline goes, before the checkpoint is known that it begins with there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
     Phase(PhaseIndex),
     Approval(PhaseIndex, Timestamp),
-    Ended(PhaseIndex, Ending),
+    Ended(PhaseIndex, Outcome),
 }
 
-/// One move of a pipeline.
+/// Makes the event of a pipeline that goes from where it stands to somewhere else.
 #[derive(Clone)]
-pub(super) struct Step<'a> {
+pub(super) struct TransitionBuilder<'a> {
     pub(super) board: &'a BoardName,
     pub(super) pipeline: &'a Pipeline,
     pub(super) now: Timestamp,
@@ -41,7 +41,7 @@ pub(super) struct Step<'a> {
 impl Pipeline {
     /// After a phase was passed: its approval, or what follows.
     pub(super) fn after_pass(&self, now: Timestamp) -> Next {
-        let phase = self.stand.phase();
+        let phase = self.status.phase();
         match self.phase().approval_ms {
             Some(ms) => Next::Approval(phase, now.plus_millis(ms)),
             None => self.after_phase(phase),
@@ -52,15 +52,15 @@ impl Pipeline {
     pub(super) fn after_phase(&self, phase: PhaseIndex) -> Next {
         match self.definition.phase(phase).next {
             Some(next) => self.begin(next),
-            None => Next::Ended(phase, Ending::Completed),
+            None => Next::Ended(phase, Outcome::Completed),
         }
     }
 
     /// After it failed or was rejected, and how often it went back by then.
     pub(super) fn after_failure(&self, why: &str) -> (Next, u32) {
-        let index = self.stand.phase();
+        let index = self.status.phase();
         let phase = self.phase();
-        let failed = |why: String| Next::Ended(index, Ending::Failed(why));
+        let failed = |why: String| Next::Ended(index, Outcome::Failed(why));
         let Some(back) = phase.on_failure else {
             return (failed(format!("phase {} failed: {why}", phase.name)), self.retries);
         };
@@ -79,11 +79,11 @@ impl Pipeline {
             return Next::Phase(phase);
         }
         let why = format!("{PIPELINE_ATTEMPTS_MAX} attempts were made, which is the limit");
-        Next::Ended(phase, Ending::Failed(why))
+        Next::Ended(phase, Outcome::Failed(why))
     }
 }
 
-impl Step<'_> {
+impl TransitionBuilder<'_> {
     /// What is put on record: the move, and what is written to the board with it.
     pub(super) fn decide(
         self,
@@ -92,8 +92,17 @@ impl Step<'_> {
     ) -> Result<Decision, AnyRejection> {
         let mut all: Vec<ChannelUpdate> = updates.to_vec();
         if self.pipeline.schema.as_str() == AGENT_STATE {
-            all.retain(|it| !NOTED.contains(&it.channel.as_str()));
-            all.extend(self.notes());
+            // What it says of its own failure stays, whole.
+            let has_failed = self.change == Change::Failed;
+            let is_own = |it: &ChannelUpdate| {
+                has_failed && it.channel.as_str() == LAST_ERROR && it.json != "null"
+            };
+            let mut notes = self.notes();
+            if all.iter().any(is_own) {
+                notes.retain(|it| it.channel.as_str() != LAST_ERROR);
+            }
+            all.retain(|it| is_own(it) || !NOTED.contains(&it.channel.as_str()));
+            all.extend(notes);
             all.sort_unstable_by(|one, other| one.channel.cmp(&other.channel));
         }
         let head = boards.find(self.board).map_or(CheckpointNumber::NONE, |it| it.head());
@@ -104,7 +113,7 @@ impl Step<'_> {
             decision.reply = Reply::Done;
         }
         let base = if written == CheckpointNumber::NONE { head } else { written };
-        decision.events.push(self.moved(base, written).into());
+        decision.events.push(self.build(base, written).into());
         Ok(decision)
     }
 
@@ -113,18 +122,18 @@ impl Step<'_> {
         let noted = self.clone().decide(boards, &[]);
         noted.unwrap_or_else(|_| {
             let head = boards.find(self.board).map_or(CheckpointNumber::NONE, |it| it.head());
-            Decision::new([self.moved(head, CheckpointNumber::NONE)], Reply::Done)
+            Decision::new([self.build(head, CheckpointNumber::NONE)], Reply::Done)
         })
     }
 
-    fn moved(self, base: CheckpointNumber, written: CheckpointNumber) -> Event {
-        let stand = match self.next {
-            Next::Phase(phase) => Stand::Phase(phase, base),
-            Next::Approval(phase, lapses) => Stand::Approval(phase, lapses),
-            Next::Ended(phase, ending) => Stand::Ended(phase, ending, self.now),
+    fn build(self, base: CheckpointNumber, written: CheckpointNumber) -> Event {
+        let status = match self.next {
+            Next::Phase(phase) => Status::InPhase(phase, base),
+            Next::Approval(phase, lapses) => Status::AwaitingApproval(phase, lapses),
+            Next::Ended(phase, outcome) => Status::Ended(phase, outcome, self.now),
         };
-        let to = self.pipeline.definition.phase(stand.phase());
-        Event::Moved(Moved {
+        let to = self.pipeline.definition.phase(status.phase());
+        Event::Transitioned(Transition {
             from: self.pipeline.phase().name.clone(),
             attempt: self.pipeline.last(),
             to: to.name.clone(),
@@ -133,7 +142,7 @@ impl Step<'_> {
             change: self.change,
             error: self.error,
             written,
-            stand,
+            status,
             retries: self.retries,
         })
     }
@@ -165,7 +174,7 @@ pub(super) fn notes(phase: &Phase, retries: u32, error: &str) -> Vec<ChannelUpda
         messages: Vec::new(),
     };
     let name = phase.name.as_str();
-    let known = NOTED_PHASES.contains(&name).then(|| note(NOTED[0], format!("\"{name}\"")));
+    let known = AGENT_STATE_PHASES.contains(&name).then(|| note(NOTED[0], format!("\"{name}\"")));
     let notes = [note(NOTED[1], error.to_owned()), note(NOTED[2], retries.to_string())];
     known.into_iter().chain(notes).collect()
 }
@@ -173,12 +182,12 @@ pub(super) fn notes(phase: &Phase, retries: u32, error: &str) -> Vec<ChannelUpda
 impl Pipeline {
     /// Why nothing more can be done with it.
     pub(super) fn check_open(&self, board: &BoardName) -> Result<(), Rejection> {
-        let how = match &self.stand {
-            Stand::Phase(..) | Stand::Approval(..) => return Ok(()),
-            Stand::Ended(_, Ending::Completed, _) => "was completed",
-            Stand::Ended(_, Ending::Failed(_), _) => "failed",
-            Stand::Ended(_, Ending::Canceled(_), _) => "was canceled",
-            Stand::Ended(_, Ending::Lapsed, _) => "stopped because an approval lapsed",
+        let how = match &self.status {
+            Status::InPhase(..) | Status::AwaitingApproval(..) => return Ok(()),
+            Status::Ended(_, Outcome::Completed, _) => "was completed",
+            Status::Ended(_, Outcome::Failed(_), _) => "failed",
+            Status::Ended(_, Outcome::Canceled(_), _) => "was canceled",
+            Status::Ended(_, Outcome::Lapsed, _) => "stopped because an approval lapsed",
         };
         Err(Rejection::Ended { board: board.clone(), how })
     }
