@@ -3,9 +3,12 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value, json};
-use tasuki_proto::{id::RoleId, pattern::matches_any};
+use tasuki_proto::{echo::echo, id::RoleId, pattern::matches_any};
 
-use crate::template::{Arguments, Reference, Template, check_path};
+use crate::{
+    gateway::names::{self, NAME_BYTES_MAX, SEPARATOR, SERVER_BYTES_MAX},
+    template::{Arguments, Reference, Template, check_path},
+};
 
 /// Services of one node: each is a tool in its roles' lists.
 pub const SERVICES_MAX: usize = 200;
@@ -70,6 +73,33 @@ pub struct AgentStep {
     pub model: Option<String>,
     /// A node or a label of nodes. Empty: this node.
     pub on: String,
+}
+
+/// Whether a service can be called so, without its role's name. An error is the end of a sentence.
+pub fn check_service_name(name: &str) -> Result<(), String> {
+    if NAME_BYTES_MAX < name.len() {
+        let bytes = name.len();
+        return Err(format!("has {bytes} bytes; with its role it has at most {NAME_BYTES_MAX}"));
+    }
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_name = !name.is_empty() && name.chars().all(is_letter) && !name.contains(SEPARATOR);
+    if is_name && name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+        return Ok(());
+    }
+    let why = "takes letters, digits, `-` and single `_`, and begins with a letter or a digit";
+    Err(format!("is {}; it {why}", echo(name)))
+}
+
+/// Whether agents can call a service as `role__name`. An error is the end of a sentence.
+pub fn check_tool_name(role: &RoleId, name: &str) -> Result<(), String> {
+    let whole = format!("{role}{SEPARATOR}{name}");
+    if names::exposed_of_role(role.as_str(), name) == whole {
+        return Ok(());
+    }
+    Err(format!(
+        "cannot be called {whole}: it takes at most {NAME_BYTES_MAX} letters, digits, `-` and `_`, \
+         of which the role has at most {SERVER_BYTES_MAX}"
+    ))
 }
 
 impl Service {

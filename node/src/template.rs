@@ -232,20 +232,30 @@ fn fill(argument: &Argument, values: &Values, room: &mut usize) -> Result<Value,
     })
 }
 
-/// What places are filled with, by name.
+/// What places are filled with, by name. `None` is an empty text, and so is each part of it.
 #[derive(Debug, Default)]
-pub struct Values(BTreeMap<String, Value>);
+pub struct Values(BTreeMap<String, Option<Value>>);
+
+/// In the place of what is empty.
+static EMPTY: Value = Value::String(String::new());
 
 impl Values {
     pub fn set(&mut self, name: &str, value: Value) {
-        self.0.insert(name.to_owned(), value);
+        self.0.insert(name.to_owned(), Some(value));
+    }
+
+    /// A value that is not there yet: whatever part of it is named is an empty text.
+    pub fn set_empty(&mut self, name: &str) {
+        self.0.insert(name.to_owned(), None);
     }
 
     /// An error is a sentence.
     fn find(&self, reference: &Reference) -> Result<&Value, String> {
         let wanted = reference.text();
         let unknown = || format!("There is no value {}.", echo(&wanted));
-        let mut value = self.0.get(&reference.name).ok_or_else(unknown)?;
+        let Some(mut value) = self.0.get(&reference.name).ok_or_else(unknown)?.as_ref() else {
+            return Ok(&EMPTY);
+        };
         for (depth, part) in reference.path.iter().enumerate() {
             let found = match value {
                 Value::Object(fields) => fields.get(part),

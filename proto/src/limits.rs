@@ -483,8 +483,8 @@ pub const PRUNED_FORKS_MAX: usize = 64;
 /// Pipelines of one workspace that have not ended.
 pub const OPEN_PIPELINES_MAX: usize = 1_000;
 
-/// Pipelines of one workspace. Past it none is started until the oldest that ended are forgotten.
-pub const PIPELINES_MAX: usize = 10_000;
+/// Pipelines of one workspace. Past it the one that ended first is forgotten when another is started.
+pub const PIPELINES_MAX: usize = 2_000;
 
 /// How long a pipeline is remembered after it ended. Its board stays.
 pub const PIPELINE_KEPT_MS: u64 = 30 * 24 * 3600 * 1000;
@@ -494,6 +494,9 @@ pub const PIPELINE_PHASES_MAX: usize = 32;
 
 /// What a phase tells its role's node to do.
 pub const PHASE_SPEC_BYTES_MAX: usize = 32 * 1024;
+
+/// What all phases of a pipeline tell nodes to do, together.
+pub const PIPELINE_SPECS_BYTES_MAX: usize = 128 * 1024;
 
 /// How often a pipeline may go back, by default.
 pub const PIPELINE_RETRIES: u32 = 3;

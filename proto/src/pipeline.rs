@@ -13,7 +13,7 @@ use crate::{
     id::{PhaseName, RoleId},
     limits::{
         APPROVAL_MS_MAX, PHASE_ERROR_BYTES_MAX, PHASE_SPEC_BYTES_MAX, PHASE_TIMEOUT_MS,
-        PHASE_TIMEOUT_MS_MAX, PIPELINE_PHASES_MAX, PIPELINE_RETRIES_MAX,
+        PHASE_TIMEOUT_MS_MAX, PIPELINE_PHASES_MAX, PIPELINE_RETRIES_MAX, PIPELINE_SPECS_BYTES_MAX,
     },
     nearest::did_you_mean,
     visible::is_visible,
@@ -95,6 +95,12 @@ impl Definition {
             problems.add(None, "phase", why);
             return Err(problems.0);
         }
+        let bytes: usize = it.phases.iter().map(|phase| phase.spec.len()).sum();
+        if PIPELINE_SPECS_BYTES_MAX < bytes {
+            let why =
+                format!("say {bytes} bytes together; the limit is {PIPELINE_SPECS_BYTES_MAX}");
+            problems.add(None, "phases", why);
+        }
         let names: Vec<&str> = it.phases.iter().map(|phase| phase.name.as_str()).collect();
         let phases = (0..)
             .zip(&it.phases)
@@ -106,6 +112,7 @@ impl Definition {
         };
         check_gates(&phases, &mut problems);
         check_reachable(&phases, &mut problems);
+        check_ends(&phases, &mut problems);
         match problems.0.is_empty() {
             true => Ok(Self { max_retries: it.max_retries, phases }),
             false => Err(problems.0),
@@ -262,6 +269,26 @@ fn check_reachable(phases: &[Phase], problems: &mut Problems) {
     }
 }
 
+/// Whether phases that all pass come to an end. Of each ring the last phase in the file is named.
+fn check_ends(phases: &[Phase], problems: &mut Problems) {
+    let mut named = BTreeSet::new();
+    for start in 0..phases.len() {
+        let (mut passed, mut at) = (Vec::new(), Some(start));
+        while let Some(index) = at.filter(|it| !passed.contains(it)) {
+            passed.push(index);
+            at = phases[index].next.map(usize::from);
+        }
+        let ring = at.and_then(|again| passed.iter().position(|it| *it == again));
+        named.extend(ring.and_then(|from| passed[from..].iter().max().copied()));
+    }
+    for index in named {
+        let next = phases[index].next.map(|it| &phases[usize::from(it)].name);
+        let next = next.map_or(END, PhaseName::as_str);
+        let why = format!("is {next}, so that `{END}` is never reached");
+        problems.add(Some(index), "next", why);
+    }
+}
+
 /// Why a phase failed, as the broker takes it: of at most [`PHASE_ERROR_BYTES_MAX`] bytes, and with
 /// nothing that steers a terminal.
 pub fn error_text(text: &str) -> String {
@@ -306,9 +333,16 @@ mod tests {
     #[test]
     fn what_cannot_work_is_said() {
         type Change = fn(&mut wire::PipelineDefinition);
-        let all: [(Change, &str); 11] = [
+        let all: [(Change, &str); 14] = [
             (|it| it.phases.clear(), "phase has 0 phases; 1 to 32 are possible"),
             (|it| it.max_retries = 101, "max_retries is 101; the limit is 100"),
+            (
+                |it| {
+                    it.phases = (0..5).map(|index| phase(&format!("p{index}"), "pm")).collect();
+                    it.phases.iter_mut().for_each(|it| it.spec = "x".repeat(32 * 1024));
+                },
+                "phases say 163840 bytes together; the limit is 131072",
+            ),
             (|it| it.phases[1].name = "plan".to_owned(), "name is plan of two phases"),
             (
                 |it| it.phases[1].name = "end".to_owned(),
@@ -325,6 +359,17 @@ mod tests {
             (
                 |it| it.phases[1].next = "end".to_owned(),
                 "name is test, which no other phase leads to",
+            ),
+            (
+                |it| it.phases[3].next = "code".to_owned(),
+                "next is code, so that `end` is never reached",
+            ),
+            (
+                |it| {
+                    it.phases[1].next = "code".to_owned();
+                    it.phases[1].on_failure = "test".to_owned();
+                },
+                "next is code, so that `end` is never reached",
             ),
             (|it| it.phases[0].approval_ms = u64::MAX, "approval is 18446744073709551615 ms"),
         ];

@@ -256,7 +256,7 @@ impl Workspace {
         decision.events.extend(of_swarm.into_iter().map(Event::from));
         decision.bodies.extend(words.into_iter().map(Body::Swarm));
         decision.events.extend(self.runs.decide_lapses(now, context).into_iter().map(Event::from));
-        let (events, bodies) = self.pipelines.decide_lapses(now, context, &self.boards);
+        let (events, bodies) = self.pipelines.decide_lapses(now, context, self);
         decision.events.extend(events);
         decision.bodies.extend(bodies);
         decision

@@ -91,7 +91,9 @@ impl Workspace {
         let context = Context::new(Presence::new(now), 0);
         let (of_swarm, words) = self.swarm.decide_restore(now);
         let lost = self.runs.decide_lost(now, &context, |_| true);
-        let undone = self.pipelines.decide_lost(now, &self.boards, |_| true);
+        let undone = self
+            .pipelines
+            .decide_lost(now, self, |claim, _| Some(format!("node {} began anew", claim.node)));
         self.fence(fence);
         let mut events: Vec<Event> = of_swarm.into_iter().map(Event::from).collect();
         events.extend(lost.into_iter().map(Event::from));

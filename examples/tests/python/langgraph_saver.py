@@ -24,6 +24,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, interrupt
 
+import langgraph_edges
 from tasuki_langgraph import ConcurrentWriter, TasukiSaver
 
 BROKER = sys.argv[1]
@@ -388,6 +389,7 @@ def main():
     repeats_are_one()
     keeps_house()
     has_delta_channels()
+    langgraph_edges.main(BROKER)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ use tasuki_proto::{counted::counted, host::config::Found, id::RoleId};
 use super::{Failure, Output, text::line};
 use crate::{
     accept::settings::Settings,
-    commands::CommandSettings,
+    commands::{CommandSettings, check_write},
     config::{
         Config, Environment, FILE, Key, OfBroker, Problem, RunSettings, Source, Sourced,
         duration_text,
     },
-    file_access::{FileSettings, protect::Pattern},
+    file_access::{FileSettings, Files, protect::Pattern},
     hooks,
     launch::settings::LaunchSettings,
     process::policy::Kind,
@@ -78,7 +78,27 @@ pub(super) fn problems(config: &Config, refused: &[Problem]) -> Vec<Problem> {
     let problems = problems.chain(&config.services_distrust);
     let problems = problems.chain(&config.files_distrust);
     let problems = problems.chain(&config.commands_distrust).cloned();
-    problems.chain(wrong).chain(problems_of_broker(config)).collect()
+    let problems = problems.chain(wrong).chain(problems_of_broker(config));
+    let of_directories = problem_of_directories(config.files.as_ref(), config.commands.as_ref());
+    problems.chain(of_directories).collect()
+}
+
+/// What keeps agents from the directories that the file opens to them.
+fn problem_of_directories(
+    files: Option<&Sourced<FileSettings>>,
+    commands: Option<&Sourced<CommandSettings>>,
+) -> Option<Problem> {
+    let files = files.filter(|it| it.value.root.is_some())?;
+    let problem = |at: &Source, message: String| {
+        Some(Problem { at: at.clone(), message: message.trim_end_matches('.').to_owned() })
+    };
+    // What is private is the node's to say.
+    let open = match Files::open(files.value.clone(), Vec::new()) {
+        Ok(open) => open,
+        Err(why) => return problem(&files.source, why),
+    };
+    let commands = commands?;
+    check_write(&commands.value, &open).err().and_then(|why| problem(&commands.source, why))
 }
 
 /// What is said and counts for nothing, each without its full stop.
@@ -496,4 +516,35 @@ fn lines(rows: &[Row]) -> String {
             .expect("a String takes everything");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_that_agents_cannot_have_are_problems() {
+        let place = tempfile::tempdir().unwrap();
+        let problem = |root: &str, write: &str| {
+            let root = Some(place.path().join(root));
+            let files = FileSettings { root, ..FileSettings::default() };
+            let write = vec![write.to_owned()];
+            let commands = CommandSettings { write, ..CommandSettings::default() };
+            let of = |line| Source::File { path: "t".into(), line };
+            let files = Sourced { value: files, source: of(1) };
+            let commands = Sourced { value: commands, source: of(2) };
+            let found = problem_of_directories(Some(&files), Some(&commands));
+            found.map(|it| format!("{} {}", it.at, it.message))
+        };
+        for (root, write, expected) in [
+            ("", "../x", "2 [commands] write: ../x: `path` has `..`"),
+            ("", ".", "2 [commands] write: . is the root itself"),
+            ("", ".git/x", "2 [commands] write: .git/x is protected (.git)"),
+            ("missing", "target", "1 [files] root cannot be opened"),
+        ] {
+            let found = problem(root, write).unwrap();
+            assert!(found.contains(expected) && !found.ends_with('.'), "{found}");
+        }
+        assert_eq!(problem("", "target"), None);
+    }
 }

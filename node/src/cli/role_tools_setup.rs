@@ -19,20 +19,22 @@ pub(super) fn services(config: &Config, runs: &RunsSetup) -> Arc<Services> {
     Arc::new(Services::new(services, Arc::clone(&runs.host)))
 }
 
-/// Does the phases of pipelines that are its roles'. Agents that a pipeline names come from whoever
-/// may start one, as steps of runs do.
+/// Does the phases of pipelines that are its roles'.
 pub(super) fn pipelines(
     config: &Config,
     node: &Node,
     services: &Arc<Services>,
     place: BrokerPlace,
 ) -> PipelineWorker {
-    let runs_agents = match place {
-        BrokerPlace::Here | BrokerPlace::HereBriefly => true,
-        BrokerPlace::Elsewhere => runs_setup::settings(config).accept_elsewhere,
+    let settings = WorkerSettings {
+        services: Arc::clone(services),
+        accepts_agents: runs_setup::settings(config).accept_elsewhere,
+        is_broker_here: match place {
+            BrokerPlace::Here | BrokerPlace::HereBriefly => true,
+            BrokerPlace::Elsewhere => false,
+        },
     };
-    let services = Arc::clone(services);
-    PipelineWorker::start(node.link().clone(), WorkerSettings { services, runs_agents })
+    PipelineWorker::start(node.link().clone(), settings)
 }
 
 /// The files that agents work on, but for `private` ones; `Err`: why there are none, for agents.

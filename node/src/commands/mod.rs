@@ -4,8 +4,8 @@
 //! - **CM1** What runs was allowed by the operator, word for word or as the beginning of what runs.
 //! - **CM2** A command runs inside the sandbox or not at all, unless the operator wants none. It reads
 //!   the root of [`Files`], and writes to a directory of its own and to those directories below the
-//!   root that the operator names; nothing protected is in them before, and what it makes there of
-//!   protected names is put aside after it ended.
+//!   root that the operator names; nothing protected is in them before, and what commands make there
+//!   that is protected is put aside when the last of those that run at once has ended.
 //! - **CM3** What a command started ends with it: when it ends, at its time limit, when its caller is
 //!   gone, and when the node is.
 //!
@@ -13,7 +13,10 @@
 //! sandbox, which is the tool's.
 
 mod run;
+mod scan;
 pub mod settings;
+#[cfg(test)]
+mod tests;
 mod writable;
 
 use std::{
@@ -29,9 +32,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     run::{Prepared, Ran, environment, run},
-    writable::Writable,
+    writable::{Turn, Writable},
 };
-pub use self::{settings::CommandSettings, writable::SetAside};
+pub use self::{scan::SetAside, settings::CommandSettings};
 use crate::{
     accept::{
         allowed::{COMMAND_BYTES_MAX, WORDS_MAX, joined},
@@ -39,7 +42,7 @@ use crate::{
         report::Outcome,
     },
     dir::resolved,
-    file_access::Files,
+    file_access::{Files, check_in_place},
     limiter::Limiter,
     process::{
         policy::{Kind, SYSTEM},
@@ -53,8 +56,7 @@ use crate::{
 pub struct Commands {
     settings: CommandSettings,
     files: Arc<Files>,
-    /// Directories below the root that may be written to.
-    write: Vec<String>,
+    writable: Arc<Writable>,
     /// Where it is noted which temporary directories there are.
     data: PathBuf,
     places: Limiter,
@@ -113,8 +115,13 @@ pub enum CommandError {
          narrower directories in [commands] write"
     )]
     Protected(String),
-    #[error("directories that commands may write to cannot be looked through: {0}")]
+    #[error(
+        "directories that commands may write to cannot be looked through: {0}. Ask your user to \
+         remove what is there, or to name other directories in [commands] write"
+    )]
     Unseen(String),
+    #[error("{0}. Ask your user to restart the node")]
+    Replaced(String),
     #[error("there is no sandbox: {0}")]
     NoSandbox(String),
     #[error("it cannot be started: {0}")]
@@ -138,9 +145,11 @@ impl CommandError {
         let (reason, next) = match &self {
             Self::Argv(_) | Self::Directory(_) => (Reason::InvalidArgument, nothing),
             Self::Stdin => (Reason::TooLarge, nothing),
-            Self::NotAllowed { .. } | Self::Protected(_) | Self::Unseen(_) | Self::NoSandbox(_) => {
-                (Reason::CommandForbidden, nothing)
-            }
+            Self::NotAllowed { .. }
+            | Self::Protected(_)
+            | Self::Unseen(_)
+            | Self::Replaced(_)
+            | Self::NoSandbox(_) => (Reason::CommandForbidden, nothing),
             Self::Start(_) | Self::Disk(_) => (Reason::Unavailable, nothing),
             Self::Unwatched | Self::Stopped | Self::Left => {
                 (Reason::OutcomeUnknown, "It may have done a part of its work.")
@@ -168,8 +177,7 @@ impl Commands {
         let files = files.as_ref().map(Arc::clone).map_err(|why| {
             format!("Commands run below the root of [files], and there is none. {why}")
         })?;
-        let write = writable::check(&settings.write, &files)
-            .map_err(|why| format!("[commands] write: {why}."))?;
+        let write = check_write(&settings, &files)?;
         if settings.kind == Kind::Landlock {
             check_secrets(&settings, &files)?;
         }
@@ -177,7 +185,8 @@ impl Commands {
             tracing::warn!(%why, "temporary directories of commands stay");
         }
         let places = Limiter::new("commands", settings.places);
-        Ok(Self { settings, files, write, data: data.to_owned(), places })
+        let writable = Arc::new(Writable::new(Arc::clone(&files), write, data));
+        Ok(Self { settings, files, writable, data: data.to_owned(), places })
     }
 
     /// Whether commands are kept in; else a user has to be asked about each.
@@ -248,7 +257,7 @@ impl Commands {
     ) -> Result<CommandOutcome, CommandError> {
         let own = Arc::clone(&self);
         let prepared = on_disk(move || own.prepare(request)).await?;
-        let (place, writable, prepared) = prepared;
+        let (place, turn, prepared) = prepared;
         let sandbox = match self.settings.kind {
             Kind::Landlock => prepared.policy.name(),
             Kind::None => NOT_SANDBOXED.to_owned(),
@@ -256,7 +265,7 @@ impl Commands {
         let ran = run(prepared, stop).await;
         // Also where it failed: it may have begun.
         let finished = on_disk(move || {
-            let set_aside = writable.set_aside();
+            let set_aside = turn.end();
             if let Err(why) = place.remove() {
                 tracing::warn!(%why, "a command's temporary directory stays until the next start");
             }
@@ -267,19 +276,34 @@ impl Commands {
         Ok(CommandOutcome { outcome, stdout, stderr, took, sandbox, set_aside })
     }
 
-    fn prepare(&self, request: RunRequest) -> Result<(Place, Writable, Prepared), CommandError> {
-        let settings = &self.settings;
-        if settings.kind == Kind::Landlock {
+    fn prepare(&self, request: RunRequest) -> Result<(Place, Turn, Prepared), CommandError> {
+        if self.settings.kind == Kind::Landlock {
             sandbox::look().map_err(|why| CommandError::NoSandbox(why.to_string()))?;
         }
-        let writable = Writable::open(&self.files, &self.write)?;
+        let turn = self.writable.begin()?;
+        match self.prepare_in(request, &turn) {
+            Ok((place, prepared)) => Ok((place, turn, prepared)),
+            Err(why) => {
+                turn.end();
+                Err(why)
+            }
+        }
+    }
+
+    fn prepare_in(
+        &self,
+        request: RunRequest,
+        turn: &Turn,
+    ) -> Result<(Place, Prepared), CommandError> {
+        let settings = &self.settings;
         let cwd = self.files.root_dir().walk(Path::new(&request.cwd));
         let cwd = cwd.map_err(|why| CommandError::Directory(why.to_string()))?;
+        check_in_place(&cwd).map_err(CommandError::Replaced)?;
         let place = Place::make(&self.data, &std::env::temp_dir());
         let place = place.map_err(|why| CommandError::Disk(why.to_string()))?;
         let limit = request.timeout.unwrap_or(settings.limit).min(settings.limit);
         let root = self.files.root();
-        let own = writable.paths().chain([place.temporary()]).collect();
+        let own = turn.paths().chain([place.temporary()]).collect();
         let of_node = |name: &str| std::env::var_os(name);
         let prepared = Prepared {
             policy: settings.policy(root.to_owned(), own, limit),
@@ -289,7 +313,7 @@ impl Commands {
             stdin: request.stdin,
             limit,
         };
-        Ok((place, writable, prepared))
+        Ok((place, prepared))
     }
 }
 
@@ -299,6 +323,15 @@ const NOT_SANDBOXED: &str = "not sandboxed: the operator's configuration says so
 /// What is said where the operator allowed nothing.
 pub const NOTHING_ALLOWED: &str = "No command is allowed to agents on this node. Your user allows some in \
                                the node's tasuki.toml: [commands] allow = [\"cargo test *\"].";
+
+/// Checks the directories that commands may write to. Those that lie in another are left out.
+///
+/// # Errors
+/// Says what is wrong with one: a whole sentence.
+pub fn check_write(settings: &CommandSettings, files: &Files) -> Result<Vec<String>, String> {
+    let checked = writable::check(&settings.write, files);
+    checked.map_err(|why| format!("[commands] write: {why}."))
+}
 
 /// Rights that were given for a directory cannot be taken away for what lies in it.
 fn check_secrets(settings: &CommandSettings, files: &Files) -> Result<(), String> {

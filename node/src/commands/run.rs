@@ -59,7 +59,8 @@ pub(super) struct Ran {
 }
 
 /// What a command has for variables; `temporary` is its own directory. Programs that are named without
-/// a directory are never the project's: nothing below `root`, and no relative directory, is looked in.
+/// a directory are never the project's: nothing below `root`, which is a path without links, and no
+/// relative directory, is looked in. Blocks on the disk.
 pub(super) fn environment(
     named: &[(String, Option<String>)],
     root: &Path,
@@ -72,7 +73,11 @@ pub(super) fn environment(
     }
     let path = of_node("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path);
-    let directories = directories.filter(|it| it.is_absolute() && !it.starts_with(root));
+    // A path may lead there by links, and is nothing of the root's then as it is written.
+    let is_own = |it: &PathBuf| {
+        it.starts_with(root) || it.canonicalize().is_ok_and(|real| real.starts_with(root))
+    };
+    let directories = directories.filter(|it| it.is_absolute() && !is_own(it));
     let path = std::env::join_paths(directories).unwrap_or_default();
     let path = if path.is_empty() { PATH_USUAL.into() } else { path };
     all.push(("PATH".to_owned(), path));
@@ -100,8 +105,8 @@ pub(super) async fn run(it: Prepared, stop: &CancellationToken) -> Result<Ran, C
             First::Told(ended) => ended.clone(),
             First::OverTime | First::Stopped => kept.end().await,
         };
-        kept.gone().await;
-        (judge(ended, first), took)
+        let is_gone = kept.gone().await;
+        (judge(ended, first, is_gone), took)
     };
     let (outcome, took) = {
         let exchange = async {
@@ -156,20 +161,24 @@ enum First {
     Stopped,
 }
 
-fn judge(ended: Option<Ended>, first: First) -> Result<Outcome, CommandError> {
-    let Some(ended) = ended else { return Err(CommandError::Unwatched) };
-    if !ended.is_all_gone {
+/// `is_gone`: nothing of the command is left.
+fn judge(ended: Option<Ended>, first: First, is_gone: bool) -> Result<Outcome, CommandError> {
+    if ended.is_some() && !is_gone {
         return Err(CommandError::Left);
     }
-    if let Some(why) = ended.why_not {
+    if let Some(why) = ended.as_ref().and_then(|it| it.why_not.clone()) {
         return Err(CommandError::NoSandbox(why));
     }
     match (first, ended) {
         (First::Stopped, _) => Err(CommandError::Stopped),
+        // The keeper may have had too much to end to say so in time.
+        (First::OverTime, None) if !is_gone => Err(CommandError::Left),
         (First::OverTime, _) => Ok(Outcome::TimedOut),
-        (First::Told(_), Ended { code: Some(code), .. }) => Ok(Outcome::Exit(code)),
-        (First::Told(_), Ended { signal: Some(signal), .. }) => Ok(Outcome::Signal(signal)),
-        (First::Told(_), Ended { code: None, signal: None, .. }) => Err(CommandError::Unwatched),
+        (First::Told(_), Some(Ended { code: Some(code), .. })) => Ok(Outcome::Exit(code)),
+        (First::Told(_), Some(Ended { signal: Some(signal), .. })) => Ok(Outcome::Signal(signal)),
+        (First::Told(_), Some(Ended { code: None, signal: None, .. }) | None) => {
+            Err(CommandError::Unwatched)
+        }
     }
 }
 
@@ -228,5 +237,28 @@ mod tests {
         assert_eq!(all, ["HOME=/t", "TMPDIR=/t", "PATH=/usr/bin", "LANG=C", "A=1"]);
         let all = environment(&[], Path::new("/p"), Path::new("/t"), |_| None);
         assert_eq!(all[2].1, PATH_USUAL);
+    }
+
+    #[test]
+    fn programs_of_the_project_are_not_found_through_a_link() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path().canonicalize().unwrap().join("root");
+        let link = place.path().join("link");
+        std::fs::create_dir_all(root.join("bin")).unwrap();
+        std::os::unix::fs::symlink(&root, &link).unwrap();
+        let of_node = |name: &str| {
+            (name == "PATH").then(|| format!("{}/bin:/usr/bin", link.display()).into())
+        };
+        let all = environment(&[], &root, Path::new("/t"), of_node);
+        assert_eq!(all[2].1, "/usr/bin");
+    }
+
+    #[test]
+    fn a_command_whose_keeper_was_too_slow_timed_out_if_nothing_is_left() {
+        let judged = |first, is_gone| judge(None, first, is_gone);
+        assert!(matches!(judged(First::OverTime, true), Ok(Outcome::TimedOut)));
+        assert!(matches!(judged(First::OverTime, false), Err(CommandError::Left)));
+        assert!(matches!(judged(First::Stopped, true), Err(CommandError::Stopped)));
+        assert!(matches!(judged(First::Told(None), true), Err(CommandError::Unwatched)));
     }
 }

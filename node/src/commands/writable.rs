@@ -3,57 +3,59 @@
 //! Rights that are given for a directory hold for all that lies in it and all that will, so that
 //! nothing protected can be taken out of them. Before a command runs, nothing protected may be in
 //! there; what it made is put aside under another name when it has ended.
+//!
+//! Commands that run at once share the directories, and nobody can tell what is whose. So the first
+//! of them looks before it begins, and the last one puts aside. A note on disk says that something
+//! may be left to be put aside: a node that was killed did not do it.
 
 use std::{
-    ffi::{OsStr, OsString},
-    io,
+    fs::{self, File},
+    io::{self, Write as _},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use super::CommandError;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    CommandError,
+    scan::{SetAside, Then, scan},
+};
 use crate::{
-    dir::{Dir, Kind},
-    file_access::{Files, protect::is_protected_in_depth},
-    hex::hex,
+    dir::Dir,
+    file_access::{Files, check_in_place},
 };
 
-/// Names that are looked at in all of them for one command.
-const SCAN_NAMES_MAX: usize = 1_000_000;
+/// The note, in the data directory.
+const NOTE: &str = "commands-unfinished.json";
 
-/// Directories that are gone down: each takes a descriptor meanwhile.
-const SCAN_DEPTH_MAX: usize = 64;
-
-/// Things that were put aside, of which one command's caller is told.
-const FOUND_MAX: usize = 1000;
-
-/// What the name of something that was put aside has at its end, before digits.
-const ASIDE: &str = ".set-aside-";
-
-/// Digits that make such a name nobody else's.
-const ASIDE_BYTES: usize = 4;
-
-/// Those of one command, open.
-pub(super) struct Writable(Vec<(Dir, String)>);
-
-/// What becomes of what has a protected name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
-    /// It is told of, and no more is looked for.
-    Stop,
-    /// It is put aside.
-    SetAside,
+/// The directories, for all commands.
+#[derive(Debug)]
+pub(super) struct Writable {
+    files: Arc<Files>,
+    /// Below the root.
+    write: Vec<String>,
+    note: PathBuf,
+    /// Commands that run.
+    running: Mutex<usize>,
 }
 
-/// A directory that is looked through, where it is, and the names that are left.
-type Level = (Dir, String, Vec<OsString>);
+/// The directories while one command runs.
+#[derive(Debug)]
+pub(super) struct Turn {
+    writable: Arc<Writable>,
+    directories: Vec<(Dir, String)>,
+    /// What was put aside before it began.
+    left: SetAside,
+    is_over: bool,
+}
 
-/// What was put aside, and what could not be.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct SetAside {
-    /// Below the root, under the names that they had.
-    pub paths: Vec<String>,
-    /// Something was not looked at, or could not be put aside.
-    pub unchecked: Option<String>,
+/// Where commands may have left something.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Note {
+    root: PathBuf,
+    write: Vec<String>,
 }
 
 /// The directories without those that lie in another.
@@ -84,122 +86,107 @@ pub(super) fn check(write: &[String], files: &Files) -> Result<Vec<String>, Stri
 }
 
 impl Writable {
-    /// Opens them; what is missing is made. Nothing protected may be in there.
-    pub(super) fn open(files: &Files, write: &[String]) -> Result<Self, CommandError> {
+    pub(super) fn new(files: Arc<Files>, write: Vec<String>, data: &Path) -> Self {
+        Self { files, write, note: data.join(NOTE), running: Mutex::default() }
+    }
+
+    /// Opens the directories for one command; what is missing is made. Nothing protected may be in
+    /// there, unless other commands run already. Blocks on the disk.
+    pub(super) fn begin(self: &Arc<Self>) -> Result<Turn, CommandError> {
+        check_in_place(self.files.root_dir()).map_err(CommandError::Replaced)?;
         let open = |path: &String| {
-            let dir = files.root_dir().walk_or_make(Path::new(path));
+            let names: Vec<&str> = path.split('/').collect();
+            // The repository's configuration may be another by now.
+            if let Some(by) = self.files.protection(&names) {
+                return Err(CommandError::Protected(format!("{path} ({by})")));
+            }
+            let dir = self.files.root_dir().walk_or_make(Path::new(path));
             let dir = dir.map_err(|why| CommandError::Disk(format!("{path}: {why}")))?;
+            check_in_place(&dir).map_err(CommandError::Replaced)?;
             Ok((dir, path.clone()))
         };
-        let it = Self(write.iter().map(open).collect::<Result<_, CommandError>>()?);
-        let SetAside { paths, unchecked } = it.look(Then::Stop);
+        let mut running = self.running.lock();
+        let directories: Vec<(Dir, String)> =
+            self.write.iter().map(open).collect::<Result<_, CommandError>>()?;
+        let left = match *running {
+            0 if !directories.is_empty() => self.check_clean(&directories)?,
+            _ => SetAside::default(),
+        };
+        *running += 1;
+        let writable = Arc::clone(self);
+        Ok(Turn { writable, directories, left, is_over: false })
+    }
+
+    /// Puts aside what an earlier process left, and refuses if anything else protected is there.
+    fn check_clean(&self, directories: &[(Dir, String)]) -> Result<SetAside, CommandError> {
+        let unfinished = self.unfinished();
+        let own: Vec<_> =
+            directories.iter().filter(|(_, path)| unfinished.contains(path)).cloned().collect();
+        let left = scan(&self.files, &own, Then::SetAside);
+        let SetAside { paths, unchecked, .. } = scan(&self.files, directories, Then::Stop);
         if let Some(path) = paths.into_iter().next() {
             return Err(CommandError::Protected(path));
         }
-        match unchecked {
-            Some(why) => Err(CommandError::Unseen(why)),
-            None => Ok(it),
+        if let Some(why) = unchecked {
+            return Err(CommandError::Unseen(why));
         }
+        self.write_note().map_err(|why| CommandError::Disk(why.to_string()))?;
+        Ok(SetAside { paths: left.paths, ..SetAside::default() })
     }
 
-    /// Where they are.
+    /// The directories in which something may be left.
+    fn unfinished(&self) -> Vec<String> {
+        let note = fs::read(&self.note).ok();
+        let note = note.and_then(|it| serde_json::from_slice::<Note>(&it).ok());
+        note.filter(|it| it.root == self.files.root()).map(|it| it.write).unwrap_or_default()
+    }
+
+    fn write_note(&self) -> io::Result<()> {
+        let note = Note { root: self.files.root().to_owned(), write: self.write.clone() };
+        let mut file = File::create(&self.note)?;
+        file.write_all(&serde_json::to_vec(&note)?)?;
+        file.sync_all()
+    }
+}
+
+impl Turn {
+    /// Where the directories are.
     pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.0.iter().map(|(dir, _)| dir.path().to_owned())
+        self.directories.iter().map(|(dir, _)| dir.path().to_owned())
     }
 
-    /// Puts aside what has a protected name: its content stays, and nothing runs it.
-    pub(super) fn set_aside(&self) -> SetAside {
-        self.look(Then::SetAside)
-    }
-
-    fn look(&self, then: Then) -> SetAside {
-        let mut scan = Scan { then, room: SCAN_NAMES_MAX, found: SetAside::default() };
-        for (dir, path) in &self.0 {
-            scan.look(dir, path);
+    /// Puts aside what is protected, if no other command runs: its content stays, and nothing runs
+    /// it. Blocks on the disk.
+    pub(super) fn end(mut self) -> SetAside {
+        let writable = Arc::clone(&self.writable);
+        let mut running = writable.running.lock();
+        *running -= 1;
+        self.is_over = true;
+        let mut all = std::mem::take(&mut self.left);
+        if self.directories.is_empty() {
+            return all;
         }
-        scan.found
+        if *running != 0 {
+            all.is_postponed = true;
+            return all;
+        }
+        let found = scan(&writable.files, &self.directories, Then::SetAside);
+        all.paths.extend(found.paths);
+        all.unchecked = found.unchecked;
+        if all.unchecked.is_none()
+            && let Err(why) = fs::remove_file(&writable.note)
+        {
+            tracing::warn!(%why, "the note that commands ran stays");
+        }
+        all
     }
 }
 
-/// A look through directories. It keeps none open but those that it is in.
-struct Scan {
-    then: Then,
-    /// Names that it may still look at.
-    room: usize,
-    found: SetAside,
-}
-
-impl Scan {
-    fn look(&mut self, top: &Dir, path: &str) {
-        let mut levels: Vec<Level> = Vec::new();
-        self.enter(top.clone(), path.to_owned(), &mut levels);
-        while let Some((dir, path, names)) = levels.last_mut() {
-            let Some(name) = names.pop() else {
-                levels.pop();
-                continue;
-            };
-            let path = format!("{path}/{}", name.display());
-            if is_protected_in_depth(&name.to_string_lossy()) {
-                if !self.take(dir, &name, path) {
-                    return;
-                }
-                continue;
-            }
-            if dir.kind(&name) != Some(Kind::Directory) {
-                continue;
-            }
-            let below = dir.enter(&name);
-            match below {
-                Ok(_) if SCAN_DEPTH_MAX <= levels.len() => {
-                    self.found.unchecked = Some(format!("{path} is too deep"));
-                }
-                Ok(below) => self.enter(below, path, &mut levels),
-                // It is gone, or became something else.
-                Err(why)
-                    if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory]
-                        .contains(&why.kind()) => {}
-                Err(why) => self.found.unchecked = Some(why.to_string()),
-            }
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // The note stays, so the next command looks.
+            *self.writable.running.lock() -= 1;
         }
     }
-
-    /// Whether to go on.
-    fn take(&mut self, dir: &Dir, name: &OsStr, path: String) -> bool {
-        match self.then {
-            Then::Stop => {
-                self.found.paths.push(path);
-                return false;
-            }
-            Then::SetAside => match set_aside(dir, name) {
-                Ok(()) if FOUND_MAX <= self.found.paths.len() => {}
-                Ok(()) => self.found.paths.push(path),
-                Err(why) => {
-                    self.found.unchecked = Some(format!("{path} cannot be put aside: {why}"));
-                }
-            },
-        }
-        true
-    }
-
-    fn enter(&mut self, dir: Dir, path: String, levels: &mut Vec<Level>) {
-        let (names, has_more) = match dir.names_up_to(self.room) {
-            Ok(names) => names,
-            Err(why) => {
-                self.found.unchecked = Some(format!("{path}: {why}"));
-                return;
-            }
-        };
-        self.room -= names.len();
-        if has_more {
-            self.found.unchecked = Some(format!("there are more than {SCAN_NAMES_MAX} files"));
-        }
-        levels.push((dir, path, names));
-    }
-}
-
-fn set_aside(dir: &Dir, name: &OsStr) -> io::Result<()> {
-    let mut digits = [0; ASIDE_BYTES];
-    getrandom::fill(&mut digits).map_err(io::Error::other)?;
-    let shown = name.to_string_lossy();
-    dir.rename_new(name, dir, format!("{}{ASIDE}{}", shown.trim_start_matches('.'), hex(&digits)))
 }

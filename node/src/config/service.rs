@@ -28,7 +28,8 @@ use crate::{
     runner::runners::RunnerTable,
     service_settings::{
         ATTEMPT_KEY, Action, AgentStep, DESCRIPTION_BYTES_MAX, INPUT, PREVIOUS, SERVICE_STEPS_MAX,
-        SERVICE_TIMEOUT, SERVICE_TIMEOUT_MAX, SERVICES_MAX, Service, Step,
+        SERVICE_TIMEOUT, SERVICE_TIMEOUT_MAX, SERVICES_MAX, Service, Step, check_service_name,
+        check_tool_name,
     },
     template::{Arguments, Template, is_name},
 };
@@ -197,7 +198,11 @@ impl Reader<'_> {
                     let wrong = |_| (None, format!("is {}, which is no name of a role", echo(is)));
                     role = Some(is.parse::<RoleId>().map_err(wrong)?);
                 }
-                "name" => name = Some(service_name(text(item)?)?),
+                "name" => {
+                    let is = text(item)?;
+                    check_service_name(is).map_err(|why| (None, why))?;
+                    name = Some(is.to_owned());
+                }
                 "description" => description = described(text(item)?)?,
                 "input" => input = Some(self.input(item)?),
                 "timeout" => timeout = within(text(item)?)?,
@@ -233,15 +238,8 @@ impl Reader<'_> {
             }
         };
         let whole = format!("{role}{SEPARATOR}{name}");
-        if names::exposed_of_role(role.as_str(), &name) != whole {
-            say(
-                start,
-                format!(
-                    "cannot be called {whole}: it takes at most {NAME_BYTES_MAX} letters, digits, `-` \
-                 and `_`, of which the role has at most {}",
-                    names::SERVER_BYTES_MAX
-                ),
-            );
+        if let Err(why) = check_tool_name(&role, &name) {
+            say(start, why);
         }
         let output = said.output.take();
         let (mut steps, places) = match steps {
@@ -439,17 +437,6 @@ fn describe(role: Option<&RoleId>, name: Option<&str>) -> String {
 
 fn of_step(at: usize, total: usize) -> String {
     if total == 1 { String::new() } else { format!("has step {}, which ", at + 1) }
-}
-
-fn service_name(name: &str) -> Result<String, Wrong> {
-    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let is_name = !name.is_empty() && name.chars().all(is_letter) && !name.contains(SEPARATOR);
-    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if is_name && begins && name.len() <= NAME_BYTES_MAX {
-        return Ok(name.to_owned());
-    }
-    let why = "takes letters, digits, `-` and single `_`, and begins with a letter or a digit";
-    Err((None, format!("is {}; it {why}", echo(name))))
 }
 
 fn described(text: &str) -> Result<String, Wrong> {

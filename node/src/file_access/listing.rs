@@ -62,7 +62,7 @@ impl Files {
         let private: Vec<Dir> = self.private.iter().filter_map(|it| Dir::open(it).ok()).collect();
         let mut found = Listing::default();
         let mut scanned = 0;
-        let top = self.enter(&names, false)?;
+        let top = self.enter(&names, None)?;
         let mut levels = vec![level(top, path, &mut scanned, &mut found)?];
         while let Some(level_now) = levels.last_mut() {
             let Some(name) = level_now.names.pop() else {

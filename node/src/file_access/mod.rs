@@ -10,9 +10,11 @@
 //!
 //! Not here: locks of the swarm, which the tool asks the broker for.
 
+mod git_config;
 mod listing;
 pub mod protect;
 mod read;
+mod repositories;
 pub mod settings;
 #[cfg(test)]
 mod tests;
@@ -20,7 +22,7 @@ mod write;
 
 use std::{
     fs::Metadata,
-    io::{self, Read as _},
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Component, Path, PathBuf},
 };
@@ -43,9 +45,6 @@ use crate::{
     dir::{Dir, NoFile, resolved},
     refusal::Refusal,
 };
-
-/// Of a repository's configuration, in bytes: people's have a few thousand.
-const GIT_CONFIG_BYTES_MAX: u64 = 256 * 1024;
 
 /// The files below the root. All of it blocks on the disk.
 #[derive(Debug)]
@@ -165,15 +164,23 @@ impl Files {
         Ok(names)
     }
 
-    /// The directory of these names. What is missing is made where that is asked for.
-    fn enter(&self, names: &[&str], makes: bool) -> Result<Dir, FileError> {
+    /// The directory of these names. What is missing is made where that is asked for, and noted: the
+    /// directory that it is in, and its name.
+    fn enter(
+        &self,
+        names: &[&str],
+        mut made: Option<&mut Vec<(Dir, String)>>,
+    ) -> Result<Dir, FileError> {
         // What is not there, nobody enters.
         let private: Vec<Dir> = self.private.iter().filter_map(|it| Dir::open(it).ok()).collect();
         let mut dir = self.root.clone();
         for (count, name) in names.iter().enumerate() {
             let path = || names[..=count].join("/");
-            let next = if makes { dir.enter_or_make(name) } else { dir.enter(name) };
-            dir = next.map_err(|why| self.no_directory(&dir, name, path(), why))?;
+            if let Some(made) = &mut made {
+                let is_new = dir.make(name).map_err(|why| FileError::Io { path: path(), why })?;
+                made.extend(is_new.then(|| (dir.clone(), (*name).to_owned())));
+            }
+            dir = dir.enter(name).map_err(|why| self.no_directory(&dir, name, path(), why))?;
             if private.iter().any(|it| it.is_same_as(&dir)) {
                 return Err(FileError::Private(path()));
             }
@@ -194,11 +201,15 @@ impl Files {
     }
 
     /// The directory that the last name is in, and that name.
-    fn parent<'a>(&self, names: &[&'a str], makes: bool) -> Result<(Dir, &'a str), FileError> {
+    fn parent<'a>(
+        &self,
+        names: &[&'a str],
+        made: Option<&mut Vec<(Dir, String)>>,
+    ) -> Result<(Dir, &'a str), FileError> {
         let Some((last, above)) = names.split_last() else {
             return Err(FileError::Path("`path` names the root itself; name a file".to_owned()));
         };
-        Ok((self.enter(above, makes)?, last))
+        Ok((self.enter(above, made)?, last))
     }
 
     /// Whether an open file is one of Tasuki's own.
@@ -209,29 +220,83 @@ impl Files {
 
     /// What protects a path. Blocks on the disk.
     pub(crate) fn protection(&self, names: &[&str]) -> Option<String> {
-        let by = protect::protected_by(names, &self.settings.protect);
-        by.or_else(|| protect::protected_by(names, &self.hooks()))
+        if let Some(by) = protect::protected_by(names, &self.settings.protect) {
+            return Some(by);
+        }
+        match self.patterns(names) {
+            Ok(patterns) => protect::protected_by(names, &patterns)
+                .or_else(|| self.makes_repository(names).then(|| BARE.to_owned())),
+            Err(why) => Some(why),
+        }
     }
 
-    /// The directories of hooks that the root's own repository names.
-    fn hooks(&self) -> Vec<Pattern> {
-        let git = self.root.enter(".git").ok();
-        let config = git.and_then(|git| git.open_file("config").ok());
-        let mut text = String::new();
-        if let Some((file, _)) = config {
-            // Of one that is no text, or that large, the rest names none.
-            file.take(GIT_CONFIG_BYTES_MAX).read_to_string(&mut text).ok();
+    /// What is protected at a path and below it in addition to the names that are everywhere: what
+    /// the operator names, and what the repositories around it have for hooks. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Says why that is not known.
+    pub(crate) fn patterns(&self, names: &[&str]) -> Result<Vec<Pattern>, String> {
+        let unclear = |why: String| format!("where Git has its hooks is not known: {why}");
+        let root = self.root.path();
+        check_in_place(&self.root).map_err(unclear)?;
+        let mut kept = repositories::Kept::default();
+        for top in root.ancestors() {
+            if kept.add(top) {
+                break;
+            }
         }
-        let directories = protect::hook_directories(&text);
-        let below = |it: &String| {
-            let path = Path::new(it);
-            let path = path.strip_prefix(self.root.path()).unwrap_or(path);
-            // A path, not a name that is anywhere.
-            Pattern::parse(&format!("/{}", path.display())).ok()
-        };
-        directories.iter().filter_map(below).collect()
+        let mut top = root.to_owned();
+        // What is at the path itself is protected, or is not.
+        for name in names.split_last().map_or(&[][..], |(_, above)| above) {
+            top.push(name);
+            kept.add(&top);
+        }
+        let mut patterns = self.settings.protect.clone();
+        for directory in &kept.directories {
+            let Ok(below) = directory.strip_prefix(root) else { continue };
+            if below.as_os_str().is_empty() {
+                kept.unclear.get_or_insert("the root itself is a directory of hooks".to_owned());
+            }
+            patterns.push(Pattern::of_path(below));
+        }
+        kept.unclear.map_or(Ok(patterns), |why| Err(unclear(why)))
+    }
+
+    /// Whether a directory above a path is, or would be with something of that name, what Git takes
+    /// for a repository without a work tree: it would run what the configuration in there names.
+    fn makes_repository(&self, names: &[&str]) -> bool {
+        let mut dir = self.root.clone();
+        for name in names {
+            let new = protect::folded(name);
+            if protect::is_repository(|part| {
+                new.eq_ignore_ascii_case(part) || !matches!(dir.stat(part), Ok(None))
+            }) {
+                return true;
+            }
+            // Where nothing is, one name makes none.
+            let Ok(below) = dir.enter(name) else { break };
+            dir = below;
+        }
+        false
     }
 }
+
+/// Checks that the path of an open directory still leads to it: a path is all that a command can be
+/// given.
+///
+/// # Errors
+/// Says that it does not.
+pub(crate) fn check_in_place(dir: &Dir) -> Result<(), String> {
+    match Dir::open_real(dir.path()) {
+        Ok(now) if now.is_same_as(dir) => Ok(()),
+        Ok(_) | Err(_) => {
+            Err(format!("{} is not the directory that was opened", dir.path().display()))
+        }
+    }
+}
+
+/// What protects the parts of a repository that has no work tree.
+const BARE: &str = "with it, the directory is a Git repository: HEAD, objects and refs";
 
 /// What is said of links.
 const LINK: &str = "is a link, and links are not followed; name what it leads to";

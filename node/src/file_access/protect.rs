@@ -4,6 +4,8 @@
 //! Names are compared as the most lenient file system would: without regard to case, to dots and
 //! blanks at the end, to characters that are not shown, to what follows a colon.
 
+use std::path::Path;
+
 use tasuki_proto::visible::is_visible;
 use unicode_normalization::UnicodeNormalization as _;
 
@@ -67,8 +69,10 @@ const PAIRS: [(&str, &str); 6] = [
     (".config", "lefthook.yml"),
 ];
 
-/// Of [`NAMES`], how many are of nothing but build servers, which look at the top of a repository.
+/// Of [`NAMES`] the last ones, and of [`PAIRS`] the first ones, that are of nothing but build
+/// servers, which look at the top of a repository.
 const OF_BUILD_SERVERS: usize = 7;
+const PAIRS_OF_BUILD_SERVERS: usize = 4;
 
 /// What `*` stands for in a pattern: any letters of one name.
 const ANY: char = '*';
@@ -99,6 +103,12 @@ impl Pattern {
             }
             _ => Ok(Self { text: text.to_owned(), names, is_path }),
         }
+    }
+
+    /// A path from the root, whatever its names are.
+    pub(super) fn of_path(path: &Path) -> Self {
+        let names = path.iter().map(|it| folded(&it.to_string_lossy())).collect();
+        Self { text: format!("{} of a Git repository", path.display()), names, is_path: true }
     }
 
     pub fn text(&self) -> &str {
@@ -165,22 +175,25 @@ pub fn protected_by(path: &[&str], more: &[Pattern]) -> Option<String> {
     more.iter().find(|it| it.covers(&path)).map(|it| it.text.clone())
 }
 
-/// Whether something of this name may be in no directory that commands write to: what build servers
-/// look for at the top of a repository alone is nothing further down.
-pub fn is_protected_in_depth(name: &str) -> bool {
-    let name = folded(name);
-    NAMES[..NAMES.len() - OF_BUILD_SERVERS].contains(&name.as_str())
+/// Whether a path, of folded names, may be in no directory that commands write to: its last name is
+/// protected wherever it is, or `more` covers it. What build servers look for at the top of a
+/// repository alone is nothing further down.
+pub fn is_protected_in_depth(path: &[String], more: &[Pattern]) -> bool {
+    let Some((last, above)) = path.split_last() else { return false };
+    let is_pair =
+        |(upper, lower): &(&str, &str)| last == lower && above.last().is_some_and(|it| it == upper);
+    NAMES[..NAMES.len() - OF_BUILD_SERVERS].contains(&last.as_str())
+        || PAIRS[PAIRS_OF_BUILD_SERVERS..].iter().any(is_pair)
+        || more.iter().any(|it| it.covers(path))
 }
 
-/// Where a repository's configuration has its hooks, as it is written there: each is protected, too.
-pub fn hook_directories(config: &str) -> Vec<String> {
-    let value = |line: &str| {
-        let (name, value) = line.split_once('=')?;
-        let is_it = name.trim().rsplit(['.', ']']).next()?.trim().eq_ignore_ascii_case("hookspath");
-        is_it.then(|| value.split(['#', ';']).next().unwrap_or_default().trim().replace('"', ""))
-    };
-    config.lines().filter_map(value).collect()
+/// Whether Git takes a directory that has these names for a repository, whatever they stand for.
+pub fn is_repository(has: impl Fn(&str) -> bool) -> bool {
+    has(HEAD) && (has("objects") && has("refs") || has("commondir"))
 }
+
+/// The file without which nothing is a repository.
+pub const HEAD: &str = "HEAD";
 
 #[cfg(test)]
 mod tests {
@@ -252,15 +265,31 @@ mod tests {
     }
 
     #[test]
-    fn hooks_are_where_a_repository_says() {
-        let config =
-            "[core]\n\tbare = false\n\thooksPath = \"tools/hooks\" # ours\n[a] hookspath=b\n";
-        assert_eq!(hook_directories(config), ["tools/hooks", "b"]);
+    fn build_servers_look_at_the_top_alone() {
+        let is_it = |path: &str, more: &[&str]| {
+            let more: Vec<_> = more.iter().map(|it| Pattern::parse(it).unwrap()).collect();
+            let path: Vec<String> = path.split('/').map(folded).collect();
+            is_protected_in_depth(&path, &more)
+        };
+        assert!(is_it("a/.GIT", &[]) && is_it(".zed", &[]) && is_it("a/.config/tasuki", &[]));
+        assert!(!is_it(".travis.yml", &[]) && !is_it(".ci", &[]));
+        assert!(!is_it("a/.github/workflows", &[]) && !is_it("tasuki", &[]));
+        assert!(is_it("out/k.pem", &["*.pem"]) && is_it("out/prod", &["out/prod"]));
+        assert!(!is_it("out/a/prod", &["out/prod"]));
     }
 
     #[test]
-    fn build_servers_look_at_the_top_alone() {
-        assert!(is_protected_in_depth(".GIT") && is_protected_in_depth(".zed"));
-        assert!(!is_protected_in_depth(".travis.yml") && !is_protected_in_depth(".ci"));
+    fn a_repository_has_a_head_and_more() {
+        for (names, expected) in [
+            ("HEAD objects refs", true),
+            ("HEAD objects refs config", true),
+            ("HEAD commondir", true),
+            ("objects refs config", false),
+            ("HEAD refs config", false),
+            ("HEAD", false),
+        ] {
+            let has = |name: &str| names.split(' ').any(|it| it == name);
+            assert_eq!(is_repository(has), expected, "{names}");
+        }
     }
 }

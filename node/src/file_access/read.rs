@@ -48,7 +48,7 @@ impl Files {
     pub fn read(&self, request: &ReadRequest) -> Result<FileText, FileError> {
         let names = self.names(&request.path)?;
         let path = names.join("/");
-        let (dir, name) = self.parent(&names, false)?;
+        let (dir, name) = self.parent(&names, None)?;
         let (file, about) = dir.open_own_file(name).map_err(|why| no_file(&path, why))?;
         if self.is_private(&about) {
             return Err(FileError::Private(path));

@@ -134,6 +134,158 @@ fn what_is_protected_is_read_and_never_written() {
     assert!(inside.unwrap_err().contains("lies in Tasuki's own data"));
 }
 
+/// Whether a path is protected.
+fn is_protected(files: &Files, path: &str) -> bool {
+    matches!(files.check_write(path), Err(FileError::Protected { .. }))
+}
+
+/// Holds FS2.
+#[test]
+fn hooks_are_protected_however_a_repository_names_them() {
+    let (place, files) = place();
+    let root = place.path().join("root").canonicalize().unwrap();
+    symlink(&root, place.path().join("link")).unwrap();
+    fs::write(root.join("more"), "[core]\nhooksPath = tools/hooks\n").unwrap();
+    let config = |value: &str| format!("[core]\n\thooksPath = {value}\n").into_bytes();
+    let by_link = place.path().join("link/tools/hooks").display().to_string();
+    for text in [
+        config("tools/hooks"),
+        config("./tools/hooks"),
+        config("tools/./hooks/"),
+        config("tools/../tools/hooks"),
+        config("src/../tools//hooks"),
+        config("tools/\\\nhooks"),
+        config("\"tools/hooks\" ; ours"),
+        config("../link/tools/hooks"),
+        config(&by_link),
+        config(":(optional)tools/hooks"),
+        b"# \xff\n[core] hookspath = tools/hooks".to_vec(),
+        b"[include]\npath = ../more\n".to_vec(),
+        b"[includeIf \"gitdir:/x\"]\npath = ../more\n".to_vec(),
+        format!("[include]\npath = {}/more\n", root.display()).into_bytes(),
+    ] {
+        fs::write(root.join(".git/config"), &text).unwrap();
+        let shown = text.escape_ascii().to_string();
+        assert!(is_protected(&files, "tools/hooks/pre-commit"), "{shown}");
+        assert!(!is_protected(&files, "tools/run"), "{shown}");
+    }
+    for (value, path) in
+        [("\"tools/h#ooks\"", "tools/h#ooks/x"), ("\"a\\\"b\"", "a\"b/x"), ("src/...", "src/.../x")]
+    {
+        fs::write(root.join(".git/config"), config(value)).unwrap();
+        assert!(is_protected(&files, path) && !is_protected(&files, "tools/run"), "{value}");
+    }
+    // Where they are is not known: nothing is written.
+    for text in [
+        config("~somebody/hooks"),
+        config("\"tools/hooks"),
+        config("."),
+        b"[core\n".to_vec(),
+        vec![b'#'; 300 * 1024],
+    ] {
+        fs::write(root.join(".git/config"), &text).unwrap();
+        assert!(is_protected(&files, "src/a.txt"), "{}", text[..9].escape_ascii());
+    }
+    fs::write(root.join(".git/config"), config("/dev/null")).unwrap();
+    assert!(!is_protected(&files, "src/a.txt"));
+}
+
+/// Holds FS2.
+#[test]
+fn hooks_of_work_trees_and_of_repositories_around_and_below_are_protected() {
+    let (place, files) = place();
+    let root = place.path().join("root");
+    fs::remove_dir_all(root.join(".git")).unwrap();
+    let git = place.path().join("main/.git");
+    let tree = git.join("worktrees/a");
+    fs::create_dir_all(&tree).unwrap();
+    fs::write(root.join(".git"), format!("gitdir: {}\n", tree.display())).unwrap();
+    fs::write(tree.join("commondir"), "../..\n").unwrap();
+    fs::write(git.join("config"), "[core]\nhooksPath = common\n").unwrap();
+    fs::write(tree.join("config.worktree"), "[core]\nhooksPath = own\n").unwrap();
+    fs::create_dir_all(root.join("vendor/.git")).unwrap();
+    fs::write(root.join("vendor/.git/config"), "[core]\nhooksPath = inner\n").unwrap();
+    for (path, expected) in [
+        ("common/x", true),
+        ("own/x", true),
+        ("vendor/inner/x", true),
+        ("inner/x", false),
+        ("src/a.txt", false),
+    ] {
+        assert_eq!(is_protected(&files, path), expected, "{path}");
+    }
+    // The repository itself is below the root, under another name.
+    fs::write(root.join(".git"), "gitdir: ./bare\n").unwrap();
+    fs::create_dir_all(root.join("bare")).unwrap();
+    assert!(is_protected(&files, "bare/hooks/x") && !is_protected(&files, "src/a.txt"));
+    fs::write(root.join(".git"), "gitdir").unwrap();
+    assert!(is_protected(&files, "src/a.txt"));
+    fs::remove_file(root.join(".git")).unwrap();
+    fs::create_dir_all(place.path().join(".git")).unwrap();
+    fs::write(place.path().join(".git/config"), "[core]\nhooksPath = root/above\n").unwrap();
+    assert!(is_protected(&files, "above/x") && !is_protected(&files, "src/a.txt"));
+}
+
+/// Holds FS2.
+#[test]
+fn no_write_makes_a_directory_a_repository() {
+    let (place, files) = place();
+    let root = place.path().join("root");
+    let wrote = |path: &str| match write(&files, path, WriteMode::Overwrite) {
+        Ok(_) => true,
+        Err(FileError::Protected { by, .. }) if by == BARE => false,
+        Err(why) => panic!("{path}: {why}"),
+    };
+    for (paths, last) in [
+        (["HEAD", "objects/x"], "refs/x"),
+        (["objects/x", "refs/x"], "HEAD"),
+        (["refs/heads/x", "HEAD"], "objects/pack/x"),
+        (["HEAD", "config"], "commondir"),
+        (["config", "commondir"], "head"),
+    ] {
+        for top in ["", "src/b/"] {
+            for path in paths {
+                assert!(wrote(&format!("{top}{path}")), "{top}{path}");
+            }
+            assert!(!wrote(&format!("{top}{last}")), "{top}{last} after {paths:?}");
+            for path in paths {
+                let first = path.split('/').next().unwrap();
+                let path = root.join(top).join(first);
+                if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
+                    .unwrap();
+            }
+        }
+    }
+    for made in ["refs", "objects"] {
+        fs::create_dir_all(root.join("fixture").join(made)).unwrap();
+    }
+    fs::write(root.join("fixture/HEAD"), "ref: refs/heads/main\n").unwrap();
+    assert!(!wrote("fixture/config") && !wrote("fixture/hooks/x") && wrote("other/config"));
+}
+
+#[test]
+fn a_write_that_fails_leaves_no_directories() {
+    let (place, files) = place();
+    let root = place.path().join("root");
+    let long = format!("new/deep/{}", "n".repeat(300));
+    let why = write(&files, &long, WriteMode::Create).unwrap_err();
+    assert!(matches!(why, FileError::Io { .. }), "{why}");
+    assert!(!root.join("new").exists());
+    write(&files, "src/in/a", WriteMode::Create).unwrap();
+    write(&files, &format!("src/in/{}", "n".repeat(300)), WriteMode::Create).unwrap_err();
+    assert!(root.join("src/in/a").exists());
+}
+
+/// Holds FS2.
+#[test]
+fn nothing_is_written_to_a_root_that_is_another_directory_by_now() {
+    let (place, files) = place();
+    let root = place.path().join("root");
+    fs::rename(&root, place.path().join("moved")).unwrap();
+    fs::create_dir(&root).unwrap();
+    assert!(is_protected(&files, "src/b.txt"));
+}
+
 /// Holds FS3.
 #[test]
 fn a_write_is_whole_and_keeps_the_mode() {

@@ -88,7 +88,31 @@ impl Files {
         }
         let names = self.names(&request.path)?;
         let _alone = self.writing.lock();
-        let (dir, name) = self.parent(&names, request.expected_sha256.is_none())?;
+        // Another write may have made what this one would complete.
+        if let Some(by) = self.protection(&names) {
+            return Err(FileError::Protected { path, by });
+        }
+        let mut made = Vec::new();
+        let written = self.write_alone(request, &names, path, &mut made);
+        if written.is_err() {
+            // The innermost first. What somebody put something into stays.
+            for (above, name) in made.iter().rev() {
+                above.remove_dir(name).ok();
+            }
+        }
+        written
+    }
+
+    /// Writes it while no other is written. `made` are the directories that were missing.
+    fn write_alone(
+        &self,
+        request: &WriteRequest,
+        names: &[&str],
+        path: String,
+        made: &mut Vec<(Dir, String)>,
+    ) -> Result<Written, FileError> {
+        let made = request.expected_sha256.is_none().then_some(made);
+        let (dir, name) = self.parent(names, made)?;
         let old = self.look(&dir, name, &path)?;
         if old.is_some() && request.mode == WriteMode::Create {
             return Err(FileError::Exists(path));

@@ -296,6 +296,11 @@ impl Link {
         &self.shared.news
     }
 
+    /// The roles of this node.
+    pub(crate) fn hosted_roles(&self) -> &[HostedRole] {
+        &self.shared.settings.roles
+    }
+
     /// Resolves while the broker can be asked.
     pub(crate) async fn connected(&self) {
         let mut state = self.shared.state.subscribe();

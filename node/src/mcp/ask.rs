@@ -11,7 +11,7 @@ use http::{
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tasuki_proto::reason::Reason;
+use tasuki_proto::{limits::TOOL_RESULT_BYTES_MAX, reason::Reason};
 
 use super::dial::{NodeAt, Undialled, Wire};
 use crate::{probe, step_key::StepKey};
@@ -19,8 +19,9 @@ use crate::{probe, step_key::StepKey};
 /// For the node to answer, in milliseconds: it only looks into its own memory.
 const ANSWER_MS_MAX: u64 = 10_000;
 
-/// An answer, in bytes.
-const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+/// An answer, in bytes. The largest has the result of a tool: its structured content, and that
+/// as a text, in which each quote of that is escaped.
+const ANSWER_BYTES_MAX: usize = 4 * TOOL_RESULT_BYTES_MAX;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -162,7 +163,8 @@ mod tests {
     use super::*;
 
     /// A node that says so much of an answer and is gone; its URL.
-    async fn breaks_off_after(answer: &'static str) -> NodeAt {
+    async fn breaks_off_after(answer: impl Into<String>) -> NodeAt {
+        let answer = answer.into();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move {
@@ -187,5 +189,18 @@ mod tests {
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let why = post(&NodeAt::from(format!("http://{free}")), "/x").await.unwrap_err();
         assert!(matches!(why, Error::NoNode { .. }), "{why}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_the_largest_result_of_a_tool_twice() {
+        // As structured content, and as a text.
+        let structured = format!("[{}0]", "\"\",".repeat(TOOL_RESULT_BYTES_MAX / 3 - 1));
+        let text = Value::String(structured.clone());
+        let body = format!("{{\"result\":{structured},\"text\":{text}}}");
+        let length = body.len();
+        let node =
+            breaks_off_after(format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}"));
+        let told = post(&node.await, "/gateway/call").await.unwrap();
+        assert_eq!(told["text"].as_str().map(str::len), Some(structured.len()));
     }
 }

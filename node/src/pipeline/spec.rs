@@ -3,15 +3,24 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tasuki_proto::{board::ChannelName, schema::check_schema, wire};
+use tasuki_broker::rules::board::Schema;
+use tasuki_proto::{
+    board::ChannelName, echo::echo, nearest::did_you_mean, schema::check_schema, wire,
+};
 
 use crate::{
-    service_settings::AgentStep,
-    template::{Arguments, Template, Values},
+    service_settings::{AgentStep, check_service_name},
+    template::{Arguments, Reference, Template, Values, check_path},
 };
 
 /// The value that names one attempt, beside the channels of the board.
 pub(super) const ATTEMPT_KEY: &str = "attempt_key";
+
+/// The channel in which a gate says whether it is passed.
+const VERDICT: &str = "is_approved";
+
+/// A field that is wrong, and the end of a sentence about it.
+type Wrong = (&'static str, String);
 
 /// As it is written to a pipeline. One of `service` and `agent` is there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -52,7 +61,7 @@ impl PhaseSpec {
     ///
     /// # Errors
     /// The field that is wrong, and the end of a sentence about it.
-    pub fn read(text: &str) -> Result<Self, (&'static str, String)> {
+    pub fn read(text: &str) -> Result<Self, Wrong> {
         serde_json::from_str(text)
             .map_err(|why| ("spec", format!("is none that this node knows: {why}")))
     }
@@ -61,7 +70,7 @@ impl PhaseSpec {
     ///
     /// # Errors
     /// The field that is wrong, and the end of a sentence about it.
-    pub fn action(&self) -> Result<PhaseAction, (&'static str, String)> {
+    pub fn action(&self) -> Result<PhaseAction, Wrong> {
         if let Some(into) = &self.into {
             Place::parse(into).map_err(|why| ("into", why))?;
         }
@@ -85,6 +94,7 @@ impl PhaseSpec {
                 ] {
                     only(field, is_there, "agent")?;
                 }
+                check_service_name(name).map_err(|why| ("service", why))?;
                 let arguments = self.arguments.clone().map(Arguments::parse);
                 let arguments = arguments.transpose().map_err(|why| ("arguments", why))?;
                 Ok(PhaseAction::Service { name: name.clone(), arguments })
@@ -117,6 +127,57 @@ impl PhaseSpec {
         }
     }
 
+    /// Whether it can write what a gate writes, and what no other phase may.
+    ///
+    /// # Errors
+    /// The field that is wrong, and the end of a sentence about it.
+    pub fn check_verdict(&self, is_gate: bool) -> Result<(), Wrong> {
+        let into = self.into.as_deref();
+        let channel = into.map(|it| it.split_once('.').map_or(it, |(channel, _)| channel));
+        match (is_gate, channel) {
+            (false, Some(VERDICT)) => {
+                let why =
+                    format!("is {VERDICT}, which only a gate writes; `approves` makes it one");
+                return Err(("into", why));
+            }
+            (false, _) => return Ok(()),
+            (true, None | Some(VERDICT)) => {}
+            (true, Some(_)) => {
+                let is = echo(into.unwrap_or_default());
+                return Err(("into", format!("is {is}; a gate writes {VERDICT}")));
+            }
+        }
+        let why = match (&self.agent, &self.output, into) {
+            (None, ..) => return Ok(()),
+            (Some(_), None, _) => "is missing; the answer of a gate is",
+            (Some(_), Some(schema), None) => match check_path(schema, &[VERDICT.to_owned()]) {
+                Ok(()) => return Ok(()),
+                Err(_) => "does not have what a gate writes:",
+            },
+            (Some(_), Some(_), Some(_)) => return Ok(()),
+        };
+        Err(("output", format!("{why} an object with the boolean {VERDICT}")))
+    }
+
+    /// What it names that a board with this schema does not have.
+    pub fn check_channels(&self, action: &PhaseAction, schema: &Schema) -> Vec<Wrong> {
+        let mut all = Vec::new();
+        let (field, references) = action.references();
+        for reference in references.into_iter().filter(|it| it.name != ATTEMPT_KEY) {
+            if let Err(why) = check_reference(schema, reference) {
+                all.push((field, format!("has the place {{{}}}, which {why}", reference.text())));
+            }
+        }
+        let place = self.into.as_deref().and_then(|it| Place::parse(it).ok());
+        if let Some(Place { channel, .. }) =
+            place.filter(|it| schema.channel(&it.channel).is_none())
+        {
+            let is = echo(channel.as_str());
+            all.push(("into", format!("names {is}, which {}", no_channel(schema, &channel))));
+        }
+        all
+    }
+
     /// What a result writes to the board.
     ///
     /// # Errors
@@ -144,6 +205,39 @@ impl PhaseSpec {
             .map(|(channel, value)| wire::ChannelUpdate { channel, value_json: value.to_string() });
         Ok(updates.collect())
     }
+}
+
+impl PhaseAction {
+    /// The field that has places for values, and the values that they name.
+    fn references(&self) -> (&'static str, Vec<&Reference>) {
+        match self {
+            Self::Service { arguments, .. } => {
+                let all = arguments.as_ref().map(Arguments::references);
+                ("arguments", all.unwrap_or_default())
+            }
+            Self::Agent { prompt, .. } => ("prompt", prompt.references().collect()),
+        }
+    }
+}
+
+/// An error is the end of a sentence.
+fn check_reference(schema: &Schema, reference: &Reference) -> Result<(), String> {
+    let write = || format!("Write {{{{{}}}}} for the text itself", reference.text());
+    let channel: ChannelName = reference.name.parse().map_err(|why| format!("{why}"))?;
+    match schema.channel(&channel) {
+        None => Err(format!("{}. {}", no_channel(schema, &channel), write())),
+        Some(it) => {
+            let form = it.form.as_ref().unwrap_or(&Value::Bool(true));
+            check_path(form, &reference.path).map_err(|why| format!("{why}. {}", write()))
+        }
+    }
+}
+
+fn no_channel(schema: &Schema, channel: &ChannelName) -> String {
+    let names = schema.names().map(ChannelName::as_str);
+    let near = did_you_mean(channel.as_str(), names.clone());
+    let names = names.collect::<Vec<_>>().join(", ");
+    format!("is no channel of the board; there are {names}{near}")
 }
 
 /// A channel, or one key of it.
@@ -185,14 +279,54 @@ pub(super) fn values(
     };
     let channels: Map<String, Value> = board.channels.iter().map(read).collect();
     let mut values = Values::default();
-    // What nobody wrote yet, or took back, is an empty text, and no mistake.
+    // What nobody wrote yet, or took back, is an empty text with all its parts, and no mistake.
     for it in board.board.iter().flat_map(|it| &it.channels) {
-        values.set(&it.channel, "".into());
+        values.set_empty(&it.channel);
     }
     for (name, value) in &channels {
-        let value = if value.is_null() { "".into() } else { value.clone() };
-        values.set(name, value);
+        match value {
+            Value::Null => values.set_empty(name),
+            value => values.set(name, value.clone()),
+        }
     }
     values.set(ATTEMPT_KEY, attempt_key.into());
     (values, channels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_that_was_not_written_is_empty_with_all_its_parts() {
+        let channel =
+            |name: &str| wire::BoardChannel { channel: name.to_owned(), ..Default::default() };
+        let value = |name: &str, json: &str| wire::ChannelValue {
+            channel: name.to_owned(),
+            value_json: json.to_owned(),
+            ..Default::default()
+        };
+        let board = wire::BoardSummary {
+            channels: vec![channel("artifacts"), channel("requirements"), channel("last_error")],
+            ..Default::default()
+        };
+        let read = wire::ReadBoardResponse {
+            board: Some(board),
+            channels: vec![value("requirements", "\"x\""), value("last_error", "null")],
+            ..Default::default()
+        };
+        let (values, _) = values(&read, "b/1/plan");
+        for (text, filled) in [
+            ("{artifacts}{artifacts.plan}{artifacts.a.b}{last_error}{last_error.x}", Ok("")),
+            ("{requirements} {attempt_key}", Ok("x b/1/plan")),
+            ("{requirements.x}", Err("requirements is a text, which has no parts here")),
+            ("{nothing}", Err("There is no value \"nothing\"")),
+        ] {
+            let got = Template::parse(text).unwrap().fill(&values);
+            match filled {
+                Ok(wanted) => assert_eq!(got.as_deref(), Ok(wanted), "{text}"),
+                Err(why) => assert!(got.unwrap_err().contains(why), "{text}"),
+            }
+        }
+    }
 }

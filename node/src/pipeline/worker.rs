@@ -17,7 +17,7 @@ use tasuki_proto::{
 use tokio::{
     sync::oneshot,
     task::{self, AbortHandle, JoinSet},
-    time::{Instant, sleep, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Streaming;
@@ -25,7 +25,7 @@ use tonic::Streaming;
 use super::spec::{PhaseAction, PhaseSpec, values};
 use crate::{
     client::retry::{Backoff, chance},
-    link::{Link, reopen::Reopening},
+    link::{HostedRole, Link, reopen::Reopening},
     refusal::Refusal,
     service_settings::Service,
     services::{ServiceError, Services, Silent},
@@ -34,6 +34,9 @@ use crate::{
 /// Attempts that one node makes at the same time.
 const ATTEMPTS_MAX: usize = 16;
 
+/// After how long an attempt that was refused is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
 /// How long a service may not be there: a server that a package manager starts takes its time.
 const UNAVAILABLE_MAX: Duration = Duration::from_secs(120);
 
@@ -41,8 +44,20 @@ const UNAVAILABLE_MAX: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
     pub services: Arc<Services>,
-    /// Agents that a pipeline itself names are run here, too.
-    pub runs_agents: bool,
+    /// Agents that a pipeline names are run here, whoever started it. Those of pipelines that a role
+    /// of this node started always are.
+    pub accepts_agents: bool,
+    /// The broker is this node's own, and so are the people that start pipelines there.
+    pub is_broker_here: bool,
+}
+
+impl WorkerSettings {
+    /// Whether an agent that a pipeline names is run here, by who started the pipeline.
+    fn runs_agents_of(&self, claim: &wire::ClaimPhaseResponse, roles: &[HostedRole]) -> bool {
+        let is_own_role = || roles.iter().any(|it| it.role.as_str() == claim.by_role);
+        let is_own_person = || self.is_broker_here && !claim.by_person.is_empty();
+        self.accepts_agents || is_own_role() || is_own_person()
+    }
 }
 
 /// Makes attempts until it is shut down or dropped.
@@ -85,7 +100,8 @@ type AttemptId = (String, u32);
 struct Worker {
     context: Arc<Context>,
     running: BTreeMap<AttemptId, AbortHandle>,
-    /// What the broker did not give to this node: not asked for again until it tells of something.
+    /// What the broker did not give to this node: asked for again when it tells of something, or
+    /// after [`ASK_AGAIN`], since a pause that ends is not told.
     refused: BTreeSet<AttemptId>,
     /// Each ends with the attempt that it did not get, if so.
     tasks: JoinSet<Option<AttemptId>>,
@@ -130,6 +146,7 @@ impl Worker {
         reopening: &mut Reopening,
     ) -> Result<(), String> {
         let mut newest = Vec::new();
+        let mut again = Instant::now() + ASK_AGAIN;
         loop {
             tokio::select! {
                 told = phases.message() => {
@@ -141,6 +158,10 @@ impl Worker {
                     self.refused.clear();
                 }
                 Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
+                () = sleep_until(again), if !self.refused.is_empty() => self.refused.clear(),
+            }
+            if self.refused.is_empty() {
+                again = Instant::now() + ASK_AGAIN;
             }
             self.take(&newest);
         }
@@ -324,7 +345,7 @@ impl Context {
                 timeout(limit, self.call(&service, input, key)).await
             }
             PhaseAction::Agent { agent, prompt, output } => {
-                if !self.settings.runs_agents {
+                if !self.settings.runs_agents_of(claim, self.link.hosted_roles()) {
                     return Err(format!(
                         "The node of {role} runs no agents that a pipeline names. Declare a service \
                          there, or set `accept_elsewhere` in its [runs]."

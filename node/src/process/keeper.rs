@@ -5,6 +5,10 @@
 //! [`TERMINATE`] it asks the command to end, and when the other end is closed, by purpose or because
 //! that process is gone, it ends the command (AC4). Below it is the same program once more, which
 //! goes into the sandbox and becomes the command (AC3).
+//!
+//! Where the kernel can bound signals, what is in the sandbox is killed at one stroke, which nothing
+//! outruns by starting itself over. The kernel limits no processes of root's; there, the keeper counts
+//! them.
 
 use std::{
     fs::File,
@@ -17,16 +21,18 @@ use std::{
     process::{Command, Stdio},
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, WaitOptions, getppid, setsid, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, geteuid, getppid, setsid, waitpid};
 use serde::{Deserialize, Serialize};
 
 use super::{
     fd_passing,
-    policy::{Kind, Policy},
-    sandbox, tree,
+    policy::{Kind, PROCESSES_MAX, Policy},
+    sandbox::{self, SignalScope},
+    tree,
 };
 
 /// What the command is given its place by.
@@ -70,6 +76,9 @@ const NO_SANDBOX: i32 = 125;
 pub const NOT_RUN: i32 = 126;
 pub const NOT_FOUND: i32 = 127;
 
+/// Between looks at how many processes a command has, in milliseconds.
+const WATCH_MS: u64 = 50;
+
 /// Why there was no sandbox, in bytes.
 const WHY_BYTES_MAX: u64 = 2048;
 
@@ -93,9 +102,41 @@ struct CommandState {
     was_stopped: bool,
 }
 
+/// The limit of processes where the system does not keep it: for root.
+struct ProcessWatch {
+    scope: SignalScope,
+    threads_max: u64,
+}
+
+impl ProcessWatch {
+    /// `None`: the system keeps it, or nobody can.
+    fn new(policy: &Policy, scope: Option<SignalScope>) -> Option<Self> {
+        let threads_max = policy.processes.map_or(PROCESSES_MAX, |it| it.min(PROCESSES_MAX));
+        scope.filter(|_| geteuid().is_root()).map(|scope| Self { scope, threads_max })
+    }
+
+    /// Ends what is more than the limit, and says so on the command's output.
+    fn check(&self) {
+        let most = self.threads_max;
+        if tree::threads_of_machine().is_some_and(|all| all <= most)
+            || tree::threads_below() <= most
+        {
+            return;
+        }
+        self.scope.kill_others();
+        writeln!(io::stderr(), "tasuki: the command was ended: more than {most} processes").ok();
+    }
+}
+
 /// Keeps one command. Answers when all of it is over.
 pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
     tree::adopt()?;
+    let ordered: Order = serde_json::from_str(order)?;
+    // What is in no sandbox signals whom it wants.
+    let scope = match ordered.policy.kind {
+        Kind::Landlock => SignalScope::enter(),
+        Kind::None => None,
+    };
     let mut caller = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut command = Command::new(own_program()?);
     // What is inside says there why it did not go in; a command has nothing of it.
@@ -106,7 +147,6 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
         .stdin(Stdio::from(OwnedFd::from(theirs)));
     let started = command.spawn()?;
     drop(command);
-    let ordered: Order = serde_json::from_str(order)?;
     if ordered.input == Input::Pipe {
         fd_passing::send(own.as_fd(), fd_passing::receive(caller.as_fd())?)?;
     }
@@ -114,6 +154,8 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
     let child = child.ok_or_else(|| io::Error::other("a process without a number"))?;
     let state = Arc::new(Mutex::new(CommandState::default()));
     let mut listening = caller.try_clone()?;
+    let watch = ProcessWatch::new(&ordered.policy, scope);
+    listening.set_read_timeout(watch.as_ref().map(|_| Duration::from_millis(WATCH_MS)))?;
     let state_there = Arc::clone(&state);
     thread::spawn(move || {
         let signal = |signal| {
@@ -123,10 +165,17 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
                 tree::signal_group(child, signal);
             }
         };
-        while let Ok(1..) = listening.read(&mut [0]) {
-            signal(Signal::TERM);
+        loop {
+            match listening.read(&mut [0]) {
+                Ok(1..) => signal(Signal::TERM),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                    watch.iter().for_each(ProcessWatch::check);
+                }
+                Ok(0) | Err(_) => break,
+            }
         }
         signal(Signal::KILL);
+        scope.iter().for_each(SignalScope::kill_others);
     });
     tree::wait_for(child)?;
     let (status, was_stopped) = {
@@ -136,6 +185,7 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
         tree::signal_group(child, Signal::KILL);
         (waitpid(Some(child), WaitOptions::empty())?, state.was_stopped)
     };
+    scope.iter().for_each(SignalScope::kill_others);
     let is_all_gone = tree::end_all();
     let status = status.map(|(_, status)| status);
     let mut why_not = String::new();

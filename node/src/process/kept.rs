@@ -147,13 +147,15 @@ impl Kept {
     }
 
     /// Waits for the keeper to be gone, and ends it if it does not. What it did not end is ended.
-    pub async fn gone(&mut self) {
+    /// Whether nothing of the command is left.
+    pub async fn gone(&mut self) -> bool {
         let limit = Duration::from_millis(END_MS);
         if timeout(limit, self.keeper.wait()).await.is_err() {
             self.keeper.kill().await.ok();
         }
-        if self.ended().is_none_or(|it| !it.is_all_gone) {
-            timeout(limit, spawn_blocking(tree::end_strays)).await.ok();
+        if self.ended().is_some_and(|it| it.is_all_gone) {
+            return true;
         }
+        matches!(timeout(limit, spawn_blocking(tree::end_strays)).await, Ok(Ok(true)))
     }
 }

@@ -6,7 +6,10 @@
 
 use std::{fs, io};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getppid, getrlimit, kill_process_group, setrlimit,
+    test_kill_process,
+};
 
 use super::policy::{FILE_BYTES_MAX, OPEN_FILES_MAX, PROCESSES_MAX, Policy, SINKS};
 
@@ -146,6 +149,47 @@ pub fn enter(policy: &Policy) -> Result<(), NoSandbox> {
     let none = CapabilitySet::empty();
     let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, none).map_err(NoSandbox::Rights)
+}
+
+/// Shows that this process and what it starts can signal each other alone. Nothing of a command
+/// gets out of it, however fast it starts itself over.
+#[derive(Debug, Clone, Copy)]
+pub struct SignalScope(());
+
+impl SignalScope {
+    /// Bounds the signals of this thread, which has to be the only one of the process, for good.
+    /// `None`: this kernel cannot (Linux 6.12 can).
+    #[cfg(target_os = "linux")]
+    pub fn enter() -> Option<Self> {
+        use landlock::{
+            CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetStatus, Scope,
+        };
+
+        let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+        let ruleset = ruleset.scope(Scope::Signal).and_then(Ruleset::create).ok()?;
+        let entered = ruleset.restrict_self().ok()?;
+        (entered.ruleset == RulesetStatus::FullyEnforced).then_some(Self(())).filter(Self::holds)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn enter() -> Option<Self> {
+        None
+    }
+
+    /// Whether the process that started this one cannot be signaled.
+    fn holds(&self) -> bool {
+        let Some(parent) = getppid() else { return false };
+        test_kill_process(parent) == Err(rustix::io::Errno::PERM)
+    }
+
+    /// Kills all others in the scope at one stroke: the kernel starts none meanwhile.
+    pub fn kill_others(&self) {
+        if self.holds() {
+            // The group of the first process stands for everything that may be signaled, except
+            // this process itself.
+            kill_process_group(Pid::INIT, Signal::KILL).ok();
+        }
+    }
 }
 
 #[cfg(not(target_os = "linux"))]

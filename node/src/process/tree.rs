@@ -4,7 +4,7 @@
 //! nothing gets away by leaving its process group or by having its parent die. Elsewhere only the
 //! process group is known.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 use parking_lot::Mutex;
 use rustix::process::{
@@ -15,6 +15,9 @@ use rustix::process::{
 /// Rounds in which children are killed and what they left behind becomes children in turn: each
 /// takes away one generation.
 const ROUNDS_MAX: u32 = 10_000;
+
+/// Fields between the session of a process and the number of its threads.
+const THREADS_AFTER_SESSION: usize = 13;
 
 /// How `/proc` calls the process that reads it.
 const OWN: &str = "self";
@@ -55,11 +58,38 @@ fn children_where(is_meant: impl Fn(&str, ProcStat) -> bool) -> Vec<Pid> {
     children.collect()
 }
 
+/// Threads of the processes below this one.
+pub fn threads_below() -> u64 {
+    let mut by_parent: BTreeMap<i32, Vec<(i32, u64)>> = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(process) = name.to_str() else { continue };
+        let (Ok(number), Some(stat)) = (process.parse(), proc_stat(process)) else { continue };
+        by_parent.entry(stat.parent).or_default().push((number, stat.threads));
+    }
+    let (mut all, mut parents) = (0, vec![rustix::process::getpid().as_raw_pid()]);
+    while let Some(parent) = parents.pop() {
+        for (number, threads) in by_parent.remove(&parent).unwrap_or_default() {
+            all += threads;
+            parents.push(number);
+        }
+    }
+    all
+}
+
+/// Threads of the whole machine: cheap to learn. `None`: it is not told.
+pub fn threads_of_machine() -> Option<u64> {
+    let load = fs::read_to_string("/proc/loadavg").ok()?;
+    let (_running, all) = load.split_whitespace().nth(3)?.split_once('/')?;
+    all.parse().ok()
+}
+
 /// Which processes a process belongs to. A session is 0 where its leader is in another namespace.
 #[derive(Clone, Copy)]
 struct ProcStat {
     parent: i32,
     session: i32,
+    threads: u64,
 }
 
 fn proc_stat(process: &str) -> Option<ProcStat> {
@@ -70,7 +100,9 @@ fn proc_stat(process: &str) -> Option<ProcStat> {
     // The state comes first.
     let mut fields = fields.skip(1).map(|it| it.parse::<i32>().ok());
     let (parent, _group, session) = (fields.next()??, fields.next()??, fields.next()??);
-    Some(ProcStat { parent, session })
+    // Of what ended there is none, and it counts as one to the system.
+    let threads = fields.nth(THREADS_AFTER_SESSION)??.max(1);
+    Some(ProcStat { parent, session, threads: u64::try_from(threads).ok()? })
 }
 
 /// The longest file that a process can ever be allowed to write, in bytes.

@@ -172,16 +172,20 @@ fn actions(visit: &Visit, it: &wire::Pipeline) -> Markup {
     }
     let board = || hidden_field("board", &it.board);
     let attempt = it.attempts.last().map_or(0, |it| it.attempt).to_string();
+    let seen = html! {
+        (board()) (hidden_field("attempt", &attempt))
+        (hidden_field("checkpoint", &it.checkpoint.to_string()))
+    };
     html! {
         div.actions {
             @match it.status() {
                 PipelineStatus::AwaitingApproval => {
                     @let fields = html! {
-                        (board()) (hidden_field("attempt", &attempt)) (line_field("reason", "Why", "", false))
+                        (seen) (line_field("reason", "Why", "", false))
                     };
                     (dialog(visit, "approve-pipeline", "Approve", "/pipeline/approve", &fields))
                     @let fields = html! {
-                        (board()) (hidden_field("attempt", &attempt)) (text_field("reason", "Why; the next attempt reads it", true))
+                        (seen) (text_field("reason", "Why; the next attempt reads it", true))
                     };
                     (dialog(visit, "reject-pipeline", "Reject", "/pipeline/reject", &fields))
                     (cancel_dialog(visit, &board()))
@@ -218,6 +222,7 @@ async fn decide(Act { visit, form }: &Act, approve: bool) -> Result<Response, Tr
         person: visit.person(),
         board: form.text("board"),
         attempt: form.number("attempt")?,
+        checkpoint: form.number("checkpoint")?,
         approve,
         reason: form.text("reason"),
         ..Default::default()

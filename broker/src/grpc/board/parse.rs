@@ -131,12 +131,32 @@ pub(in crate::grpc) fn pick_schema(
     }
 }
 
+/// JSON however it is laid out, with the digits of its numbers: a parsed number may have fewer.
+fn plain(json: &str) -> String {
+    let Ok(value) = serde_json::from_str::<Json>(json) else { return json.to_owned() };
+    let is_of_number = |it: char| it.is_ascii_digit() || "+-.eE".contains(it);
+    let mut numbers = Vec::new();
+    let (mut rest, mut is_text) = (json, false);
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '\\' if is_text => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            '-' | '0'..='9' if !is_text => {
+                let end = rest.find(|it| !is_of_number(it)).unwrap_or(rest.len());
+                numbers.push(&rest[..end]);
+                end
+            }
+            _ => first.len_utf8(),
+        };
+        is_text ^= first == '"';
+        rest = &rest[length..];
+    }
+    // Fields may come in any order.
+    numbers.sort_unstable();
+    format!("{value}\n{}", numbers.join(" "))
+}
+
 /// What an update means, to recognise it when it is made again.
 pub(super) fn content(it: &wire::UpdateBoardRequest) -> Hash {
-    // However it is laid out.
-    let plain = |json: &String| {
-        serde_json::from_str::<Json>(json).map_or_else(|_| json.clone(), |it| it.to_string())
-    };
     let updates = it.updates.iter().map(|it| (it.channel.clone(), plain(&it.value_json)));
     let updates: BTreeMap<String, String> = updates.collect();
     let who = [it.role.clone(), it.person.clone()];
@@ -269,4 +289,24 @@ fn check_form(reducer: Reducer, form: &Json, json: &str) -> Result<(), String> {
         Mismatch::TakesTooLong => "takes too long to be checked with the board's schema".to_owned(),
         Mismatch::Violations(them) => format!("does not match the board's schema: {them}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_json_is_recognised_and_no_other() {
+        for (one, other, is_same) in [
+            (r#"{"a":1,"b":[2,3]}"#, r#"{ "b" : [2, 3], "a": 1 }"#, true),
+            (r#""a\u0062""#, r#""ab""#, true),
+            ("100000000000000000000000001", "100000000000000000000000002", false),
+            ("0.1", "0.10000000000000000001", false),
+            (r#"["1",2]"#, r#"["2",1]"#, false),
+            (r#"["\"1",2]"#, r#"["\"1", 2]"#, true),
+            (r#"["\\",1e2]"#, r#"["\\", 1e2 ]"#, true),
+        ] {
+            assert_eq!(plain(one) == plain(other), is_same, "{one} {other}");
+        }
+    }
 }

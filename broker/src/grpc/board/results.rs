@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::IgnoredAny;
+use serde_json::Value as Json;
 use tasuki_proto::{
     board::ResultName,
     id::BoardName,
@@ -62,7 +62,7 @@ fn parse_results(
         let name: ResultName = it.name.parse().map_err(|why| invalid("results.name", &why))?;
         let field = format!("results.{name}");
         check_size(&field, it.value_json.len(), CHANNEL_BYTES_MAX)?;
-        serde_json::from_str::<IgnoredAny>(&it.value_json)
+        serde_json::from_str::<Json>(&it.value_json)
             .map_err(|why| invalid(&field, &format!("is not JSON: {why}")))?;
         if parsed.insert(name, it.value_json).is_some() {
             return Err(invalid(&field, &"is named twice"));

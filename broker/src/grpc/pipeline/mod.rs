@@ -6,11 +6,13 @@
 mod render;
 mod watch;
 
+use serde_json::Value as Json;
 use tasuki_proto::{
     id::{BoardName, RoleId},
     limits::{PHASE_ERROR_BYTES_MAX, PIPELINES_PAGE, PIPELINES_PAGE_MAX},
     pipeline::Definition,
     reason::Reason,
+    token::Right,
     visible::is_visible,
     wire,
 };
@@ -41,10 +43,24 @@ impl Endpoint for wire::StartPipelineRequest {
         let definition = self.definition.unwrap_or_default();
         let named = schema(&definition.schema)?;
         let definition = read_definition(&definition)?;
+        check_work(session, &definition)?;
         let (schema, updates) = parse_updates(session, &board, named, self.updates).await?;
         let start = Start { by, board: board.clone(), definition, updates, schema };
         let start = Command::Start(Box::new(start));
         session.execute(start, move |view, _| response(view, &board)).await
+    }
+}
+
+/// Whether the caller may have this done: services are called, and agents run, on other nodes.
+fn check_work(session: &WorkspaceSession, definition: &Definition) -> Result<(), Status> {
+    session.check_right(Right::Call)?;
+    let runs_agent = |spec: &str| {
+        let spec: Json = serde_json::from_str(spec).unwrap_or_default();
+        spec.get("agent").is_some_and(|it| !it.is_null())
+    };
+    match definition.phases.iter().any(|it| runs_agent(&it.spec)) {
+        true => session.check_right(Right::Run),
+        false => Ok(()),
     }
 }
 
@@ -98,9 +114,9 @@ fn claimed(
     };
     let pipeline = view.workspace.pipelines.get(board)?;
     // Of a repeat it may have ended, or the pipeline may be another one.
-    let index = usize::try_from(number).ok().and_then(|it| it.checked_sub(1));
-    let attempt = index.and_then(|index| pipeline.attempts.get(index));
-    let attempt = attempt.filter(|it| it.claim.as_ref().is_some_and(|it| it.token == *token));
+    let attempt = pipeline
+        .attempt(number)
+        .filter(|it| it.claim.as_ref().is_some_and(|it| it.token == *token));
     let Some(attempt) = attempt else {
         return Err(rules::pipeline::Rejection::Taken {
             board: board.clone(),
@@ -128,14 +144,16 @@ impl Endpoint for wire::EndPhaseRequest {
         session.check_role(&role)?;
         let board: BoardName = id("board", &self.board)?;
         let error = reason("error", self.error)?;
-        let (schema, updates) = parse_updates(session, &board, None, self.updates).await?;
+        let updates = match self.updates.is_empty() {
+            true => Vec::new(),
+            false => parse_updates(session, &board, None, self.updates).await?.1,
+        };
         let end = End {
             role,
             board: board.clone(),
             attempt: self.attempt,
             token: self.claim_token.into(),
             updates,
-            schema,
             error: (!error.is_empty()).then_some(error),
         };
         let name = board.clone();
@@ -160,6 +178,7 @@ impl Endpoint for wire::DecideApprovalRequest {
             by: id("person", &self.person)?,
             board: board.clone(),
             attempt: (self.attempt != 0).then_some(self.attempt),
+            checkpoint: (self.checkpoint != 0).then(|| self.checkpoint.into()),
             is_approved: self.approve,
             reason: reason("reason", self.reason)?,
         };
@@ -183,6 +202,13 @@ impl Endpoint for wire::ResumePipelineRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let by = actor(&self.role, &self.person)?;
         let board: BoardName = id("board", &self.board)?;
+        check_actor(session, &by)?;
+        let name = board.clone();
+        let definition = session.query(None, move |view| {
+            let found = view.workspace.pipelines.get(&name)?;
+            Ok(found.definition.clone())
+        });
+        check_work(session, &definition.await?)?;
         let resume = Command::Resume { by, board: board.clone() };
         session.execute(resume, move |view, _| response(view, &board)).await
     }
@@ -204,7 +230,7 @@ fn response(
     board: &BoardName,
 ) -> Result<Later<wire::PipelineResponse>, Rejection> {
     let pipeline = view.workspace.pipelines.find(board);
-    let pipeline = pipeline.map(|it| render::pipeline(board, it));
+    let pipeline = pipeline.map(|it| render::pipeline(view, board, it));
     Ok(at_once(wire::PipelineResponse { pipeline, ..Default::default() }))
 }
 
@@ -213,7 +239,7 @@ impl Endpoint for wire::GetPipelineRequest {
         let board: BoardName = id("board", &self.board)?;
         let show = move |view: &View<'_>| {
             let pipeline = view.workspace.pipelines.get(&board)?;
-            let pipeline = Some(render::pipeline(&board, pipeline));
+            let pipeline = Some(render::pipeline(view, &board, pipeline));
             Ok(at_once(wire::PipelineResponse { pipeline, ..Default::default() }))
         };
         session.show(None, show).await
@@ -226,7 +252,7 @@ impl Endpoint for wire::ListPipelinesRequest {
         let list = move |view: &View<'_>| {
             let all = view.workspace.pipelines.after(&self.after);
             let all = all.filter(|(_, it)| !self.only_open || it.is_open());
-            let all = all.map(|(board, it)| render::summary(board, it));
+            let all = all.map(|(board, it)| render::summary(view, board, it));
             let (mut pipelines, mut has_more) = fitting(all.take(limit + 1));
             has_more |= limit < pipelines.len();
             pipelines.truncate(limit);

@@ -7,10 +7,13 @@ use tasuki_proto::{
 };
 
 use super::super::render::text;
-use crate::rules::pipeline::{Attempt, Change, Event, Outcome, Pipeline, Status};
+use crate::{
+    rules::pipeline::{Attempt, Change, Event, Outcome, Pipeline, Status},
+    workspace::View,
+};
 
 /// All of a pipeline.
-pub(super) fn pipeline(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
+pub(super) fn pipeline(view: &View<'_>, board: &BoardName, it: &Pipeline) -> wire::Pipeline {
     let decisions = it.decisions.iter().map(|decided| wire::ApprovalDecision {
         phase: name(it, decided.phase),
         approved: decided.is_approved,
@@ -18,22 +21,22 @@ pub(super) fn pipeline(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
         reason: decided.reason.clone(),
         at_ms: decided.at.as_millis(),
     });
-    let attempts = (1..).zip(&it.attempts).map(|(number, one)| attempt(board, it, number, one));
+    let attempts = it.numbered().map(|(number, one)| attempt(board, it, number, one));
     wire::Pipeline {
         definition: Some(it.definition.write(it.schema.as_str())),
         attempts: attempts.collect(),
         decisions: decisions.collect(),
-        ..facts(board, it)
+        ..facts(view, board, it)
     }
 }
 
 /// What a list has of one: its newest attempt.
-pub(super) fn summary(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
+pub(super) fn summary(view: &View<'_>, board: &BoardName, it: &Pipeline) -> wire::Pipeline {
     let newest = it.attempts.last().map(|one| attempt(board, it, it.last(), one));
-    wire::Pipeline { attempts: newest.into_iter().collect(), ..facts(board, it) }
+    wire::Pipeline { attempts: newest.into_iter().collect(), ..facts(view, board, it) }
 }
 
-fn facts(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
+fn facts(view: &View<'_>, board: &BoardName, it: &Pipeline) -> wire::Pipeline {
     let mut facts = wire::Pipeline {
         board: board.to_string(),
         phase: name(it, it.status.phase()),
@@ -41,6 +44,7 @@ fn facts(board: &BoardName, it: &Pipeline) -> wire::Pipeline {
         by_role: text(it.role.as_ref()),
         by_person: text(it.person.as_ref()),
         started_ms: it.started.as_millis(),
+        checkpoint: view.workspace.boards.find(board).map_or(0, |it| it.head().get()),
         ..Default::default()
     };
     facts.set_status(status(&it.status));

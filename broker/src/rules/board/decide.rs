@@ -36,9 +36,11 @@ impl Boards {
             Command::Fold(it) => self.decide_fold(it),
             Command::Delete { board, .. } => {
                 self.get(board)?;
-                asked.workspace.pipelines.check_ended(board)?;
+                let pipeline = asked.workspace.pipelines.decide_deleted(board)?;
                 let deleted = Event::Deleted(Deleted { board: board.clone() });
-                Decision::new([deleted], AnyReply::Done)
+                let mut decision = Decision::new([deleted], AnyReply::Done);
+                decision.events.extend(pipeline);
+                decision
             }
             Command::StoreResults(it) => self.decide_results(it)?,
             Command::Prune(it) => self.decide_prune(it)?,

@@ -261,7 +261,8 @@ impl Directory {
         decision.events.extend(seats.map(Into::into));
         let lost = workspace.runs.decide_fenced(now, context, &register.node);
         decision.events.extend(lost.into_iter().map(Into::into));
-        let lost = workspace.pipelines.decide_fenced(now, &workspace.boards, &register.node);
+        let (node, roles) = (&register.node, &register.roles);
+        let lost = workspace.pipelines.decide_fenced(now, workspace, node, roles);
         decision.events.extend(lost);
         Ok(decision)
     }

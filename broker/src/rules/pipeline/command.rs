@@ -1,7 +1,7 @@
 //! What is asked of pipelines.
 
 use tasuki_proto::{
-    id::{BoardName, FencingToken, PersonId, RoleId},
+    id::{BoardName, CheckpointNumber, FencingToken, PersonId, RoleId},
     pipeline::Definition,
 };
 
@@ -41,10 +41,9 @@ pub struct End {
     pub board: BoardName,
     pub attempt: AttemptNumber,
     pub token: FencingToken,
-    /// What is written to the board, and the schema that it was parsed for. A gate says here
-    /// whether it is passed, and any phase may say that it failed.
+    /// What is written to the board. A gate says here whether it is passed, and any phase may say
+    /// that it failed.
     pub updates: Vec<ChannelUpdate>,
-    pub schema: Schema,
     /// Why the phase failed, if its node says so.
     pub error: Option<String>,
 }
@@ -56,6 +55,8 @@ pub struct DecideApproval {
     pub board: BoardName,
     /// The attempt that was looked at; `None`: whichever it is.
     pub attempt: Option<AttemptNumber>,
+    /// The board's newest checkpoint that was looked at; `None`: whichever it is.
+    pub checkpoint: Option<CheckpointNumber>,
     pub is_approved: bool,
     pub reason: String,
 }
@@ -97,10 +98,13 @@ impl Acting for Command {
         Needs::default()
     }
 
-    /// What is written to the board is not sealed.
+    /// What is written to the board is not sealed, and neither is why something was decided.
     fn check_words(&self, privacy: &Privacy) -> Result<(), Rejection> {
         match self {
+            Self::End(it) if it.updates.is_empty() => Ok(()),
             Self::Start(_) | Self::End(_) | Self::Resume { .. } => privacy.check_boards(),
+            Self::DecideApproval(it) if !it.reason.is_empty() => privacy.check_boards(),
+            Self::Cancel { reason, .. } if !reason.is_empty() => privacy.check_boards(),
             Self::Claim { .. } | Self::DecideApproval(_) | Self::Cancel { .. } => Ok(()),
         }
     }

@@ -13,7 +13,8 @@ use super::{
     transition::{LAST_ERROR, Next, TransitionBuilder, notes},
 };
 use crate::rules::{
-    Asked, Decision, Rejection as AnyRejection, Reply as AnyReply, board::AGENT_STATE,
+    Asked, Decision, Event as AnyEvent, Rejection as AnyRejection, Reply as AnyReply,
+    board::{AGENT_STATE, Board},
 };
 
 /// The channel in which a gate says whether it is passed.
@@ -37,11 +38,15 @@ impl Pipelines {
         }
     }
 
-    /// Whether a board may go.
-    pub(in crate::rules) fn check_ended(&self, board: &BoardName) -> Result<(), Rejection> {
-        match self.find(board).is_some_and(Pipeline::is_open) {
-            true => Err(Rejection::BoardInUse { board: board.clone() }),
-            false => Ok(()),
+    /// What goes with a board that is deleted: its pipeline, which must have ended.
+    pub(in crate::rules) fn decide_deleted(
+        &self,
+        board: &BoardName,
+    ) -> Result<Option<AnyEvent>, Rejection> {
+        match self.find(board).map(Pipeline::is_open) {
+            Some(true) => Err(Rejection::BoardInUse { board: board.clone() }),
+            Some(false) => Ok(Some(Event::Forgotten(board.clone()).into())),
+            None => Ok(None),
         }
     }
 
@@ -50,7 +55,7 @@ impl Pipelines {
         if before.is_some_and(Pipeline::is_open) {
             return Err(Rejection::Open { board: start.board.clone() }.into());
         }
-        self.check_room(before.is_none())?;
+        self.check_room()?;
         let mut updates = start.updates.clone();
         if start.schema.as_str() == AGENT_STATE {
             let notes = notes(start.definition.phase(0), 0, "null");
@@ -68,15 +73,16 @@ impl Pipelines {
             schema: start.schema.clone(),
             checkpoint,
         };
+        // There is always one that has ended: fewer may be open than are remembered.
+        if before.is_none() && PIPELINES_MAX <= self.count() {
+            decision.events.extend(self.oldest_ended().map(|it| Event::Forgotten(it).into()));
+        }
         decision.events.push(Event::Started(started).into());
         Ok(decision)
     }
 
-    fn check_room(&self, is_new: bool) -> Result<(), Rejection> {
-        if OPEN_PIPELINES_MAX <= self.open {
-            return Err(Rejection::TooManyOpen);
-        }
-        if is_new && PIPELINES_MAX <= self.count() { Err(Rejection::TooMany) } else { Ok(()) }
+    fn check_room(&self) -> Result<(), Rejection> {
+        if OPEN_PIPELINES_MAX <= self.open { Err(Rejection::TooManyOpen) } else { Ok(()) }
     }
 
     fn decide_claim(
@@ -129,6 +135,10 @@ impl Pipelines {
             return Err(Rejection::NoGate { phase: phase.name.clone() }.into());
         }
         let (change, error) = match (end.error(), author, verdict.map(|it| it.as_bool())) {
+            // Words of agents are not sealed here.
+            (Some(_), ..) if asked.workspace.privacy.check_boards().is_err() => {
+                (Change::Failed, "it failed; why is not said in a private workspace".to_owned())
+            }
             (Some(error), ..) => (Change::Failed, error),
             (None, None, _) => (Change::Passed, String::new()),
             (None, Some(_), None | Some(None)) => {
@@ -159,7 +169,11 @@ impl Pipelines {
             next,
             retries,
         };
-        transition.decide(&asked.workspace.boards, &end.updates)
+        if end.updates.is_empty() && transition.change == Change::Failed {
+            // That it failed is known, whatever the board takes.
+            return Ok(transition.decide_noted(asked.workspace));
+        }
+        transition.decide(asked.workspace, &end.updates)
     }
 
     /// Whether the node has the attempt, under this token.
@@ -177,10 +191,7 @@ impl Pipelines {
             node: node.clone(),
             why,
         };
-        let attempt = number
-            .checked_sub(1)
-            .and_then(|index| pipeline.attempts.get(usize::try_from(index).ok()?));
-        let Some(Attempt { claim, end: ended, .. }) = attempt else {
+        let Some(Attempt { claim, end: ended, .. }) = pipeline.attempt(number) else {
             return Err(not_held(format!("the newest attempt is {}", pipeline.last())));
         };
         let Some(Claim { node: holder, token, deadline, .. }) = claim else {
@@ -244,6 +255,11 @@ impl Pipelines {
         if let Some(other) = it.attempt.filter(|attempt| *attempt != last) {
             return Err(none(format!("attempt {last} of phase {name} does, and not {other}")));
         }
+        let newest = asked.workspace.boards.find(&it.board).map(Board::head).unwrap_or_default();
+        if let Some(checkpoint) = it.checkpoint.filter(|checkpoint| *checkpoint != newest) {
+            let (board, phase) = (it.board.clone(), name.clone());
+            return Err(Rejection::BoardChanged { board, phase, checkpoint, newest });
+        }
         let (change, error, (next, retries)) = if it.is_approved {
             let next = pipeline.after_phase(phase);
             (Change::Approved, it.reason.clone(), (next, pipeline.retries))
@@ -264,7 +280,7 @@ impl Pipelines {
             next,
             retries,
         };
-        Ok(transition.decide_noted(&asked.workspace.boards))
+        Ok(transition.decide_noted(asked.workspace))
     }
 
     fn decide_cancel(
@@ -283,15 +299,15 @@ impl Pipelines {
         let retries = pipeline.retries;
         let transition =
             TransitionBuilder { board, pipeline, now: asked.now, change, error, next, retries };
-        Ok(transition.decide_noted(&asked.workspace.boards))
+        Ok(transition.decide_noted(asked.workspace))
     }
 
     fn decide_resume(&self, asked: Asked<'_>, board: &BoardName) -> Result<Decision, Rejection> {
         let pipeline = self.get(board)?;
         let Status::Ended(phase, outcome, _) = &pipeline.status else {
-            return Err(Rejection::Open { board: board.clone() });
+            return Err(Rejection::StillOpen { board: board.clone() });
         };
-        self.check_room(false)?;
+        self.check_room()?;
         // What was done and not approved waits for that again.
         let was_passed = pipeline
             .attempts
@@ -312,14 +328,10 @@ impl Pipelines {
             let how = "made as many attempts as it may; start it anew";
             return Err(Rejection::Ended { board: board.clone(), how });
         }
-        if asked.workspace.boards.find(board).is_none() {
-            let how = "is over and its board was deleted; start it anew";
-            return Err(Rejection::Ended { board: board.clone(), how });
-        }
         let (change, error) = (Change::Resumed, String::new());
         let transition =
             TransitionBuilder { board, pipeline, now: asked.now, change, error, next, retries: 0 };
-        Ok(transition.decide_noted(&asked.workspace.boards))
+        Ok(transition.decide_noted(asked.workspace))
     }
 }
 

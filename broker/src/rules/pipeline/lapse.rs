@@ -5,7 +5,7 @@
 //! [`Lease`](crate::rules::lease::Lease). A node that begins anew has lost its attempts at once.
 
 use tasuki_proto::{
-    id::{BoardName, NodeId, Timestamp},
+    id::{BoardName, NodeId, RoleId, Timestamp},
     limits::PHASE_LEASE_MS,
 };
 
@@ -13,7 +13,9 @@ use super::{
     Change, Claim, Event, Outcome, Pipeline, Pipelines, Renewed, Status,
     transition::{Next, TransitionBuilder},
 };
-use crate::rules::{Body, Context, Decision, Event as AnyEvent, Reply, board::Boards};
+use crate::rules::{
+    Body, Context, Decision, Event as AnyEvent, Reply, Workspace, directory::RoleSpec,
+};
 
 /// Pipelines that are looked at for one record. More follow in the next: the board of each may be
 /// written to.
@@ -25,13 +27,13 @@ impl Pipelines {
         &self,
         now: Timestamp,
         context: &Context,
-        boards: &Boards,
+        workspace: &Workspace,
     ) -> (Vec<AnyEvent>, Vec<Body>) {
         let mut decision = Decision::new::<Event>([], Reply::Done);
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= now).take(LAPSES_MAX);
         for (_, board) in due {
             let Some(pipeline) = self.find(board) else { continue };
-            let lapsed = self.decide_due(now, context, boards, board, pipeline);
+            let lapsed = self.decide_due(now, context, workspace, board, pipeline);
             decision.events.extend(lapsed.events);
             decision.bodies.extend(lapsed.bodies);
         }
@@ -54,14 +56,14 @@ impl Pipelines {
         &self,
         now: Timestamp,
         context: &Context,
-        boards: &Boards,
+        workspace: &Workspace,
         board: &BoardName,
         pipeline: &Pipeline,
     ) -> Decision {
         let retries = pipeline.retries;
         let transition = |change, error: String, (next, retries)| {
             TransitionBuilder { board, pipeline, now, change, error, next, retries }
-                .decide_noted(boards)
+                .decide_noted(workspace)
         };
         match &pipeline.status {
             Status::AwaitingApproval(phase, _) => {
@@ -94,34 +96,42 @@ impl Pipelines {
         }
     }
 
-    /// What a node did that begins anew: it is to be done again.
+    /// What is to be done again when a node registers: what it had, since it begins anew, and what
+    /// others had of the roles that it takes over.
     pub(in crate::rules) fn decide_fenced(
         &self,
         now: Timestamp,
-        boards: &Boards,
+        workspace: &Workspace,
         node: &NodeId,
+        roles: &[RoleSpec],
     ) -> Vec<AnyEvent> {
-        self.decide_lost(now, boards, |claim| claim.node == *node)
+        self.decide_lost(now, workspace, |claim, role| {
+            if claim.node == *node {
+                return Some(format!("node {node} began anew"));
+            }
+            let is_taken_over = roles.iter().any(|it| it.role == *role);
+            is_taken_over.then(|| format!("node {node} took over {role} from {}", claim.node))
+        })
     }
 
-    /// What was done under such claims, none of which hold any more.
+    /// What was done under claims of which `why_lost` says why they hold no more.
     pub(in crate::rules) fn decide_lost(
         &self,
         now: Timestamp,
-        boards: &Boards,
-        is_lost: impl Fn(&Claim) -> bool,
+        workspace: &Workspace,
+        why_lost: impl Fn(&Claim, &RoleId) -> Option<String>,
     ) -> Vec<AnyEvent> {
         let mut events = Vec::new();
         for board in &self.claimed {
             let Some(pipeline) = self.find(board) else { continue };
-            let Some(claim) = pipeline.claim().filter(|it| is_lost(it)) else { continue };
-            let error = format!("node {} began anew", claim.node);
+            let Some(claim) = pipeline.claim() else { continue };
+            let Some(error) = why_lost(claim, &pipeline.phase().role) else { continue };
             let (change, retries) = (Change::Lost, pipeline.retries);
             let next = pipeline.begin(pipeline.status.phase());
             let transition =
                 TransitionBuilder { board, pipeline, now, change, error, next, retries };
             // A loss is not noted on the board, so it has no bodies.
-            events.extend(transition.decide_noted(boards).events);
+            events.extend(transition.decide_noted(workspace).events);
         }
         events
     }

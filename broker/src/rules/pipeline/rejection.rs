@@ -1,8 +1,8 @@
 //! Why a command about pipelines is refused.
 
 use tasuki_proto::{
-    id::{BoardName, FencingToken, NodeId, PhaseName, RoleId},
-    limits::{OPEN_PIPELINES_MAX, PIPELINES_MAX},
+    id::{BoardName, CheckpointNumber, FencingToken, NodeId, PhaseName, RoleId},
+    limits::OPEN_PIPELINES_MAX,
     reason::Reason,
 };
 
@@ -17,6 +17,8 @@ pub enum Rejection {
          or cancel it with `tasuki pipeline cancel {board}`"
     )]
     Open { board: BoardName },
+    #[error("the pipeline of board {board} has not ended; there is nothing to resume")]
+    StillOpen { board: BoardName },
     #[error(
         "the pipeline of board {board} has not ended, so the board stays; cancel it with \
          `tasuki pipeline cancel {board}` first"
@@ -67,13 +69,19 @@ pub enum Rejection {
          for it again with `tasuki pipeline resume {board}`"
     )]
     ApprovalLapsed { board: BoardName, phase: PhaseName },
+    #[error(
+        "board {board} is at checkpoint {newest} and no longer at {checkpoint}, which was looked at; \
+         phase {phase} was neither approved nor rejected. Look again with `tasuki board diff {board} \
+         {checkpoint}`"
+    )]
+    BoardChanged {
+        board: BoardName,
+        phase: PhaseName,
+        checkpoint: CheckpointNumber,
+        newest: CheckpointNumber,
+    },
     #[error("{OPEN_PIPELINES_MAX} pipelines of this workspace have not ended, which is the limit")]
     TooManyOpen,
-    #[error(
-        "this workspace remembers {PIPELINES_MAX} pipelines, which is the limit; those that ended \
-         are forgotten after 30 days"
-    )]
-    TooMany,
 }
 
 impl Rejection {
@@ -81,7 +89,9 @@ impl Rejection {
     pub const fn reason(&self) -> Reason {
         match self {
             Self::Unknown { .. } => Reason::UnknownPipeline,
-            Self::Open { .. } | Self::BoardInUse { .. } => Reason::PipelineOpen,
+            Self::Open { .. } | Self::StillOpen { .. } | Self::BoardInUse { .. } => {
+                Reason::PipelineOpen
+            }
             Self::Ended { .. } => Reason::PipelineEnded,
             Self::Taken { .. } => Reason::PhaseTaken,
             Self::OtherRole { .. } | Self::NodeRequired => Reason::RoleForbidden,
@@ -92,7 +102,8 @@ impl Rejection {
             }
             Self::NoApprovalPending { .. } => Reason::NoApprovalPending,
             Self::ApprovalLapsed { .. } => Reason::ApprovalLapsed,
-            Self::TooManyOpen | Self::TooMany => Reason::Overloaded,
+            Self::BoardChanged { .. } => Reason::StaleCheckpoint,
+            Self::TooManyOpen => Reason::Overloaded,
         }
     }
 }

@@ -17,6 +17,9 @@ use tasuki_proto::{
 use super::{AttemptNumber, Change, Claimed, Event, Rejection, Started, Transition};
 use crate::rules::{Fence, Kept, Principal, board::Schema, lease::Lease, rejection::listed_for};
 
+/// What is kept of why an attempt failed once another has begun, in bytes.
+const PAST_ERROR_BYTES_MAX: usize = 256;
+
 /// All pipelines of a workspace, by their boards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pipelines {
@@ -54,12 +57,16 @@ pub struct Pipeline {
     /// How often it went back since it was started or resumed.
     #[n(6)]
     pub retries: u32,
-    /// Their index is their number less one.
+    /// Their numbers follow those of earlier pipelines of the board.
     #[n(7)]
     pub attempts: Vec<Attempt>,
     /// The newest.
     #[n(8)]
     pub decisions: Vec<ApprovalDecision>,
+    /// The newest attempt of earlier pipelines of the board, so that no number means two attempts;
+    /// 0: there is none.
+    #[n(9)]
+    pub earlier: AttemptNumber,
 }
 
 /// Where a pipeline stands.
@@ -139,6 +146,18 @@ pub struct AttemptEnd {
     pub at: Timestamp,
 }
 
+impl AttemptEnd {
+    /// Keeps the beginning of why an attempt failed: others follow it.
+    fn forget_details(&mut self) {
+        let cut = self.error.floor_char_boundary(PAST_ERROR_BYTES_MAX);
+        if cut < self.error.len() {
+            self.error.truncate(cut);
+            self.error.push('…');
+        }
+        self.error.shrink_to_fit();
+    }
+}
+
 /// What a person decided about a phase.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 pub struct ApprovalDecision {
@@ -183,7 +202,19 @@ impl Pipeline {
 
     /// The number of the newest attempt.
     pub fn last(&self) -> AttemptNumber {
-        u32::try_from(self.attempts.len()).expect("at most PIPELINE_ATTEMPTS_MAX and a few")
+        let count = u32::try_from(self.attempts.len());
+        self.earlier + count.expect("at most PIPELINE_ATTEMPTS_MAX and a few")
+    }
+
+    /// An attempt by its number.
+    pub fn attempt(&self, number: AttemptNumber) -> Option<&Attempt> {
+        let index = number.checked_sub(self.earlier)?.checked_sub(1)?;
+        self.attempts.get(usize::try_from(index).ok()?)
+    }
+
+    /// All attempts with their numbers, the oldest first.
+    pub fn numbered(&self) -> impl Iterator<Item = (AttemptNumber, &Attempt)> {
+        (self.earlier + 1..).zip(&self.attempts)
     }
 
     /// The charge of the attempt that runs.
@@ -205,6 +236,12 @@ impl Pipelines {
     /// How many there are.
     pub(super) fn count(&self) -> usize {
         self.by_board.len()
+    }
+
+    /// The one that ended first. Those that have not ended are due before it, if at all.
+    pub(super) fn oldest_ended(&self) -> Option<BoardName> {
+        let mut due = self.deadlines.iter().map(|(_, board)| board);
+        due.find(|board| self.find(board).is_some_and(|it| !it.is_open())).cloned()
     }
 
     pub fn find(&self, board: &BoardName) -> Option<&Pipeline> {
@@ -249,7 +286,8 @@ impl Pipelines {
         match event {
             Event::Started(it) => {
                 self.unindex(&it.board);
-                self.by_board.insert(it.board.clone(), started(now, by, it));
+                let earlier = self.find(&it.board).map_or(0, Pipeline::last);
+                self.by_board.insert(it.board.clone(), started(now, by, it, earlier));
                 self.index(&it.board);
             }
             Event::Claimed(it) => {
@@ -307,7 +345,7 @@ impl Pipelines {
     }
 }
 
-fn started(now: Timestamp, by: &Principal, it: &Started) -> Pipeline {
+fn started(now: Timestamp, by: &Principal, it: &Started, earlier: AttemptNumber) -> Pipeline {
     let first = Attempt { phase: 0, checkpoint: it.checkpoint, claim: None, end: None };
     Pipeline {
         definition: it.definition.clone(),
@@ -319,6 +357,7 @@ fn started(now: Timestamp, by: &Principal, it: &Started) -> Pipeline {
         retries: 0,
         attempts: vec![first],
         decisions: Vec::new(),
+        earlier,
     }
 }
 
@@ -362,6 +401,9 @@ impl Pipeline {
         if let Status::InPhase(phase, checkpoint) = it.status {
             let is_over = self.attempts.last().is_none_or(|it| it.end.is_some());
             assert!(is_over, "PL1: a phase begins while another is done");
+            if let Some(end) = self.attempts.last_mut().and_then(|it| it.end.as_mut()) {
+                end.forget_details();
+            }
             self.attempts.push(Attempt { phase, checkpoint, claim: None, end: None });
         }
         (self.status, self.retries) = (it.status.clone(), it.retries);

@@ -8,8 +8,8 @@ use tasuki_proto::{
 
 use super::{Change, Event, Outcome, Pipeline, Rejection, Status, Transition};
 use crate::rules::{
-    Decision, Rejection as AnyRejection, Reply,
-    board::{AGENT_STATE, AGENT_STATE_PHASES, Boards, ChannelUpdate},
+    Decision, Rejection as AnyRejection, Reply, Workspace,
+    board::{AGENT_STATE, AGENT_STATE_PHASES, ChannelUpdate},
 };
 
 /// A channel that pipelines themselves write to, on a board with the schema `agent_state`.
@@ -87,11 +87,14 @@ impl TransitionBuilder<'_> {
     /// What is put on record: the move, and what is written to the board with it.
     pub(super) fn decide(
         self,
-        boards: &Boards,
+        workspace: &Workspace,
         updates: &[ChannelUpdate],
     ) -> Result<Decision, AnyRejection> {
+        let boards = &workspace.boards;
         let mut all: Vec<ChannelUpdate> = updates.to_vec();
-        if self.pipeline.schema.as_str() == AGENT_STATE {
+        // Boards are not sealed, so nothing is noted in a private workspace.
+        let may_note = workspace.privacy.check_boards().is_ok();
+        if may_note && self.pipeline.schema.as_str() == AGENT_STATE {
             // What it says of its own failure stays, whole.
             let has_failed = self.change == Change::Failed;
             let is_own = |it: &ChannelUpdate| {
@@ -118,10 +121,11 @@ impl TransitionBuilder<'_> {
     }
 
     /// The same where nothing has to be written: a board that takes no more notes holds nothing up.
-    pub(super) fn decide_noted(self, boards: &Boards) -> Decision {
-        let noted = self.clone().decide(boards, &[]);
+    pub(super) fn decide_noted(self, workspace: &Workspace) -> Decision {
+        let noted = self.clone().decide(workspace, &[]);
         noted.unwrap_or_else(|_| {
-            let head = boards.find(self.board).map_or(CheckpointNumber::NONE, |it| it.head());
+            let board = workspace.boards.find(self.board);
+            let head = board.map_or(CheckpointNumber::NONE, |it| it.head());
             Decision::new([self.build(head, CheckpointNumber::NONE)], Reply::Done)
         })
     }

@@ -9,6 +9,7 @@ checkpoint.
 import base64
 import hashlib
 import json
+import math
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
 
@@ -21,6 +22,17 @@ OWN = "langgraph."
 # The result that hides a checkpoint: `delete_for_runs`.
 HIDDEN = "~hidden"
 
+# What the names of results begin with that several tasks share.
+SHARED = "~shared/"
+
+# The only key of an object that is the JSON of Python in base64: see `dump`.
+ENCODED = "~json"
+
+# What the broker takes as JSON has 127 levels and numbers that a float can hold; both less a
+# margin.
+LEVELS_MAX = 100
+NUMBER_MAX = 10**300
+
 # The broker's limit of a channel's name, in bytes.
 NAME_BYTES_MAX = 128
 
@@ -32,7 +44,43 @@ EMPTY = "empty"
 
 
 def digest(text, size):
-    return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()
+    # A text of Python may have surrogates, which are no UTF-8.
+    data = text.encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(data, digest_size=size).hexdigest()
+
+
+def is_json(value, levels=LEVELS_MAX):
+    """Whether a broker takes as JSON what Python writes as JSON."""
+    if isinstance(value, str):
+        return value.isascii() or value == value.encode("utf-8", "ignore").decode()
+    if isinstance(value, int):
+        return -NUMBER_MAX < value < NUMBER_MAX
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return 0 < levels and all(
+            is_json(key, levels) and is_json(it, levels - 1) for key, it in value.items()
+        )
+    if isinstance(value, (list, tuple)):
+        return 0 < levels and all(is_json(it, levels - 1) for it in value)
+    return True
+
+
+def dump(value):
+    """As JSON. What only Python takes as such (`inf`, half of a surrogate pair) is in base64."""
+    text = json.dumps(value)
+    if is_json(value) and not is_encoded(value):
+        return text
+    return json.dumps({ENCODED: base64.b64encode(text.encode()).decode()})
+
+
+def load(text):
+    value = json.loads(text)
+    return json.loads(base64.b64decode(value[ENCODED])) if is_encoded(value) else value
+
+
+def is_encoded(value):
+    return isinstance(value, dict) and set(value) == {ENCODED}
 
 
 def thread_prefix(thread_id):
@@ -67,7 +115,8 @@ def pack_metadata(serde, metadata):
         plain = json.loads(json.dumps(metadata))
     except (TypeError, ValueError):
         plain = None
-    return plain if plain == metadata else {"packed": pack(serde, metadata)}
+    is_same = plain == metadata and set(metadata) != {"packed"}
+    return plain if is_same else {"packed": pack(serde, metadata)}
 
 
 def unpack_metadata(serde, stored):
@@ -93,10 +142,20 @@ def unpack_channels(serde, stored, versions):
     return values
 
 
+def is_shared(name):
+    return name.startswith(SHARED)
+
+
+def shared_name(task_id, count):
+    """One of so many results."""
+    return f"{SHARED}{int(digest(task_id, 8), 16) % count:03}"
+
+
 def pack_writes(serde, writes, task_id, task_path, skipped=frozenset()):
     """Results by name: few, and the same for the same writes. `skipped` are there already."""
     results, chunk, size = {}, [], 0
-    task = task_id if task_id.isascii() and len(task_id) <= 100 else digest(task_id, 16)
+    is_plain = task_id.isascii() and task_id.isprintable() and len(task_id) <= 100
+    task = task_id if is_plain and not task_id.startswith("~") else digest(task_id, 16)
 
     def finish():
         nonlocal chunk, size
@@ -113,19 +172,21 @@ def pack_writes(serde, writes, task_id, task_path, skipped=frozenset()):
         if index < 0:
             results[f"{task}/{index}"] = [write]
             continue
-        if chunk and CHUNK_BYTES < size + len(write["data"]):
+        more = len(dump(write))
+        if chunk and CHUNK_BYTES < size + more:
             finish()
         chunk.append(write)
-        size += len(write["data"])
+        size += more
     finish()
     return results
 
 
 def merge_writes(results):
-    """Each write once, in the order in which a super-step applies them."""
+    """Each write of results by name once, in the order in which a super-step applies them."""
     writes = {}
-    for result in results:
-        for write in result:
+    # What a task has of its own is newer than what it shares.
+    for name in sorted(results, key=lambda name: (is_shared(name), name)):
+        for write in results[name] if name != HIDDEN else ():
             writes.setdefault((write["task_id"], write["index"]), write)
     return sorted(
         writes.values(),

@@ -1,19 +1,16 @@
 """A checkpointer of LangGraph whose threads are boards of a Tasuki broker.
 
 Each `put` is one update of a board, which names the checkpoint that it is based on: when two runs
-continue a thread from the same newest checkpoint, the second is refused with `ConcurrentWriter`.
-A thread continues from an earlier checkpoint where the config names its `checkpoint_id`, so that
-it was read as what it is, an earlier one.
+continue a thread from the same newest checkpoint, the second to write is refused with
+`ConcurrentWriter`. A thread continues from an earlier checkpoint where the config names its
+`checkpoint_id`, so that it was read as what it is, an earlier one; and a subgraph, from where it
+was when its graph was at such a checkpoint.
 """
 
 import copy
-import json
 import random
-import threading
-from collections import OrderedDict
 
 from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
     BaseCheckpointSaver,
     CheckpointTuple,
     get_checkpoint_id,
@@ -22,49 +19,20 @@ from langgraph.checkpoint.base import (
 
 from tasuki.v1 import board_pb2 as wire
 from tasuki_langgraph import layout
-from tasuki_langgraph.errors import BrokerError, ConcurrentWriter
-from tasuki_langgraph.transport import Call, Item, Pause, Transport
+from tasuki_langgraph.errors import BrokerError, ConcurrentWriter, found, repeated
+from tasuki_langgraph.memory import Memory
+from tasuki_langgraph.results import Results
+from tasuki_langgraph.transport import LOOK_S, LOOK_S_MAX, Call, Item, Pause, Transport
 
-# What is remembered of threads: numbers of checkpoints, forks that may be made, empty threads.
-REMEMBERED_MAX = 4096
-
-# In one page of a list, and results in one call.
+# In one page of a list.
 PAGE = 50
-RESULTS_PER_CALL = 64
 
 # For how long writes wait for their checkpoint, which LangGraph may be saving meanwhile, in
-# seconds, and how often they look.
+# seconds.
 SAVED_WITHIN_S = 10
-LOOK_S = 0.005
-LOOK_S_MAX = 0.1
 
-
-class Memory:
-    """The newest entries of a dict, for several threads."""
-
-    def __init__(self):
-        self.lock, self.entries = threading.Lock(), OrderedDict()
-
-    def put(self, key, value):
-        with self.lock:
-            self.entries[key] = value
-            self.entries.move_to_end(key)
-            if REMEMBERED_MAX < len(self.entries):
-                self.entries.popitem(last=False)
-
-    def get(self, key):
-        with self.lock:
-            return self.entries.get(key)
-
-    def take(self, key):
-        with self.lock:
-            return self.entries.pop(key, None)
-
-    def forget(self, board):
-        """All that is about a board."""
-        with self.lock:
-            for key in [key for key in self.entries if board in (key, key[0])]:
-                del self.entries[key]
+# Where LangGraph keeps an object of the run in a config. Without it a run is not known again.
+RUNTIME = "__pregel_runtime"
 
 
 class TasukiSaver(BaseCheckpointSaver):
@@ -89,10 +57,13 @@ class TasukiSaver(BaseCheckpointSaver):
         self.transport = Transport(broker, workspace, token, root_certificates)
         # By board and id: the number of a checkpoint.
         self.numbers = Memory()
-        # By board and id: the newest checkpoint when an earlier one was read by its id.
+        # By board and id: the newest checkpoint when an earlier one was read to continue from it.
         self.forks = Memory()
-        # Boards that were not there when they were read.
-        self.empty = Memory()
+        # By board: the newest checkpoint when none was found to continue from; 0: no board.
+        self.roots = Memory()
+        # By board and id, and by board and run: why a checkpoint was not written.
+        self.refusals = Memory()
+        self.results = Results(role)
 
     def close(self):
         self.transport.close()
@@ -132,7 +103,7 @@ class TasukiSaver(BaseCheckpointSaver):
     def _reader(self):
         """One whose reads allow no fork: LangGraph reads earlier checkpoints by id here."""
         reader = copy.copy(self)
-        reader.forks = Memory()
+        reader.forks, reader.roots = Memory(), Memory()
         return reader
 
     def get_tuple(self, config):
@@ -170,8 +141,7 @@ class TasukiSaver(BaseCheckpointSaver):
         await self.transport.arun(self._delete_thread(thread_id))
 
     def delete_for_runs(self, run_ids):
-        """Hides the checkpoints of these runs. A board of which none is left is deleted; else they
-        go when the thread is pruned."""
+        """Hides the checkpoints of these runs. They go when the thread is pruned or deleted."""
         self.transport.run(self._delete_for_runs(run_ids))
 
     async def adelete_for_runs(self, run_ids):
@@ -201,7 +171,7 @@ class TasukiSaver(BaseCheckpointSaver):
                 return None
             number, newest = read.checkpoint.checkpoint, read.board.checkpoint
             self.numbers.put((board, wanted), number)
-            results = yield from self._results(board, number)
+            results = yield from self.results.list(board, number)
             if results is None or layout.HIDDEN in results:
                 return None
             if number != newest:
@@ -212,15 +182,16 @@ class TasukiSaver(BaseCheckpointSaver):
             request = wire.ReadBoardRequest(board=board, checkpoint=number)
             read = yield from found(Call("ReadBoard", request))
             if read is None:
-                self.empty.put(board, True)
+                self.roots.put(board, newest or 0)
                 return None
             number, newest = read.checkpoint.checkpoint, newest or read.board.checkpoint
-            results = yield from self._results(board, number)
+            results = yield from self.results.list(board, number)
             if results is not None and layout.HIDDEN not in results:
                 break
             page = yield from self._page(board, number, 1)
             if not page.checkpoints:
-                self.empty.put(board, True)
+                # All are hidden: the thread begins anew after them.
+                self.roots.put(board, newest)
                 return None
             number = page.checkpoints[0].checkpoint
         self.numbers.put((board, read.checkpoint.write_key), number)
@@ -230,7 +201,7 @@ class TasukiSaver(BaseCheckpointSaver):
         return self._tuple(thread_id, ns, read, results)
 
     def _tuple(self, thread_id, ns, read, results):
-        stored = {it.channel: json.loads(it.value_json) for it in read.channels}
+        stored = {it.channel: layout.load(it.value_json) for it in read.channels}
         own = stored[layout.CHECKPOINT]
         if (own["thread_id"], own["checkpoint_ns"]) != (thread_id, ns):
             raise BrokerError("", f"board {read.board.board} is of thread {own['thread_id']!r}")
@@ -238,7 +209,7 @@ class TasukiSaver(BaseCheckpointSaver):
         versions = checkpoint["channel_versions"]
         values = layout.unpack_channels(self.serde, stored, versions)
         parent = own["parent"]
-        writes = layout.merge_writes(it for name, it in results.items() if name != layout.HIDDEN)
+        writes = layout.merge_writes(results)
         return CheckpointTuple(
             config=config_of(thread_id, ns, own["id"]),
             checkpoint={**checkpoint, "channel_values": values},
@@ -262,15 +233,20 @@ class TasukiSaver(BaseCheckpointSaver):
             boards = [place(config)[2]]
         left = limit
         for board in boards:
-            number = 0
+            number, newest = 0, None
             if until:
                 request = wire.ReadBoardRequest(board=board, write_key=until)
                 request.channels.append(layout.CHECKPOINT)
                 read = yield from found(Call("ReadBoard", request))
                 number = read.checkpoint.checkpoint if read else 0
             is_compared = until and not number
+            # The newest before a checkpoint of another namespace: so a subgraph is read when its
+            # graph runs again from there. It continues from what is found, or begins anew.
+            is_replay = is_compared and ns is not None and limit == 1 and not (filter or wanted)
             while left is None or 0 < left:
                 page = yield from self._page(board, number, PAGE)
+                if newest is None:
+                    newest = page.checkpoints[0].checkpoint if page.checkpoints else 0
                 for it in page.checkpoints:
                     is_other = wanted and it.write_key != wanted
                     if is_other or (is_compared and until <= it.write_key):
@@ -279,10 +255,14 @@ class TasukiSaver(BaseCheckpointSaver):
                         return
                     listed = yield from self._listed(board, it.checkpoint, filter)
                     if listed is not None:
+                        if is_replay and it.checkpoint != newest:
+                            self.forks.put((board, it.write_key), newest)
                         left = None if left is None else left - 1
                         yield Item(listed)
                 number = page.next
                 if not number:
+                    if is_replay and left:
+                        self.roots.put(board, newest)
                     break
 
     def _listed(self, board, number, filter):
@@ -293,17 +273,17 @@ class TasukiSaver(BaseCheckpointSaver):
             read = yield from found(Call("ReadBoard", request))
             if read is None:
                 return None
-            stored = json.loads(read.channels[0].value_json)
+            stored = layout.load(read.channels[0].value_json)
             metadata = layout.unpack_metadata(self.serde, stored)
             if any(metadata.get(key) != value for key, value in filter.items()):
                 return None
             del request.channels[:]
-        results = yield from self._results(board, number)
+        results = yield from self.results.list(board, number)
         read = yield from found(Call("ReadBoard", request))
         if read is None or results is None or layout.HIDDEN in results:
             return None
         own = next(it for it in read.channels if it.channel == layout.CHECKPOINT)
-        own = json.loads(own.value_json)
+        own = layout.load(own.value_json)
         self.numbers.put((board, own["id"]), number)
         return self._tuple(own["thread_id"], own["checkpoint_ns"], read, results)
 
@@ -333,12 +313,6 @@ class TasukiSaver(BaseCheckpointSaver):
             if not number:
                 return listed
 
-    def _results(self, board, number):
-        """By name; `None` if there is no such checkpoint."""
-        request = wire.ListBoardResultsRequest(board=board, checkpoint=number)
-        listed = yield from found(Call("ListBoardResults", request))
-        return listed and {it.name: json.loads(it.value_json) for it in listed.results}
-
     def _number(self, board, checkpoint_id):
         """`None`: the board has no such checkpoint."""
         number = self.numbers.get((board, checkpoint_id))
@@ -354,6 +328,20 @@ class TasukiSaver(BaseCheckpointSaver):
     # Writing.
 
     def _put(self, config, checkpoint, metadata, new_versions):
+        board, run = place(config)[2], run_of(config)
+        # Under what the writes of its tasks, which wait for it, look for why it was not written.
+        # A run writes no checkpoint of a thread after one that was refused.
+        keys = [(board, checkpoint["id"])] + ([(board, run)] if run else [])
+        for key in keys:
+            self.refusals.take(key)
+        try:
+            return (yield from self._write(config, checkpoint, metadata, new_versions))
+        except Exception as why:
+            for key in keys:
+                self.refusals.put(key, repeated(why))
+            raise
+
+    def _write(self, config, checkpoint, metadata, new_versions):
         thread_id, ns, board = place(config)
         parent = get_checkpoint_id(config)
         rest = {key: it for key, it in checkpoint.items() if key != "channel_values"}
@@ -365,28 +353,31 @@ class TasukiSaver(BaseCheckpointSaver):
         request = self._update(board, checkpoint["id"], channels)
         fork = None
         if parent:
-            number = yield from self._number(board, parent)
-            if number is None:
-                raise ConcurrentWriter(thread_id, ns, parent, "", None, [])
-            request.expected_checkpoint = number
+            known = yield from self._number(board, parent)
+            if known is None:
+                raise ConcurrentWriter(thread_id, ns, parent, "", None, [], is_gone=True)
             fork = self.forks.take((board, parent))
             if fork is not None:
                 request.fork, request.newest_checkpoint = True, fork
-        elif self.empty.get(board):
-            request.expected_checkpoint = 0
+        else:
+            # Who found nothing to continue from begins the thread, after what was there then. It
+            # stays noted: of two that found nothing, the second is refused.
+            known = self.roots.get(board)
+        if known is not None:
+            request.expected_checkpoint = known
         try:
             written = yield Call("UpdateBoard", request, is_command=True)
         except BrokerError as why:
-            if why.reason != "stale_checkpoint":
+            if why.reason not in ("stale_checkpoint", "unknown_checkpoint"):
                 raise
-            known = request.expected_checkpoint if fork is None else fork
+            known = known if fork is None else fork
             raise (yield from self._concurrent(thread_id, ns, board, parent, known)) from why
         self.numbers.put((board, checkpoint["id"]), written.checkpoint)
         return config_of(thread_id, ns, checkpoint["id"])
 
     def _update(self, board, write_key, channels):
         updates = [
-            wire.ChannelUpdate(channel=name, value_json=json.dumps(it))
+            wire.ChannelUpdate(channel=name, value_json=layout.dump(it))
             for name, it in channels.items()
         ]
         return wire.UpdateBoardRequest(
@@ -395,61 +386,34 @@ class TasukiSaver(BaseCheckpointSaver):
 
     def _concurrent(self, thread_id, ns, board, parent, known):
         """What whoever was refused is told."""
+        if parent:
+            # Where it was when it was read says nothing of a thread that was deleted since.
+            self.numbers.take((board, parent))
+            is_gone = (yield from self._number(board, parent)) is None
+        else:
+            is_gone = False
         page = yield from self._page(board, 0, PAGE)
-        newer = [it for it in page.checkpoints if known < it.checkpoint]
+        newer = [it for it in page.checkpoints if (known or 0) < it.checkpoint]
         own = (layout.OWN, "branch:")
         channels = {name for it in newer for name in it.channels if not name.startswith(own)}
         by = (newer[0].by_role or newer[0].by_person) if newer else ""
         newest = newer[0].write_key if newer else None
-        return ConcurrentWriter(thread_id, ns, parent, by, newest, sorted(channels))
+        return ConcurrentWriter(thread_id, ns, parent, by, newest, sorted(channels), is_gone)
 
     def _put_writes(self, config, writes, task_id, task_path):
         _, _, board = place(config)
-        checkpoint_id = config["configurable"]["checkpoint_id"]
+        checkpoint_id, run = config["configurable"]["checkpoint_id"], run_of(config)
         waited, pause = 0, LOOK_S
         while (number := (yield from self._number(board, checkpoint_id))) is None:
             # LangGraph saves a checkpoint and the writes of its tasks side by side.
+            why = self.refusals.get((board, checkpoint_id)) or self.refusals.get((board, run))
+            if why:
+                raise repeated(why)
             if SAVED_WITHIN_S <= waited:
                 raise BrokerError("unknown_checkpoint", f"no checkpoint {checkpoint_id} was saved")
             yield Pause(pause)
             waited, pause = waited + pause, min(2 * pause, LOOK_S_MAX)
-        results = layout.pack_writes(self.serde, writes, task_id, task_path)
-        special = {name: it for name, it in results.items() if it[0]["index"] < 0}
-        plain = {name: it for name, it in results.items() if name not in special}
-        # As the savers of LangGraph do it: the first of a task's writes stay, what is special is
-        # replaced.
-        yield from self._store(board, number, special, replace=True)
-        kept = yield from self._store(board, number, plain)
-        if kept:
-            stored = yield from self._results(board, number) or {}
-            there = layout.merge_writes(it for name, it in stored.items() if name != layout.HIDDEN)
-            there = {it["index"] for it in there if it["task_id"] == task_id}
-            missing = set(range(len(writes))) - there - {
-                index for index, it in enumerate(writes) if it[0] in WRITES_IDX_MAP
-            }
-            if missing:
-                more = layout.pack_writes(self.serde, writes, task_id, task_path, there)
-                more = {name: it for name, it in more.items() if 0 <= it[0]["index"]}
-                yield from self._store(board, number, more)
-
-    def _store(self, board, number, results, replace=False):
-        """Names that were there before."""
-        inputs = [
-            wire.BoardResultInput(name=name, value_json=json.dumps(it))
-            for name, it in results.items()
-        ]
-        kept = []
-        for first in range(0, len(inputs), RESULTS_PER_CALL):
-            request = wire.PutBoardResultsRequest(
-                role=self.role,
-                board=board,
-                checkpoint=number,
-                results=inputs[first : first + RESULTS_PER_CALL],
-                replace=replace,
-            )
-            stored = yield Call("PutBoardResults", request, is_command=True)
-            kept += stored.kept
-        return kept
+        yield from self.results.put_writes(board, number, self.serde, writes, task_id, task_path)
 
     # Threads.
 
@@ -461,16 +425,15 @@ class TasukiSaver(BaseCheckpointSaver):
     def _delete_board(self, board):
         request = wire.DeleteBoardRequest(person=self.person, board=board)
         yield from found(Call("DeleteBoard", request, is_command=True))
-        for memory in (self.numbers, self.forks, self.empty):
+        for memory in (self.numbers, self.forks, self.roots, self.refusals, self.results.counts):
             memory.forget(board)
 
     def _delete_for_runs(self, run_ids):
         runs = {str(it) for it in run_ids}
         boards = (yield from self._boards(layout.PREFIX)) if runs else []
         for board in boards:
-            is_any_left = False
             for it in (yield from self._all(board)):
-                results = yield from self._results(board, it.checkpoint)
+                results = yield from self.results.list(board, it.checkpoint)
                 if results is None or layout.HIDDEN in results:
                     continue
                 request = wire.ReadBoardRequest(board=board, checkpoint=it.checkpoint)
@@ -478,29 +441,25 @@ class TasukiSaver(BaseCheckpointSaver):
                 read = yield from found(Call("ReadBoard", request))
                 if read is None:
                     continue
-                stored = json.loads(read.channels[0].value_json)
+                stored = layout.load(read.channels[0].value_json)
                 run_id = layout.unpack_metadata(self.serde, stored).get("run_id")
                 if run_id in runs:
                     hidden = {layout.HIDDEN: [{"run_id": run_id}]}
-                    yield from self._store(board, it.checkpoint, hidden)
-                else:
-                    is_any_left = True
-            if not is_any_left:
-                yield from self._delete_board(board)
+                    yield from self.results.put(board, it.checkpoint, hidden)
 
     def _copy_thread(self, source, target):
         for board in (yield from self._boards(layout.thread_prefix(str(source)))):
             # Of the source's checkpoint the number of the target's.
             numbers, newest = {}, 0
             for it in reversed((yield from self._all(board))):
-                results = yield from self._results(board, it.checkpoint)
+                results = yield from self.results.list(board, it.checkpoint)
                 if results is None or layout.HIDDEN in results:
                     continue
                 request = wire.ReadBoardRequest(board=board, checkpoint=it.checkpoint)
                 if it.parent in numbers:
                     request.channels.extend(it.channels)
                 read = yield Call("ReadBoard", request)
-                channels = {one.channel: json.loads(one.value_json) for one in read.channels}
+                channels = {one.channel: layout.load(one.value_json) for one in read.channels}
                 own = channels[layout.CHECKPOINT]
                 own["thread_id"] = str(target)
                 copy = layout.board_name(str(target), own["checkpoint_ns"])
@@ -509,7 +468,7 @@ class TasukiSaver(BaseCheckpointSaver):
                 update.fork = update.expected_checkpoint != newest
                 written = yield Call("UpdateBoard", update, is_command=True)
                 numbers[it.checkpoint] = newest = written.checkpoint
-                yield from self._store(copy, newest, results)
+                yield from self.results.put(copy, newest, results)
 
     def _prune(self, thread_ids, strategy):
         if strategy not in ("keep_latest", "delete"):
@@ -526,7 +485,7 @@ class TasukiSaver(BaseCheckpointSaver):
                     memory.forget(board)
 
     def _needed(self, board):
-        """How many of the newest checkpoints the newest that is not hidden needs.
+        """How many of the newest checkpoints the newest that is not hidden needs; if all are, one.
 
         A `DeltaChannel` has its value in an earlier checkpoint, and what was added as the writes
         since.
@@ -535,7 +494,7 @@ class TasukiSaver(BaseCheckpointSaver):
         listed = yield from self._all(board)
         for count, it in enumerate(listed, 1):
             if open_channels is None:
-                results = yield from self._results(board, it.checkpoint)
+                results = yield from self.results.list(board, it.checkpoint)
                 if results is None or layout.HIDDEN in results:
                     continue
             elif it.checkpoint != parent:
@@ -544,7 +503,7 @@ class TasukiSaver(BaseCheckpointSaver):
             read = yield from found(Call("ReadBoard", request))
             if read is None:
                 continue
-            stored = {one.channel: json.loads(one.value_json) for one in read.channels}
+            stored = {one.channel: layout.load(one.value_json) for one in read.channels}
             if open_channels is None:
                 metadata = layout.unpack_metadata(self.serde, stored[layout.METADATA])
                 open_channels = set(metadata.get("counters_since_delta_snapshot") or ())
@@ -552,9 +511,9 @@ class TasukiSaver(BaseCheckpointSaver):
             there = layout.unpack_channels(self.serde, stored, versions)
             open_channels -= set(there)
             parent = it.parent
-            if not open_channels:
+            if not open_channels or not stored[layout.CHECKPOINT]["parent"]:
                 return count
-        return max(1, len(listed))
+        return 1 if open_channels is None else max(1, len(listed))
 
 
 def place(config):
@@ -570,14 +529,7 @@ def config_of(thread_id, ns, checkpoint_id):
     return {"configurable": configurable}
 
 
-def found(call):
-    """The answer; `None` where what the call names is not there."""
-    try:
-        return (yield call)
-    except BrokerError as why:
-        if why.reason in ("unknown_board", "unknown_checkpoint"):
-            return None
-        raise
-
-
-
+def run_of(config):
+    """Which run of a graph, or of a subgraph in it; 0: it is not known."""
+    runtime = config["configurable"].get(RUNTIME)
+    return 0 if runtime is None else id(runtime)

@@ -9,12 +9,12 @@ use super::definition;
 use crate::{
     cli::{Failure, Output},
     config::{Config, duration_text},
-    pipeline::PhaseSpec,
+    pipeline::{PhaseSpec, file},
 };
 
 /// Check a pipeline's file: print what it would do, or what is wrong, by line.
 ///
-/// Starts nothing and asks no broker.
+/// Starts nothing and asks no broker: channels are those of the file's schema, or of a new board.
 #[derive(Debug, clap::Args)]
 #[command(disable_version_flag = true)]
 pub struct Args {
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, _: &Config, output: &mut Output) -> Result<(), Failure> {
-    let read = definition(args.file.as_deref())?;
+    let read = definition(args.file.as_deref(), file::read_for_new_board)?;
     let whole = Definition::read(&read).map_err(|_| Failure::usage("The file does not work."))?;
     let whole = whole.write(&read.schema);
     output.answer(|| json!(whole), || described(&whole))

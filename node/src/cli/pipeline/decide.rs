@@ -14,7 +14,9 @@ use crate::{
 
 /// Approve what a phase did, so that the next one begins.
 ///
-/// An approval that was not given in time is refused; `tasuki pipeline resume` asks for it again.
+/// `tasuki pipeline status` shows the attempt and the checkpoint; name them with --attempt and
+/// --checkpoint, and nothing is approved but what you looked at. An approval that was not given in
+/// time is refused; `tasuki pipeline resume` asks for it again.
 #[derive(Debug, clap::Args)]
 #[command(disable_version_flag = true)]
 pub struct ApproveArgs {
@@ -44,6 +46,9 @@ struct Decision {
     /// Attempt that you looked at: refused if another one waits for approval
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
+    /// Checkpoint of the board that you looked at: refused if the board was written to since
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    checkpoint: Option<u64>,
     /// Person who decides [default: $USER, else the user's number]
     #[arg(long, value_name = "NAME")]
     by: Option<PersonId>,
@@ -121,6 +126,7 @@ async fn decide(
         person: person(decision.by)?.to_string(),
         board: decision.board.to_string(),
         attempt: decision.attempt.unwrap_or_default(),
+        checkpoint: decision.checkpoint.unwrap_or_default(),
         approve,
         reason,
         ..Default::default()

@@ -9,15 +9,12 @@ mod run;
 mod show;
 mod watch;
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use tasuki_proto::wire;
+use tasuki_proto::{host::config::read_settings, wire};
 
 use super::{Failure, subcommands::subcommands};
 use crate::pipeline::file::{self, Problem};
-
-/// A pipeline's file, in bytes.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 subcommands! {
     /// Have roles do phases one after another: plan, code, test, review.
@@ -36,22 +33,39 @@ subcommands! {
 }
 
 /// The definition in a file, or the one that needs none.
-fn definition(file: Option<&Path>) -> Result<wire::PipelineDefinition, Failure> {
+fn definition(
+    file: Option<&Path>,
+    read: fn(&str) -> Result<wire::PipelineDefinition, Vec<Problem>>,
+) -> Result<wire::PipelineDefinition, Failure> {
     let Some(path) = file else {
-        return file::read(file::DEFAULT).map_err(|all| problems(Path::new("default"), &all));
+        return read(file::DEFAULT).map_err(|all| problems(Path::new("default"), &all));
     };
     let cannot = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("{} cannot be read: {why}.", path.display()))
     };
-    let size = fs::metadata(path).map_err(|why| cannot(&why))?.len();
-    if FILE_BYTES_MAX < size {
-        return Err(cannot(&format!("it has {size} bytes; the limit is {FILE_BYTES_MAX}")));
-    }
-    let text = fs::read_to_string(path).map_err(|why| cannot(&why))?;
-    file::read(&text).map_err(|all| problems(path, &all))
+    let (bytes, _) = read_settings(path).map_err(|why| cannot(&why))?;
+    let text = String::from_utf8(bytes).map_err(|why| cannot(&why))?;
+    read(&text).map_err(|all| problems(path, &all))
 }
 
 fn problems(path: &Path, all: &[Problem]) -> Failure {
     let lines = all.iter().map(|it| format!("{}:{}: {}.", path.display(), it.line, it.what));
     Failure::usage(lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn only_a_plain_file_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for path in [pipe.as_path(), Path::new("/dev/zero")] {
+            let why = definition(Some(path), file::read).unwrap_err();
+            assert!(format!("{why:?}").contains("it is no plain file"), "{why:?}");
+        }
+    }
 }

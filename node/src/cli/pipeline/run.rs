@@ -12,6 +12,7 @@ use super::{definition, watch};
 use crate::{
     cli::{Failure, Output, board::Assignment, loops::person, role_args::OptionalRoleArgs},
     config::Config,
+    pipeline::file,
 };
 
 /// Start a pipeline and follow it until it ends.
@@ -42,7 +43,7 @@ pub struct Args {
 }
 
 pub(super) async fn run(args: Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
-    let definition = definition(args.file.as_deref())?;
+    let definition = definition(args.file.as_deref(), file::read)?;
     let updates = args.updates.iter().map(Assignment::to_wire).collect::<Result<_, _>>()?;
     let acting = args.role.client(config);
     let person = match acting.role.as_str() {

@@ -13,10 +13,13 @@ use crate::{
         Failure, Output,
         broker::Broker,
         labels::{author, enum_name, spaced},
-        text::{block, line, time},
+        text::{indented, line, time, width},
     },
     config::Config,
 };
+
+/// Blanks before a reason, which follows its decision.
+const REASON_INDENT: usize = 10;
 
 /// List pipelines, by board.
 ///
@@ -81,6 +84,9 @@ pub(super) fn sheet(it: &wire::Pipeline) -> String {
     let by = author(&it.by_role, &it.by_person);
     let mut text =
         format!("{}  started by {by} at {}\n{}", line(&it.board), time(it.started_ms), stands(it));
+    if it.checkpoint != 0 {
+        text += &format!("The board is at checkpoint {}.\n", it.checkpoint);
+    }
     text += "\nPhases\n";
     text += &described(&it.definition.clone().unwrap_or_default());
     text += "\nAttempts\n";
@@ -104,7 +110,7 @@ pub(super) fn stands(it: &wire::Pipeline) -> String {
                     let node = newest.map(|it| line(&it.node)).unwrap_or_default();
                     format!("{phase} is done by {role} on {node}\n")
                 }
-                _ => format!("{phase} waits for a node that hosts {role}\n"),
+                _ => format!("{phase} waits for {role}: no node has taken it yet\n"),
             }
         }
         PipelineStatus::AwaitingApproval => format!(
@@ -150,12 +156,72 @@ pub(super) fn attempt_line(it: &wire::PhaseAttempt) -> String {
     )
 }
 
-/// One decision of a person as a line.
+/// One decision of a person: a line, and its reason below it, deeper than any line of this program
+/// begins.
 pub(super) fn decision_line(it: &wire::ApprovalDecision) -> String {
     let verb = if it.approved { "approved" } else { "rejected" };
     let reason = match it.reason.as_str() {
         "" => "\n".to_owned(),
-        reason => format!(":\n{}", block(reason)),
+        reason => format!(":\n{}", indented(reason, REASON_INDENT, width())),
     };
     format!("      {} {verb} {} {}{reason}", line(&it.person), line(&it.phase), time(it.at_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decision(reason: &str) -> wire::ApprovalDecision {
+        wire::ApprovalDecision {
+            phase: "plan".to_owned(),
+            person: "ann".to_owned(),
+            reason: reason.to_owned(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_reason_looks_like_no_decision() {
+        let forged = "first\n      root approved plan 2026-01-01 00:00:00Z";
+        assert_eq!(
+            decision_line(&decision(forged)),
+            "      ann rejected plan -:\n          first\n                root approved plan \
+             2026-01-01 00:00:00Z\n"
+        );
+        let all = wire::Pipeline {
+            decisions: vec![decision("thin"), decision(""), decision("a\r\nb\n")],
+            ..Default::default()
+        };
+        let shown = sheet(&all);
+        let (_, decisions) = shown.split_once("Decisions\n").unwrap();
+        assert_eq!(
+            decisions,
+            "      ann rejected plan -:\n          thin\n      ann rejected plan -\n      ann \
+             rejected plan -:\n          a\n          b\n"
+        );
+    }
+
+    #[test]
+    fn who_does_a_phase_is_said_as_far_as_it_is_known() {
+        let attempt = |status: AttemptStatus| wire::PhaseAttempt {
+            role: "dev".to_owned(),
+            node: "box".to_owned(),
+            status: status.into(),
+            ..Default::default()
+        };
+        for (status, said) in [
+            (AttemptStatus::Waiting, "code waits for dev: no node has taken it yet\n"),
+            (AttemptStatus::Running, "code is done by dev on box\n"),
+        ] {
+            let it = wire::Pipeline {
+                status: PipelineStatus::Running.into(),
+                phase: "code".to_owned(),
+                attempts: vec![attempt(status)],
+                checkpoint: 7,
+                ..Default::default()
+            };
+            assert_eq!(stands(&it), said);
+            assert!(sheet(&it).contains("The board is at checkpoint 7.\n"));
+        }
+    }
 }

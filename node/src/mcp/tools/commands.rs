@@ -175,9 +175,12 @@ fn facts(it: &CommandOutcome) -> serde_json::Value {
     }
     if !it.set_aside.paths.is_empty() {
         facts["set_aside"] = json!(it.set_aside.paths);
-        facts["note"] = "The command made files with protected names; they were renamed to \
-                         NAME.set-aside-…."
+        facts["note"] = "Files that are protected were made where commands write; they were \
+                         renamed to NAME.set-aside-…, and so was HEAD in Git repositories."
             .into();
+    }
+    if it.set_aside.is_postponed {
+        facts["set_aside_later"] = true.into();
     }
     if let Some(why) = &it.set_aside.unchecked {
         facts["unchecked"] = format!("What it wrote could not be looked through: {why}.").into();

@@ -130,3 +130,50 @@ async fn what_starts_itself_over_and_over_ends_at_its_time_limit() {
         assert!(test_kill_process(pid).is_err(), "{pid:?}");
     }
 }
+
+/// Whether this kernel bounds signals (Linux 6.12).
+fn bounds_signals() -> bool {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|it| it.parse::<u32>().unwrap_or_default());
+    (numbers.next(), numbers.next()) >= (Some(6), Some(12))
+}
+
+/// Holds CM3. Each starts the next one in a session of its own and ends: whoever lists processes
+/// comes too late.
+#[tokio::test]
+#[ignore = "needs landlock and perl"]
+async fn what_runs_away_from_its_end_is_ended_all_the_same() {
+    if !bounds_signals() {
+        return;
+    }
+    let place = Place::new(SANDBOXED).await;
+    let runner = "use POSIX; $SIG{CHLD} = \"IGNORE\"; fork() for 1..4; \
+                  while (1) { my $p = fork(); exit if $p; POSIX::setsid() }";
+    let script = format!("perl -e '{runner}' & sleep 1000");
+    let asked = json!({ "argv": ["sh", "-c", script], "timeout_sec": 2 });
+    let told = place.call("run_command", asked).await;
+    let told = facts(&told);
+    assert_eq!(told["timed_out"], true, "{told}");
+    assert!(told["duration_ms"].as_u64().unwrap() < 10_000, "{told}");
+    let left = fs::read_dir("/proc").unwrap().flatten().filter(|it| {
+        let line = fs::read_to_string(it.path().join("cmdline")).unwrap_or_default();
+        line.contains("POSIX::setsid()") && line.starts_with("perl")
+    });
+    assert_eq!(left.count(), 0);
+}
+
+/// As root the node counts, as others the system does.
+#[tokio::test]
+#[ignore = "needs landlock"]
+async fn a_command_has_no_more_processes_than_it_may() {
+    if !rustix::process::geteuid().is_root() || !bounds_signals() {
+        return;
+    }
+    let place = Place::new(&format!("{SANDBOXED}processes = 40\n")).await;
+    let script = "i=0; while [ $i -lt 200 ]; do sleep 1000 & i=$((i + 1)); done; wait";
+    let told = place.script(script).await;
+    let told = facts(&told);
+    assert_eq!(told["signal"], 9, "{told}");
+    assert!(told["stderr"].as_str().unwrap().contains("more than 40 processes"), "{told}");
+    assert_eq!(facts(&place.script("exit 0").await)["exit_code"], 0);
+}

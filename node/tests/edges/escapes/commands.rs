@@ -146,6 +146,42 @@ async fn protected_names_do_not_stay_where_commands_write() {
     assert!(place.path("root/out/mine/.git").exists());
 }
 
+/// Holds CM2.
+#[tokio::test]
+#[ignore = "needs landlock"]
+async fn what_the_operator_protects_is_protected_from_commands() {
+    let place = Place::new(SANDBOXED).await;
+    std::fs::write(place.path("root/out/k.pem"), "mine\n").unwrap();
+    let told = place.script("echo EVIL > out/k.pem").await;
+    assert_eq!(refusal(&told), "command_forbidden", "{told}");
+    assert!(told.to_string().contains("out/k.pem"), "{told}");
+    assert_eq!(std::fs::read_to_string(place.path("root/out/k.pem")).unwrap(), "mine\n");
+    std::fs::remove_file(place.path("root/out/k.pem")).unwrap();
+    std::fs::write(place.path("root/.git/config"), "[core]\n\thooksPath = out/hooks\n").unwrap();
+    let told = place.script("mkdir out/hooks; echo EVIL > out/hooks/pre-commit").await;
+    assert_eq!(facts(&told)["set_aside"], serde_json::json!(["out/hooks"]), "{told}");
+    let repository = "mkdir -p out/r/objects out/r/refs; echo 'ref: refs/heads/main' > out/r/HEAD";
+    let told = place.script(repository).await;
+    assert_eq!(facts(&told)["set_aside"], serde_json::json!(["out/r/HEAD"]), "{told}");
+    assert!(!place.path("root/out/r/HEAD").exists());
+}
+
+/// Holds CM2.
+#[tokio::test]
+#[ignore = "needs landlock"]
+async fn commands_do_not_follow_a_root_that_is_swapped() {
+    let place = Place::new(SANDBOXED).await;
+    let script = place.filled("cat kept; echo x > out/new");
+    std::fs::create_dir(place.path("outside/out")).unwrap();
+    std::fs::rename(place.path("root"), place.path("root.o")).unwrap();
+    std::os::unix::fs::symlink(place.path("outside"), place.path("root")).unwrap();
+    let asked = serde_json::json!({ "argv": ["sh", "-c", script] });
+    let told = place.call("run_command", asked).await;
+    assert_eq!(refusal(&told), "command_forbidden", "{told}");
+    assert!(told.to_string().contains("restart the node"), "{told}");
+    assert!(!place.path("outside/out/new").exists());
+}
+
 /// Holds CM1.
 #[tokio::test]
 #[ignore = "needs landlock"]

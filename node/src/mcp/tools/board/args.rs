@@ -2,7 +2,7 @@
 //! leniently elsewhere, but a value of a board is a value of any form.
 
 use rmcp::model::JsonObject;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::Deserialize;
 use serde_json::Value;
 use tasuki_proto::wire;
 
@@ -12,7 +12,9 @@ use crate::role::Refusal;
 /// The name of a schema, or one as JSON: read with [`schema_text`].
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub(super) struct SchemaText(IgnoredAny);
+pub(super) struct SchemaText(
+    #[expect(dead_code, reason = "what is not read counts as an argument that was ignored")] Value,
+);
 
 schema!(SchemaText => { "anyOf": [{ "type": "string" }, { "type": "object" }] });
 
@@ -56,7 +58,7 @@ pub(super) fn schema_text(all: &JsonObject) -> Result<String, Refusal> {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::super::tools, *};
 
     #[test]
     fn values_are_passed_on_as_they_came() {
@@ -72,5 +74,16 @@ mod tests {
         let quoted = json!({ "updates": updates.to_string(), "schema": { "minimum": 0 } });
         assert_eq!(read(quoted), (expected.to_owned(), r#"{"minimum":0}"#.to_owned()));
         assert_eq!(read(json!({ "updates": 3, "schema": " any " })).1, "any");
+    }
+
+    #[test]
+    fn a_schema_that_is_used_is_not_called_ignored() {
+        let tool = tools().find(|it| it.name == "board_update").unwrap();
+        for schema in [json!("any"), json!({ "properties": { "x": { "type": "string" } } })] {
+            let arguments =
+                json!({ "board": "b", "updates": { "x": 1 }, "schema": schema, "a": 1 });
+            let unknown = tool.unknown_fields(arguments.as_object().unwrap());
+            assert_eq!(unknown.into_iter().collect::<Vec<_>>(), ["a"], "{arguments}");
+        }
     }
 }
