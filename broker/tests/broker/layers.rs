@@ -10,6 +10,7 @@ use std::{
 
 const PROTO: &[&str] = &[
     "counted",
+    "enum_name",
     "disk",
     "limits",
     "visible",

@@ -187,7 +187,8 @@ pub(super) async fn use_file(block: &Block, world: &mut World) {
             world.says("tasuki pipeline check change.toml").await;
         }
         ("toml", scene) => {
-            world.write(CONFIG, &block.text);
+            let project = world.path("me/project").display().to_string();
+            world.write(CONFIG, &block.text.replace("/home/ann/project", &project));
             if scene == "hooks" {
                 program(world, "notify-send", 0);
                 let secret = world.write("me/.config/tasuki/hook.secret", "0123456789abcdef");

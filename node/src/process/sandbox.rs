@@ -162,12 +162,21 @@ impl SignalScope {
     #[cfg(target_os = "linux")]
     pub fn enter() -> Option<Self> {
         use landlock::{
-            CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetStatus, Scope,
+            AccessFs, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _,
+            RulesetCreatedAttr as _, RulesetStatus, Scope, path_beneath_rules,
         };
 
-        let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-        let ruleset = ruleset.scope(Scope::Signal).and_then(Ruleset::create).ok()?;
-        let entered = ruleset.restrict_self().ok()?;
+        let enter = || -> Result<_, landlock::RulesetError> {
+            Ruleset::default()
+                .set_compatibility(CompatLevel::HardRequirement)
+                .scope(Scope::Signal)?
+                // No ruleset lets a file go from one directory to another unless it says so.
+                .handle_access(AccessFs::Refer)?
+                .create()?
+                .add_rules(path_beneath_rules(["/"], AccessFs::Refer))?
+                .restrict_self()
+        };
+        let entered = enter().ok()?;
         (entered.ruleset == RulesetStatus::FullyEnforced).then_some(Self(())).filter(Self::holds)
     }
 

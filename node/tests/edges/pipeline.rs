@@ -302,6 +302,12 @@ async fn a_person_approves_in_time_or_not_at_all() {
     assert_ne!(waiting["approval_lapses_ms"], 0, "{waiting}");
     assert!(place.calls("code").is_empty(), "it began although nobody approved");
     place.refused("pipeline approve b --by ann --attempt 7", "no_approval_pending").await;
+    // What was looked at is no longer what is there.
+    let seen = waiting["checkpoint"].as_u64().unwrap();
+    place.nodes[0].json("board update b requirements=more --as pm").await;
+    place
+        .refused(&format!("pipeline approve b --by ann --checkpoint {seen}"), "stale_checkpoint")
+        .await;
     place.nodes[1].json("pipeline reject b --by ann --reason thin").await;
     place.stands("awaiting_approval", "plan").await;
     assert_eq!(place.calls("plan").len(), 2);

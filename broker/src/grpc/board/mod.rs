@@ -326,15 +326,14 @@ impl Endpoint for wire::ListCheckpointsRequest {
 fn summary(name: &BoardName, it: &Board) -> wire::BoardSummary {
     let head = it.head();
     let newest = render_checkpoint(it, head);
-    let mut channels: Vec<wire::BoardChannel> = it
-        .channels
-        .iter()
-        .map(|(name, reducer)| wire::BoardChannel {
-            channel: name.to_string(),
-            reducer: reducer.to_string(),
-        })
-        .collect();
-    channels.sort_unstable_by(|one, other| one.channel.cmp(&other.channel));
+    let of_schema = it.schema.names().filter_map(|name| {
+        let reducer = it.schema.channel(name)?.reducer;
+        Some((name.to_string(), reducer.to_string()))
+    });
+    let written = it.channels.iter().map(|(name, reducer)| (name.to_string(), reducer.to_string()));
+    let channels: BTreeMap<String, String> = of_schema.chain(written).collect();
+    let channels =
+        channels.into_iter().map(|(channel, reducer)| wire::BoardChannel { channel, reducer });
     wire::BoardSummary {
         board: name.to_string(),
         schema: it.schema.as_str().to_owned(),
@@ -343,7 +342,7 @@ fn summary(name: &BoardName, it: &Board) -> wire::BoardSummary {
         by_person: newest.by_person,
         at_ms: newest.at_ms,
         checkpoints: it.checkpoints.len() as u64,
-        channels,
+        channels: channels.collect(),
         created_ms: it.created.as_millis(),
         from_board: text(it.origin.as_ref().map(|it| &it.board)),
         from_checkpoint: it.origin.as_ref().map_or(0, |it| it.checkpoint.get()),

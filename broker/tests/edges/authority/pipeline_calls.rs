@@ -3,7 +3,10 @@
 use tasuki_proto::{limits::ID_BYTES_MAX, token::Right, wire};
 
 use super::calls::{Call, acting, answers, bytes, inside, new_key, stream};
-use crate::support::caller;
+use crate::{
+    guarded::Guarded,
+    support::{caller, reason},
+};
 
 pub(super) static CALLS: &[Call] = &[
     acting("/tasuki.v1.Pipelines/StartPipeline", Right::Send, |workspace, role| {
@@ -105,3 +108,69 @@ pub(super) static CALLS: &[Call] = &[
         })),
     ),
 ];
+
+/// Holds E7: whoever starts a pipeline has services called, and agents run, on other nodes.
+#[tokio::test]
+async fn starting_a_pipeline_takes_the_rights_of_what_it_does() {
+    let data = tempfile::tempdir().unwrap();
+    let broker = Guarded::start(data.path()).await;
+    let (call, run) = ([Right::Send, Right::Call], [Right::Send, Right::Call, Right::Run]);
+    let bearer = async |rights: &[Right]| {
+        broker.bearer(Some(&broker.token("w1", &["A"], rights).await.expose()))
+    };
+    let senders = [bearer(&[Right::Send]).await, bearer(&call).await, bearer(&run).await];
+    let start = |board: &str, spec: &str| {
+        let phase = wire::PipelinePhase {
+            name: "plan".to_owned(),
+            role: "A".to_owned(),
+            spec: spec.to_owned(),
+            ..Default::default()
+        };
+        bytes(wire::StartPipelineRequest {
+            caller: caller("w1"),
+            key: new_key(),
+            role: "A".to_owned(),
+            board: board.to_owned(),
+            definition: Some(wire::PipelineDefinition {
+                phases: vec![phase],
+                ..Default::default()
+            }),
+            ..Default::default()
+        })
+    };
+    let (service, agent) = (r#"{"service":"s"}"#, r#"{"agent":"a","prompt":"p"}"#);
+    for (index, (sender, spec, wanted)) in [
+        (&senders[0], service, Some("right_forbidden")),
+        (&senders[1], service, None),
+        (&senders[1], agent, Some("right_forbidden")),
+        (&senders[2], agent, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = "/tasuki.v1.Pipelines/StartPipeline";
+        let started = sender.unary(path, start(&format!("b{index}"), spec)).await;
+        assert_eq!(started.err().as_ref().map(reason), wanted, "{index}");
+    }
+    let cancel = bytes(wire::CancelPipelineRequest {
+        caller: caller("w1"),
+        key: new_key(),
+        role: "A".to_owned(),
+        board: "b3".to_owned(),
+        ..Default::default()
+    });
+    senders[0].unary("/tasuki.v1.Pipelines/CancelPipeline", cancel).await.unwrap();
+    for (sender, wanted) in
+        senders.iter().zip([Some("right_forbidden"), Some("right_forbidden"), None])
+    {
+        let resume = bytes(wire::ResumePipelineRequest {
+            caller: caller("w1"),
+            key: new_key(),
+            role: "A".to_owned(),
+            board: "b3".to_owned(),
+            ..Default::default()
+        });
+        let resumed = sender.unary("/tasuki.v1.Pipelines/ResumePipeline", resume).await;
+        assert_eq!(resumed.err().as_ref().map(reason), wanted);
+    }
+}
