@@ -255,7 +255,8 @@ impl Files {
         for directory in &kept.directories {
             let Ok(below) = directory.strip_prefix(root) else { continue };
             if below.as_os_str().is_empty() {
-                kept.unclear.get_or_insert("the root itself is a directory of hooks".to_owned());
+                kept.unclear
+                    .get_or_insert_with(|| "the root itself is a directory of hooks".to_owned());
             }
             patterns.push(Pattern::of_path(below));
         }

@@ -286,7 +286,11 @@ pub(super) fn values(
     for (name, value) in &channels {
         match value {
             Value::Null => values.set_empty(name),
-            value => values.set(name, value.clone()),
+            Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_)
+            | Value::Object(_) => values.set(name, value.clone()),
         }
     }
     values.set(ATTEMPT_KEY, attempt_key.into());
