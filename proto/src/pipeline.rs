@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{
     id::{PhaseName, RoleId},
@@ -64,6 +65,17 @@ pub struct Phase {
     /// How long one attempt may take.
     #[n(7)]
     pub timeout_ms: u64,
+}
+
+impl Phase {
+    /// Whether its node may have to run an agent for it: what is no object with a service is taken
+    /// for one that does, however a node reads it.
+    pub fn may_run_agent(&self) -> bool {
+        match serde_json::from_str(&self.spec) {
+            Ok(Value::Object(spec)) => spec.get("agent").is_some_and(|it| !it.is_null()),
+            Ok(_) | Err(_) => true,
+        }
+    }
 }
 
 /// What is wrong with a definition.
@@ -328,6 +340,25 @@ mod tests {
         assert_eq!(read.phase(0).timeout_ms, PHASE_TIMEOUT_MS);
         // What was read is read again as the same.
         assert_eq!(Definition::read(&read.write("")).unwrap(), read);
+    }
+
+    #[test]
+    fn only_what_plainly_calls_a_service_runs_no_agent() {
+        for (spec, expected) in [
+            (r#"{"service":"s"}"#, false),
+            (r#"{"service":"s","agent":null}"#, false),
+            (r#"{"agent":"a","prompt":"p"}"#, true),
+            (r#"{"agent":0}"#, true),
+            // Fields by their places.
+            (r#"[null,null,"a","p",null,null,null,"x"]"#, true),
+            ("", true),
+            ("{", true),
+        ] {
+            let mut it = usual();
+            it.phases[0].spec = spec.to_owned();
+            let phase = &Definition::read(&it).unwrap().phases[0];
+            assert_eq!(phase.may_run_agent(), expected, "{spec}");
+        }
     }
 
     #[test]

@@ -62,7 +62,9 @@ impl PhaseSpec {
     /// # Errors
     /// The field that is wrong, and the end of a sentence about it.
     pub fn read(text: &str) -> Result<Self, Wrong> {
-        serde_json::from_str(text)
+        // Fields have names, and no places.
+        serde_json::from_str::<Map<String, Value>>(text)
+            .and_then(|fields| serde_json::from_value(fields.into()))
             .map_err(|why| ("spec", format!("is none that this node knows: {why}")))
     }
 

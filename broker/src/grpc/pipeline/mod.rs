@@ -6,11 +6,10 @@
 mod render;
 mod watch;
 
-use serde_json::Value as Json;
 use tasuki_proto::{
     id::{BoardName, RoleId},
     limits::{PHASE_ERROR_BYTES_MAX, PIPELINES_PAGE, PIPELINES_PAGE_MAX},
-    pipeline::Definition,
+    pipeline::{Definition, Phase},
     reason::Reason,
     token::Right,
     visible::is_visible,
@@ -54,11 +53,7 @@ impl Endpoint for wire::StartPipelineRequest {
 /// Whether the caller may have this done: services are called, and agents run, on other nodes.
 fn check_work(session: &WorkspaceSession, definition: &Definition) -> Result<(), Status> {
     session.check_right(Right::Call)?;
-    let runs_agent = |spec: &str| {
-        let spec: Json = serde_json::from_str(spec).unwrap_or_default();
-        spec.get("agent").is_some_and(|it| !it.is_null())
-    };
-    match definition.phases.iter().any(|it| runs_agent(&it.spec)) {
+    match definition.phases.iter().any(Phase::may_run_agent) {
         true => session.check_right(Right::Run),
         false => Ok(()),
     }

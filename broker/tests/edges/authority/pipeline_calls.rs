@@ -138,12 +138,14 @@ async fn starting_a_pipeline_takes_the_rights_of_what_it_does() {
             ..Default::default()
         })
     };
+    let by_place = r#"[null,null,"a","p",null,null,null,"x"]"#;
     let (service, agent) = (r#"{"service":"s"}"#, r#"{"agent":"a","prompt":"p"}"#);
     for (index, (sender, spec, wanted)) in [
         (&senders[0], service, Some("right_forbidden")),
         (&senders[1], service, None),
         (&senders[1], agent, Some("right_forbidden")),
         (&senders[2], agent, None),
+        (&senders[1], by_place, Some("right_forbidden")),
     ]
     .into_iter()
     .enumerate()
