@@ -347,7 +347,8 @@ pub(crate) fn resolved(path: &Path) -> PathBuf {
     known.entry(path.to_owned()).or_insert_with(|| resolve(path)).clone()
 }
 
-fn resolve(path: &Path) -> PathBuf {
+/// The same as it is now: links that came since are followed.
+pub(crate) fn resolve(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let found = path.ancestors().find_map(|above| {
         let mut real = above.canonicalize().ok()?;

@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     run::{Prepared, Ran, environment, run},
-    writable::{Turn, Writable},
+    writable::{Writable, WritableGuard},
 };
 pub use self::{scan::SetAside, settings::CommandSettings};
 use crate::{
@@ -257,7 +257,7 @@ impl Commands {
     ) -> Result<CommandOutcome, CommandError> {
         let own = Arc::clone(&self);
         let prepared = on_disk(move || own.prepare(request)).await?;
-        let (place, turn, prepared) = prepared;
+        let (place, guard, prepared) = prepared;
         let sandbox = match self.settings.kind {
             Kind::Landlock => prepared.policy.name(),
             Kind::None => NOT_SANDBOXED.to_owned(),
@@ -265,7 +265,7 @@ impl Commands {
         let ran = run(prepared, stop).await;
         // Also where it failed: it may have begun.
         let finished = on_disk(move || {
-            let set_aside = turn.end();
+            let set_aside = guard.end();
             if let Err(why) = place.remove() {
                 tracing::warn!(%why, "a command's temporary directory stays until the next start");
             }
@@ -276,15 +276,18 @@ impl Commands {
         Ok(CommandOutcome { outcome, stdout, stderr, took, sandbox, set_aside })
     }
 
-    fn prepare(&self, request: RunRequest) -> Result<(Place, Turn, Prepared), CommandError> {
+    fn prepare(
+        &self,
+        request: RunRequest,
+    ) -> Result<(Place, WritableGuard, Prepared), CommandError> {
         if self.settings.kind == Kind::Landlock {
             sandbox::look().map_err(|why| CommandError::NoSandbox(why.to_string()))?;
         }
-        let turn = self.writable.begin()?;
-        match self.prepare_in(request, &turn) {
-            Ok((place, prepared)) => Ok((place, turn, prepared)),
+        let guard = self.writable.begin()?;
+        match self.prepare_in(request, &guard) {
+            Ok((place, prepared)) => Ok((place, guard, prepared)),
             Err(why) => {
-                turn.end();
+                guard.end();
                 Err(why)
             }
         }
@@ -293,7 +296,7 @@ impl Commands {
     fn prepare_in(
         &self,
         request: RunRequest,
-        turn: &Turn,
+        guard: &WritableGuard,
     ) -> Result<(Place, Prepared), CommandError> {
         let settings = &self.settings;
         let cwd = self.files.root_dir().walk(Path::new(&request.cwd));
@@ -303,7 +306,7 @@ impl Commands {
         let place = place.map_err(|why| CommandError::Disk(why.to_string()))?;
         let limit = request.timeout.unwrap_or(settings.limit).min(settings.limit);
         let root = self.files.root();
-        let own = turn.paths().chain([place.temporary()]).collect();
+        let own = guard.paths().chain([place.temporary()]).collect();
         let of_node = |name: &str| std::env::var_os(name);
         let prepared = Prepared {
             policy: settings.policy(root.to_owned(), own, limit),

@@ -37,7 +37,7 @@ const KEPT_NAME_BYTES_MAX: usize = 128;
 
 /// What becomes of what is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum OnProtected {
     /// It is told of, and no more is looked for.
     Stop,
     /// It is put aside.
@@ -66,7 +66,7 @@ struct Level {
 
 /// A look through directories. It keeps none open but those that it is in.
 pub(super) struct Scan {
-    then: Then,
+    on_protected: OnProtected,
     /// What is protected beside the names that are everywhere.
     patterns: Vec<Pattern>,
     /// Names that it may still look at.
@@ -75,9 +75,17 @@ pub(super) struct Scan {
 }
 
 /// Looks through directories of the root.
-pub(super) fn scan(files: &Files, directories: &[(Dir, String)], then: Then) -> SetAside {
-    let mut scan =
-        Scan { then, patterns: Vec::new(), room: SCAN_NAMES_MAX, found: SetAside::default() };
+pub(super) fn scan(
+    files: &Files,
+    directories: &[(Dir, String)],
+    on_protected: OnProtected,
+) -> SetAside {
+    let mut scan = Scan {
+        on_protected,
+        patterns: Vec::new(),
+        room: SCAN_NAMES_MAX,
+        found: SetAside::default(),
+    };
     for (dir, path) in directories {
         let names: Vec<&str> = path.split('/').collect();
         scan.patterns = files.patterns(&names).unwrap_or_else(|why| {
@@ -85,17 +93,17 @@ pub(super) fn scan(files: &Files, directories: &[(Dir, String)], then: Then) -> 
             files.settings().protect.clone()
         });
         let folded = names.iter().map(|it| folded(it)).collect();
-        scan.look(dir, path, folded);
+        scan.walk(dir, path, folded);
     }
     scan.found
 }
 
 impl Scan {
-    fn look(&mut self, top: &Dir, path: &str, folded_path: Vec<String>) {
+    fn walk(&mut self, top: &Dir, path: &str, folded_path: Vec<String>) {
         let mut levels: Vec<Level> = Vec::new();
         self.enter(top.clone(), path.to_owned(), folded_path, &mut levels);
         while let Some(level) = levels.last_mut() {
-            if self.then == Then::Stop && !self.found.paths.is_empty() {
+            if self.on_protected == OnProtected::Stop && !self.found.paths.is_empty() {
                 return;
             }
             let Some(mut name) = level.names.pop() else {
@@ -105,7 +113,7 @@ impl Scan {
             let mut path = format!("{}/{}", level.path, name.display());
             level.folded.push(folded(&name.to_string_lossy()));
             if is_protected_in_depth(&level.folded, &self.patterns) {
-                let Some(new) = self.take(level, &name, &path) else {
+                let Some(new) = self.handle_protected(level, &name, &path) else {
                     level.folded.pop();
                     continue;
                 };
@@ -137,8 +145,8 @@ impl Scan {
 
     /// Notes what is protected and puts it aside, if that is to be done. Its new name; `None`: it
     /// has none.
-    fn take(&mut self, level: &Level, name: &OsStr, path: &str) -> Option<String> {
-        if self.then == Then::Stop {
+    fn handle_protected(&mut self, level: &Level, name: &OsStr, path: &str) -> Option<String> {
+        if self.on_protected == OnProtected::Stop {
             self.found.paths.push(path.to_owned());
             return None;
         }
@@ -191,7 +199,7 @@ impl Scan {
         if is_repository {
             let path = format!("{}/{HEAD}", level.path);
             level.folded.push(self::folded(HEAD));
-            self.take(&level, OsStr::new(HEAD), &path);
+            self.handle_protected(&level, OsStr::new(HEAD), &path);
             level.folded.pop();
             names.retain(|it| it != HEAD);
         }

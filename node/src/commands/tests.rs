@@ -65,9 +65,9 @@ impl Setup {
 
     /// What is put aside of what a command makes.
     fn set_aside(&self, make: impl FnOnce()) -> SetAside {
-        let turn = self.writable.begin().unwrap();
+        let guard = self.writable.begin().unwrap();
         make();
-        turn.end()
+        guard.end()
     }
 }
 
@@ -151,11 +151,11 @@ fn commands_that_run_at_once_leave_what_others_made_alone() {
 #[test]
 fn what_a_killed_node_left_is_put_aside_and_nothing_else_is() {
     let it = setup();
-    let turn = it.writable.begin().unwrap();
+    let guard = it.writable.begin().unwrap();
     it.make("out/.git");
     let after = restarted(&it.files, it.dir.path());
     assert_eq!(after.begin().unwrap().end().paths, ["out/.git"]);
-    drop(turn);
+    drop(guard);
     it.make("out/.git");
     assert!(matches!(after.begin(), Err(CommandError::Protected(_))));
 }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     CommandError,
-    scan::{SetAside, Then, scan},
+    scan::{OnProtected, SetAside, scan},
 };
 use crate::{
     dir::Dir,
@@ -43,7 +43,7 @@ pub(super) struct Writable {
 
 /// The directories while one command runs.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct WritableGuard {
     writable: Arc<Writable>,
     directories: Vec<(Dir, String)>,
     /// What was put aside before it began.
@@ -92,7 +92,7 @@ impl Writable {
 
     /// Opens the directories for one command; what is missing is made. Nothing protected may be in
     /// there, unless other commands run already. Blocks on the disk.
-    pub(super) fn begin(self: &Arc<Self>) -> Result<Turn, CommandError> {
+    pub(super) fn begin(self: &Arc<Self>) -> Result<WritableGuard, CommandError> {
         check_in_place(self.files.root_dir()).map_err(CommandError::Replaced)?;
         let open = |path: &String| {
             let names: Vec<&str> = path.split('/').collect();
@@ -114,7 +114,7 @@ impl Writable {
         };
         *running += 1;
         let writable = Arc::clone(self);
-        Ok(Turn { writable, directories, left, is_over: false })
+        Ok(WritableGuard { writable, directories, left, is_over: false })
     }
 
     /// Puts aside what an earlier process left, and refuses if anything else protected is there.
@@ -122,8 +122,8 @@ impl Writable {
         let unfinished = self.unfinished();
         let own: Vec<_> =
             directories.iter().filter(|(_, path)| unfinished.contains(path)).cloned().collect();
-        let left = scan(&self.files, &own, Then::SetAside);
-        let SetAside { paths, unchecked, .. } = scan(&self.files, directories, Then::Stop);
+        let left = scan(&self.files, &own, OnProtected::SetAside);
+        let SetAside { paths, unchecked, .. } = scan(&self.files, directories, OnProtected::Stop);
         if let Some(path) = paths.into_iter().next() {
             return Err(CommandError::Protected(path));
         }
@@ -149,7 +149,7 @@ impl Writable {
     }
 }
 
-impl Turn {
+impl WritableGuard {
     /// Where the directories are.
     pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
         self.directories.iter().map(|(dir, _)| dir.path().to_owned())
@@ -170,7 +170,7 @@ impl Turn {
             all.is_postponed = true;
             return all;
         }
-        let found = scan(&writable.files, &self.directories, Then::SetAside);
+        let found = scan(&writable.files, &self.directories, OnProtected::SetAside);
         all.paths.extend(found.paths);
         all.unchecked = found.unchecked;
         if all.unchecked.is_none()
@@ -182,7 +182,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for WritableGuard {
     fn drop(&mut self) {
         if !self.is_over {
             // The note stays, so the next command looks.

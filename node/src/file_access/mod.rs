@@ -239,9 +239,9 @@ impl Files {
         let unclear = |why: String| format!("where Git has its hooks is not known: {why}");
         let root = self.root.path();
         check_in_place(&self.root).map_err(unclear)?;
-        let mut kept = repositories::Kept::default();
+        let mut git = repositories::GitDirectories::default();
         for top in root.ancestors() {
-            if kept.add(top) {
+            if git.add(top) {
                 break;
             }
         }
@@ -249,18 +249,18 @@ impl Files {
         // What is at the path itself is protected, or is not.
         for name in names.split_last().map_or(&[][..], |(_, above)| above) {
             top.push(name);
-            kept.add(&top);
+            git.add(&top);
         }
         let mut patterns = self.settings.protect.clone();
-        for directory in &kept.directories {
+        for directory in &git.directories {
             let Ok(below) = directory.strip_prefix(root) else { continue };
             if below.as_os_str().is_empty() {
-                kept.unclear
+                git.unclear
                     .get_or_insert_with(|| "the root itself is a directory of hooks".to_owned());
             }
             patterns.push(Pattern::of_path(below));
         }
-        kept.unclear.map_or(Ok(patterns), |why| Err(unclear(why)))
+        git.unclear.map_or(Ok(patterns), |why| Err(unclear(why)))
     }
 
     /// Whether a directory above a path is, or would be with something of that name, what Git takes

@@ -13,6 +13,7 @@ use std::{
 };
 
 use super::git_config;
+use crate::dir::resolve;
 
 /// Of a repository's configuration, in bytes: people's have a few thousand.
 const CONFIG_BYTES_MAX: u64 = 256 * 1024;
@@ -29,16 +30,16 @@ const POINTER: &[u8] = b"gitdir: ";
 /// What a path may begin with that need not be there.
 const OPTIONAL: &[u8] = b":(optional)";
 
-/// What repositories keep and run.
+/// Directories of repositories, and of the hooks that they run.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct GitDirectories {
     /// Absolute paths of directories: as they are written, and where they lead.
     pub directories: Vec<PathBuf>,
     /// Why some may be missing.
     pub unclear: Option<String>,
 }
 
-impl Kept {
+impl GitDirectories {
     /// Adds those of the repository whose files are in `top`, if there is one. Whether there is.
     pub(super) fn add(&mut self, top: &Path) -> bool {
         match find(top) {
@@ -48,7 +49,8 @@ impl Kept {
                 let read = reader.read(&common.join("config"), 0);
                 let read = read.and_then(|()| reader.read(&git.join("config.worktree"), 0));
                 let hooks = reader.directories();
-                self.directories.extend(hooks.iter().flat_map(|it| [folded(it), real(it)]));
+                self.directories
+                    .extend(hooks.iter().flat_map(|it| [normalized(it), normalized(&resolve(it))]));
                 self.note(read);
                 let is_repository = git.join("HEAD").symlink_metadata().is_ok();
                 self.directories.extend([git, common]);
@@ -176,7 +178,7 @@ fn line(text: &[u8]) -> &Path {
 }
 
 /// A path without `.` and `..`, whatever is there.
-fn folded(path: &Path) -> PathBuf {
+fn normalized(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
@@ -190,13 +192,4 @@ fn folded(path: &Path) -> PathBuf {
         }
     }
     out
-}
-
-/// Where a path leads, as far as there is anything.
-fn real(path: &Path) -> PathBuf {
-    let found = path.ancestors().find_map(|above| {
-        let real = above.canonicalize().ok()?;
-        Some(folded(&real.join(path.strip_prefix(above).ok()?)))
-    });
-    found.unwrap_or_else(|| folded(path))
 }

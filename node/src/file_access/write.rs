@@ -81,17 +81,14 @@ impl Files {
     /// # Errors
     /// When it may not be written, or is not what it is expected to be.
     pub fn write(&self, request: &WriteRequest) -> Result<Written, FileError> {
+        // Before it is checked: another write may make what this one would complete.
+        let _alone = self.writing.lock();
         let path = self.check_write(&request.path)?;
         if FILE_WRITE_BYTES_MAX < request.content.len() {
             let (bytes, bytes_max) = (request.content.len() as u64, FILE_WRITE_BYTES_MAX as u64);
             return Err(FileError::TooLarge { path, bytes, bytes_max });
         }
         let names = self.names(&request.path)?;
-        let _alone = self.writing.lock();
-        // Another write may have made what this one would complete.
-        if let Some(by) = self.protection(&names) {
-            return Err(FileError::Protected { path, by });
-        }
         let mut made = Vec::new();
         let written = self.write_alone(request, &names, path, &mut made);
         if written.is_err() {
