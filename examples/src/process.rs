@@ -20,7 +20,7 @@ use crate::Result;
 const START_WITHIN: Duration = Duration::from_secs(180);
 
 /// For a process to end once it was told to.
-const END_WITHIN: Duration = Duration::from_secs(20);
+const END_WITHIN: Duration = Duration::from_secs(120);
 
 /// A process that listens somewhere. Killed when dropped.
 #[derive(Debug)]

@@ -26,7 +26,8 @@ fn said_by(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let (said, errors) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?}: {}\n{said}\n{errors}", output.status);
+    // Why comes first: what was said before may be long.
+    assert!(output.status.success(), "{command:?}: {}\n{errors}\n{said}", output.status);
     said.into_owned()
 }
 

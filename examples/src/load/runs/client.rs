@@ -24,7 +24,7 @@ const ROLE: &str = "asker";
 const HOLD_MS: u64 = 60_000;
 
 /// For what a watcher waits for.
-const SEEN_WITHIN: Duration = Duration::from_secs(30);
+const SEEN_WITHIN: Duration = Duration::from_secs(120);
 
 pub(super) struct Client {
     runs: RunsClient<Channel>,

@@ -42,7 +42,7 @@ const CAPTURED: &str = "pi-1.5.2/success-tool.jsonl";
 const PLACES: usize = 64;
 
 /// For an agent to be there, and between two looks whether it is.
-const START_WITHIN: Duration = Duration::from_secs(30);
+const START_WITHIN: Duration = Duration::from_secs(120);
 const START_PAUSE: Duration = Duration::from_millis(5);
 
 /// A home directory with the agent, a configuration with its runner, and a project with its files.
