@@ -89,10 +89,11 @@ fn spoil(dir: &Path, dice: &mut Dice) -> String {
     format!("{}: {damage:?}", path.strip_prefix(dir).unwrap_or(&path).display())
 }
 
-/// Mostly the data; sometimes the mark or sled's other files.
+/// Mostly the data; sometimes the log or sled's other files.
 fn pick(dir: &Path, dice: &mut Dice) -> PathBuf {
     match dice.roll(8) {
-        0 => dir.join("mark"),
+        0 => dir.join("log/0"),
+        3 => dir.join("log/1"),
         1 => dir.join("db/conf"),
         2 => {
             let entries =

@@ -90,11 +90,13 @@ enum Command {
     /// Only a new or empty directory is written to. Nothing that was granted before holds in it, as
     /// after `restore`, and the broker gets a new certificate.
     Import(export::Import),
-    /// Set a lost or damaged mark to the newest commit, after checking everything else.
+    /// Replace a lost or damaged log, after checking everything else.
     ///
-    /// The mark shows whether the newest commits are missing. A new one hides such a loss, so use
-    /// this only if you know why the mark is lost.
-    RepairMark(Data),
+    /// The newest changes may be in the log alone: for about a second after they were made, and
+    /// until a start after a crash. What only the log had is lost then, and nothing notices, so use
+    /// this only if you know why the log is lost.
+    #[command(alias = "repair-mark")]
+    RepairLog(Data),
     /// Remove what has been over for long, or show what that is.
     ///
     /// Resolved and canceled threads, closed issues, runs that ended, old handovers and old versions
@@ -173,7 +175,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Restore(it) => backup::restore(&it),
         Command::Export(it) => export::export(it),
         Command::Import(it) => export::import(&it),
-        Command::RepairMark(it) => verify::repair_mark(&it),
+        Command::RepairLog(it) => verify::repair_log(&it),
         Command::Compact(it) => compact::compact(it),
         Command::Reindex(it) => reindex::run(&it),
         Command::Invite(it) => invite::invite(it),

@@ -1,4 +1,4 @@
-//! `tasuki-broker verify`, `stats` and `repair-mark`: what a data directory holds, looked through.
+//! `tasuki-broker verify`, `stats` and `repair-log`: what a data directory holds, looked through.
 //!
 //! A broker that serves it looks through it itself, as of one commit; otherwise it is done here.
 
@@ -97,12 +97,12 @@ async fn count(journal: &SledJournal, progress: &Progress) -> Result<wire::DataR
     Ok(report)
 }
 
-pub(super) fn repair_mark(data: &Data) -> u8 {
+pub(super) fn repair_log(data: &Data) -> u8 {
     let directory = match used_directory(data) {
         Ok(directory) => directory,
         Err(code) => return code,
     };
-    match sled::repair_mark(&directory) {
+    match sled::repair_log(&directory) {
         Ok(report) => {
             let report = grpc::data_report(&report, Fence::default(), None);
             say(&if data.json { in_json(&report).to_string() } else { in_words(&report) });

@@ -304,7 +304,7 @@ pub(crate) async fn begun(word: &str, half: &[u8], target: &Path) -> Child {
     child.stdin.as_mut().unwrap().write_all(half).await.unwrap();
     let staging = target.join("broker.restoring");
     let appears = async {
-        while !staging.join("mark").exists() {
+        while !staging.join("db").exists() {
             tokio::task::yield_now().await;
         }
     };
@@ -331,7 +331,7 @@ async fn of_two_restores_at_once_the_first_is_whole_and_the_second_is_refused() 
         let second = restore(&file, &target).await;
         assert_eq!(second.code, Some(69), "{second:?}");
         assert!(second.log.contains("Another restore writes to"), "{}", second.log);
-        assert!(target.join("broker.restoring/mark").exists(), "it is the first one's");
+        assert!(target.join("broker.restoring/log").exists(), "it is the first one's");
     }
     let ended = end_restore(first, rest).await;
     assert!(ended.status.success(), "{ended:?}");

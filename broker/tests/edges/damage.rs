@@ -56,7 +56,8 @@ fn spoil(dir: &Path, dice: &mut Dice) -> String {
     let dir = &dir.join(FOLDER);
     let mut roll = |limit: usize| usize::try_from(dice.roll(limit as u64)).unwrap();
     let path = match roll(8) {
-        0 => dir.join("mark"),
+        0 => dir.join("log/0"),
+        3 => dir.join("log/1"),
         1 => dir.join("db/conf"),
         2 => page_table(dir).unwrap_or_else(|| dir.join("db/db")),
         _ => dir.join("db/db"),

@@ -62,7 +62,7 @@ async fn a_directory_in_use_or_unusable_is_refused_by_name() {
     assert_eq!(ended.code, Some(69), "{}", ended.log);
     let says = ended.log.contains("in use by another broker") || ended.log.contains(&holder);
     assert!(says && ended.log.contains(&holder), "{}", ended.log);
-    let repaired = crate::support::run(&["repair-mark"], data.path()).await;
+    let repaired = crate::support::run(&["repair-log"], data.path()).await;
     assert_eq!(repaired.code, Some(69), "{}", repaired.log);
     broker.kill().await;
 
@@ -75,8 +75,7 @@ async fn a_directory_in_use_or_unusable_is_refused_by_name() {
     }
     // There is nothing to check, and nothing is made.
     let none = data.path().join("none");
-    for words in
-        [&["verify"][..], &["verify", "--json"], &["repair-mark"], &["reindex"], &["stats"]]
+    for words in [&["verify"][..], &["verify", "--json"], &["repair-log"], &["reindex"], &["stats"]]
     {
         let ended = crate::support::run(words, &none).await;
         assert_eq!(ended.code, Some(69), "{words:?}: {}", ended.log);

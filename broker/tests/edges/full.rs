@@ -62,7 +62,7 @@ impl Drop for SmallDisk {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs small disks: it mounts one"]
 async fn a_full_disk_ends_the_broker_and_loses_nothing() {
-    let disk = SmallDisk::mount(12);
+    let disk = SmallDisk::mount(20);
     let data = disk.path().join("data");
     let mut players = players(&["one", "two"], 4);
     let (broker, address) = Process::served(&data).await;
@@ -185,7 +185,7 @@ impl Sender {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs small disks: it mounts one"]
 async fn mail_with_files_fills_the_disk_and_what_was_stored_is_there_when_there_is_room() {
-    let disk = SmallDisk::mount(24);
+    let disk = SmallDisk::mount(32);
     let data = disk.path().join("data");
     let (broker, address) = Process::served(&data).await;
     let mut sender = Sender::at(address);
@@ -221,6 +221,21 @@ async fn mail_with_files_fills_the_disk_and_what_was_stored_is_there_when_there_
     assert_eq!(sender.check().await, (1..=sender.counter + 1).collect::<Vec<_>>());
     broker.kill().await;
     assert_whole(&data).await;
+}
+
+/// A broker whose log has no room does not begin.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs small disks: it mounts one"]
+async fn a_disk_without_room_for_the_log_is_refused_with_what_it_needs() {
+    let disk = SmallDisk::mount(7);
+    let data = disk.path().join("data");
+    let ended = Process::serve(&data).ended().await;
+    assert_eq!(ended.code, Some(69), "{}", ended.log);
+    let needs = "it needs 8 MiB: free some space on that disk and try again";
+    assert!(ended.log.contains(needs), "{}", ended.log);
+    disk.grow();
+    let (broker, _) = Process::served(&data).await;
+    broker.kill().await;
 }
 
 /// The index has a disk of its own that is full: what is searched may be behind, mail is not.

@@ -19,7 +19,7 @@ use prost::Message as _;
 use tasuki_broker::journal::{
     Append, BodyKey, Journal, JournalError, Outcome, Writer,
     memory::MemoryJournal,
-    sled::{Durability, Options, SledJournal, repair_mark, verify},
+    sled::{Durability, Options, SledJournal, repair_log, verify},
 };
 use tasuki_proto::{id::Sequence, stored::Meta};
 
@@ -343,29 +343,33 @@ fn refusal(dir: &Path) -> String {
     SledJournal::open(dir, Options::default()).expect_err("is refused").to_string()
 }
 
+/// Spoils the heads of both segments.
+fn spoil_log(dir: &Path) {
+    for name in ["log/0", "log/1"] {
+        let path = dir.join(name);
+        let mut bytes = std::fs::read(&path).expect("reads");
+        bytes[20] ^= 1;
+        std::fs::write(path, bytes).expect("writes");
+    }
+}
+
 #[tokio::test]
-async fn a_lost_mark_or_database_is_refused_and_a_lost_mark_can_be_repaired() {
+async fn a_lost_log_or_database_is_refused_and_a_lost_log_can_be_replaced() {
     let dir = tempfile::tempdir().expect("a directory");
     written(dir.path()).await;
-    let mark = std::fs::read(dir.path().join("mark")).expect("a mark");
-
-    std::fs::remove_file(dir.path().join("mark")).expect("removes");
-    assert!(refusal(dir.path()).contains("mark"), "{}", refusal(dir.path()));
-    repair_mark(dir.path()).expect("repairs");
+    std::fs::remove_dir_all(dir.path().join("log")).expect("removes");
+    assert!(refusal(dir.path()).contains("expected the log"), "{}", refusal(dir.path()));
+    repair_log(dir.path()).expect("repairs");
     on_disk(dir.path()).close().await.expect("closes");
 
-    let mut torn = mark.clone();
-    torn[20] ^= 1;
-    std::fs::write(dir.path().join("mark"), &torn).expect("writes");
-    on_disk(dir.path()).close().await.expect("one good slot will do");
-    torn = mark;
-    // Flipped, for a byte of a random id may be 0 already.
-    for at in [20, 532] {
-        torn[at] ^= 1;
-    }
-    std::fs::write(dir.path().join("mark"), &torn).expect("writes");
-    assert!(refusal(dir.path()).contains("slots"), "{}", refusal(dir.path()));
-    repair_mark(dir.path()).expect("repairs");
+    spoil_log(dir.path());
+    assert!(refusal(dir.path()).contains("the head of a segment"), "{}", refusal(dir.path()));
+    let found = verify(dir.path()).expect_err("it is refused").to_string();
+    assert!(found.contains("the head of a segment"), "{found}");
+    repair_log(dir.path()).expect("repairs");
+    let journal = on_disk(dir.path());
+    assert_eq!(sequences(&journal, 1, 9), [1, 2, 3]);
+    journal.close().await.expect("closes");
 
     std::fs::remove_dir_all(dir.path().join("db")).expect("removes");
     assert!(refusal(dir.path()).contains("database"), "{}", refusal(dir.path()));
@@ -374,20 +378,60 @@ async fn a_lost_mark_or_database_is_refused_and_a_lost_mark_can_be_repaired() {
     assert!(refusal(dir.path()).contains("meta"), "{}", refusal(dir.path()));
 }
 
+/// Appends one record in a sitting of its own.
+async fn one_more(dir: &Path, sequence: u64) {
+    let journal = on_disk(dir);
+    let (mut opened, mut heard) = open(&journal, "w").await;
+    append_all(&mut opened.writer, &mut heard, sequence..=sequence).await;
+    journal.close().await.expect("closes");
+}
+
+/// Puts a part of one data directory in the place of that of another.
+fn swap_in(part: &str, from: &Path, to: &Path) {
+    std::fs::remove_dir_all(to.join(part)).expect("removes");
+    common::copy(&from.join(part), &to.join(part));
+}
+
 /// Holds DB2.
 #[tokio::test]
-async fn an_older_database_under_a_newer_mark_is_refused() {
+async fn an_older_database_heals_from_the_log_or_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     written(dir.path()).await;
     let old = tempfile::tempdir().expect("a directory");
     common::copy(dir.path(), old.path());
-    let journal = on_disk(dir.path());
-    let (mut opened, mut heard) = open(&journal, "w").await;
-    append_all(&mut opened.writer, &mut heard, 4..=4).await;
-    journal.close().await.expect("closes");
-    std::fs::copy(dir.path().join("mark"), old.path().join("mark")).expect("copies");
-    let refusal = refusal(old.path());
-    assert!(refusal.contains("as the mark says"), "{refusal}");
+    one_more(dir.path(), 4).await;
+    let healed = tempfile::tempdir().expect("a directory");
+    common::copy(dir.path(), healed.path());
+    swap_in("db", old.path(), healed.path());
+    assert_eq!(verify(healed.path()).expect("it heals"), verify(dir.path()).expect("is whole"));
+    one_more(healed.path(), 5).await;
+
+    // Both segments begin after what the older one has.
+    one_more(dir.path(), 5).await;
+    one_more(dir.path(), 6).await;
+    swap_in("db", old.path(), dir.path());
+    let refused = refusal(dir.path());
+    assert!(refused.contains("of the log in it, found"), "{refused}");
+}
+
+/// Holds DB2.
+#[tokio::test]
+async fn an_older_log_or_that_of_another_database_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
+    let old = tempfile::tempdir().expect("a directory");
+    common::copy(dir.path(), old.path());
+    one_more(dir.path(), 4).await;
+    swap_in("log", old.path(), dir.path());
+    let refused = refusal(dir.path());
+    assert!(refused.contains("which the database has"), "{refused}");
+    assert!(verify(dir.path()).is_err());
+
+    let other = tempfile::tempdir().expect("a directory");
+    written(other.path()).await;
+    swap_in("log", other.path(), dir.path());
+    let refused = refusal(dir.path());
+    assert!(refused.contains("the log beside it is of"), "{refused}");
 }
 
 #[tokio::test]
@@ -402,7 +446,8 @@ async fn creation_that_was_cut_short_begins_anew() {
     // But not when something was acknowledged.
     written(dir.path()).await;
     std::fs::write(dir.path().join("creating"), b"").expect("writes");
-    assert!(refusal(dir.path()).contains("the mark knows commit"));
+    let refused = refusal(dir.path());
+    assert!(refused.contains("beside it commit"), "{refused}");
 }
 
 #[tokio::test]

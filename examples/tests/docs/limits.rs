@@ -23,6 +23,11 @@ const ONE_SIDED: [(&str, &[Constant]); 2] = [
     (
         "Broker",
         &[
+            Constant::of(
+                "broker",
+                "LOG_SEGMENT_BYTES",
+                "Each of the two segments of the log, which a broker's disk must have room for.",
+            ),
             Constant::of("broker", "CONNECTIONS_MAX", "Connections to a broker."),
             Constant::of(
                 "broker",

@@ -17,8 +17,8 @@ use crate::{
 /// Some letters.
 const SMALL: &str = "size=64k";
 
-/// A journal, and some issues with long documents.
-const LARGER: &str = "size=6m";
+/// A log and a database, and some issues with long documents.
+const LARGER: &str = "size=14m";
 
 /// A small disk; unmounted when dropped.
 struct SmallDisk<'a>(&'a Path);

@@ -23,8 +23,11 @@ use super::{
 };
 use crate::journal::{Hash, JournalError};
 
-/// The format this release writes, and the only one it reads: those before were of pre-releases.
-pub(super) const FORMAT: u32 = 3;
+/// The format this release writes.
+pub(super) const FORMAT: u32 = 4;
+
+/// The oldest that it reads, which has a mark instead of a log. Those before were of pre-releases.
+const FORMAT_MIN: u32 = 3;
 
 /// What a check found when all is well.
 #[derive(Debug)]
@@ -49,20 +52,13 @@ struct Scan {
 /// Verifies everything but the bodies. `visit` gets each record that is kept.
 pub(super) fn check(
     db: &Db,
-    mark: Option<&HighWater>,
+    newest: Option<&HighWater>,
     visit: impl FnMut(&WorkspaceId, u64, &[u8]) -> Result<(), JournalError>,
 ) -> Result<Checked, JournalError> {
     let meta = meta(db)?;
     let incarnation = hash("the meta record", &meta.incarnation)?.0;
-    if let Some(mark) = mark
-        && mark.incarnation != incarnation
-    {
-        let what = format!(
-            "the database is {:?}, the mark's {:?}",
-            Hash(incarnation),
-            Hash(mark.incarnation)
-        );
-        return Err(damaged("the mark", what));
+    if let Some(newest) = newest {
+        is_of(&incarnation, &newest.incarnation)?;
     }
     let mut passing = heads(db)?;
     let mut index = Index::default();
@@ -70,7 +66,7 @@ pub(super) fn check(
     index.first_previous = hash("the meta record", &meta.first_previous)?;
     index.fence = meta.fence.into();
     let first = (meta.first_commit.saturating_sub(1), index.first_previous);
-    let last = check_commits(db, &mut passing, first, &incarnation, mark, u64::MAX, visit)?;
+    let last = check_commits(db, &mut passing, first, &incarnation, newest, u64::MAX, visit)?;
     (index.last_commit, index.last_hash) = last;
     let next_snapshot = find_leftovers(db, &passing, &mut index)?;
     for (workspace, passed) in passing {
@@ -81,6 +77,20 @@ pub(super) fn check(
         index.update(&workspace, |was| *was = standing);
     }
     Ok(Checked { index, incarnation, next_snapshot })
+}
+
+/// Refuses what belongs to another database.
+pub(super) fn check_incarnation(db: &Db, expected: &[u8; 16]) -> Result<(), JournalError> {
+    is_of(&hash("the meta record", &meta(db)?.incarnation)?.0, expected)
+}
+
+fn is_of(database: &[u8; 16], beside: &[u8; 16]) -> Result<(), JournalError> {
+    if database == beside {
+        return Ok(());
+    }
+    let (database, beside) = (Hash(*database), Hash(*beside));
+    let what = format!("it is {database:?}, the log beside it is of {beside:?}");
+    Err(damaged("the database", what))
 }
 
 /// Verifies again what an index says, while others write: all its commits, records and snapshots.
@@ -117,26 +127,26 @@ fn check_commits(
     passing: &mut BTreeMap<WorkspaceId, Scan>,
     mut last: (u64, Hash),
     incarnation: &[u8; 16],
-    mark: Option<&HighWater>,
+    newest: Option<&HighWater>,
     through: u64,
     mut visit: impl FnMut(&WorkspaceId, u64, &[u8]) -> Result<(), JournalError>,
 ) -> Result<(u64, Hash), JournalError> {
     let mut commits = Commits::all(db);
-    check_mark(mark, last)?;
+    check_newest(newest, last)?;
     while last.0 < through
         && let Some(stored) = commits.next()?
     {
         let commit = open_commit(&stored, last, incarnation)?;
         last = (stored.number, stored.hash);
-        check_mark(mark, last)?;
+        check_newest(newest, last)?;
         pass(passing, &stored, &commit, &mut visit)?;
     }
-    if let Some(mark) = mark
-        && last.0 < mark.commit
+    if let Some(newest) = newest
+        && last.0 < newest.commit
     {
         let what = format!(
-            "expected commit {} as the mark says, found {} as the last",
-            mark.commit, last.0
+            "expected commit {} as the log says, found {} as the last",
+            newest.commit, last.0
         );
         return Err(damaged("the end of the commits", what));
     }
@@ -155,8 +165,8 @@ fn meta(db: &Db) -> Result<Meta, JournalError> {
             what: format!("it has format {}, this release reads up to {FORMAT}", meta.format),
         });
     }
-    if (1..FORMAT).contains(&meta.format) {
-        let what = format!("it has format {}, this release reads {FORMAT}", meta.format);
+    if (1..FORMAT_MIN).contains(&meta.format) {
+        let what = format!("it has format {}, this release reads {FORMAT_MIN}", meta.format);
         return Err(JournalError::Older { place: "the database".into(), what });
     }
     if meta.format == 0 || meta.first_commit == 0 {
@@ -219,13 +229,13 @@ fn open_commit(
     Ok(commit)
 }
 
-/// The commit that the mark names must be the one it saw.
-fn check_mark(mark: Option<&HighWater>, last: (u64, Hash)) -> Result<(), JournalError> {
-    if let Some(mark) = mark
-        && mark.commit == last.0
-        && mark.hash != last.1
+/// The commit that stands beside the database must be the one in it.
+fn check_newest(newest: Option<&HighWater>, last: (u64, Hash)) -> Result<(), JournalError> {
+    if let Some(newest) = newest
+        && newest.commit == last.0
+        && newest.hash != last.1
     {
-        let what = format!("the mark expects hash {:?}, found {:?}", mark.hash, last.1);
+        let what = format!("the log expects hash {:?}, found {:?}", newest.hash, last.1);
         return Err(damaged(format!("commit {}", last.0), what));
     }
     Ok(())

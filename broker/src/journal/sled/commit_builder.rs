@@ -1,4 +1,4 @@
-//! One commit in the making: what arrived meanwhile, as one batch for sled.
+//! One commit in the making: what arrived meanwhile, as one frame of the log.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,6 +18,7 @@ use super::{
     engine::from_sled,
     index::{Index, RecordSpan, SnapshotAt},
     layout::{self, CommitHeader},
+    log::Rows,
     read,
     snapshot::{Row, Written},
 };
@@ -39,11 +40,14 @@ pub(super) struct CommitBuilder<'a> {
     incarnation: [u8; 16],
     /// What somebody reads of one moment: nothing is dropped meanwhile.
     cuts: &'a [Arc<Marks>],
-    batch: Batch,
+    rows: Rows,
+    /// Of snapshots: they go by the log.
+    pieces: Batch,
     workspaces: BTreeMap<WorkspaceId, Staged>,
     /// How many parts each body written here has.
     bodies: BTreeMap<(WorkspaceId, BodyKey), u32>,
-    has_rows: bool,
+    has_removed: bool,
+    has_pieces: bool,
 }
 
 struct Staged {
@@ -56,13 +60,14 @@ struct Staged {
 
 /// A commit ready to be written.
 pub(super) struct Ready {
-    pub(super) batch: Batch,
+    pub(super) rows: Rows,
+    pub(super) pieces: Batch,
     pub(super) outcome: Committed,
 }
 
 /// What a commit changes in the index.
 pub(super) struct Committed {
-    /// Its number and hash; `None` where pieces of snapshots were written, and nothing that counts.
+    /// Its number and hash; `None` where nothing was written that counts.
     pub(super) commit: Option<(u64, Hash)>,
     pub(super) changes: Vec<Change>,
     /// The oldest commit left, and the hash of the one before it.
@@ -86,20 +91,29 @@ impl<'a> CommitBuilder<'a> {
         incarnation: [u8; 16],
         cuts: &'a [Arc<Marks>],
     ) -> Self {
-        let (workspaces, bodies) = (BTreeMap::new(), BTreeMap::new());
-        let batch = Batch::default();
-        Self { db, index, incarnation, cuts, batch, workspaces, bodies, has_rows: false }
+        Self {
+            db,
+            index,
+            incarnation,
+            cuts,
+            rows: Rows::default(),
+            pieces: Batch::default(),
+            workspaces: BTreeMap::new(),
+            bodies: BTreeMap::new(),
+            has_removed: false,
+            has_pieces: false,
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.workspaces.is_empty() && !self.has_rows
+        self.workspaces.is_empty() && !self.has_removed && !self.has_pieces
     }
 
     /// Parts of a piece of a snapshot.
-    pub(super) fn rows(&mut self, rows: Vec<Row>) {
-        self.has_rows = true;
+    pub(super) fn pieces(&mut self, rows: Vec<Row>) {
+        self.has_pieces = true;
         for (key, value) in rows {
-            self.batch.insert(key, &value[..]);
+            self.pieces.insert(key, &value[..]);
         }
     }
 
@@ -159,10 +173,10 @@ impl<'a> CommitBuilder<'a> {
         let bytes = layout::encode_body(body);
         let parts = layout::parts_of(bytes.len()).into();
         for (part, bytes) in layout::parts(&bytes) {
-            self.batch.insert(layout::body_key(workspace, &name.1, part.into()), bytes);
+            self.rows.insert(layout::body_key(workspace, &name.1, part.into()), bytes);
         }
         for part in parts..had {
-            self.batch.remove(layout::body_key(workspace, &name.1, part));
+            self.rows.remove(layout::body_key(workspace, &name.1, part));
         }
         self.bodies.insert(name, parts);
         Ok(())
@@ -174,10 +188,10 @@ impl<'a> CommitBuilder<'a> {
         workspace: &WorkspaceId,
         bodies: Vec<BodyKey>,
     ) -> Result<(), JournalError> {
-        self.has_rows = true;
+        self.has_removed = true;
         for key in bodies {
             for part in 0..self.parts_of_body(workspace, &key)? {
-                self.batch.remove(layout::body_key(workspace, &key, part));
+                self.rows.remove(layout::body_key(workspace, &key, part));
             }
             self.bodies.insert((workspace.clone(), key), 0);
         }
@@ -258,7 +272,7 @@ impl<'a> CommitBuilder<'a> {
         })
     }
 
-    /// The batch of everything staged, with what nobody needs dropped.
+    /// The rows of everything staged, with what nobody needs dropped.
     pub(super) fn finish(mut self) -> Result<Ready, JournalError> {
         let number = self.index.last_commit + 1;
         let mut bytes = Commit {
@@ -284,16 +298,20 @@ impl<'a> CommitBuilder<'a> {
         let has_snapshot = changes.iter().any(|it| it.snapshot.is_some());
         if first != had || has_snapshot {
             let meta = encode_meta(self.incarnation, first.0, first.1, self.index.fence);
-            self.batch.insert(layout::META, meta);
+            self.rows.insert(layout::META, meta);
         }
         let commit = (!changes.is_empty() || first != had).then(|| {
             let header = CommitHeader::of(&bytes);
             for (part, bytes) in layout::parts(&header.before(&bytes)) {
-                self.batch.insert(&layout::commit_key(number, part), bytes);
+                self.rows.insert(layout::commit_key(number, part), bytes);
             }
             (number, header.hash)
         });
-        Ok(Ready { batch: self.batch, outcome: Committed { commit, changes, first, gone } })
+        Ok(Ready {
+            rows: self.rows,
+            pieces: self.pieces,
+            outcome: Committed { commit, changes, first, gone },
+        })
     }
 
     /// Writes a workspace's head, by which its snapshot counts. Returns the oldest record kept.
@@ -317,7 +335,7 @@ impl<'a> CommitBuilder<'a> {
             snapshot_number: at.number,
             snapshot_pieces: at.count,
         };
-        self.batch.insert(layout::head_key(workspace), head.encode_to_vec());
+        self.rows.insert(layout::head_key(workspace), head.encode_to_vec());
         oldest
     }
 
@@ -332,7 +350,7 @@ impl<'a> CommitBuilder<'a> {
             while 0 < left {
                 let Some(key) = keys.next() else { break };
                 let key = key.map_err(|error| from_sled("an old snapshot".as_ref(), error))?;
-                self.batch.remove(key);
+                self.rows.remove(key);
                 left -= 1;
             }
             if left == 0 {
@@ -354,7 +372,7 @@ impl<'a> CommitBuilder<'a> {
             let header = value.as_deref().and_then(CommitHeader::split).map(|(header, _)| header);
             let header = header.ok_or_else(|| read::damaged(place, "it is missing"))?;
             for part in 0..header.parts {
-                self.batch.remove(&layout::commit_key(first.0, part));
+                self.rows.remove(layout::commit_key(first.0, part));
             }
             dropped += usize::from(header.parts);
             first = (first.0 + 1, header.hash);

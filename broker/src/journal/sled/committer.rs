@@ -1,11 +1,12 @@
 //! The one thread that writes: group commit for all workspaces.
 //!
-//! It takes everything that arrived while the disk was busy and writes it as one commit:
-//! batch, flush, `fdatasync`, mark, and only then the listeners. Appends never wait for it;
+//! It takes everything that arrived while the disk was busy and writes it as one commit: a frame of
+//! the log, `fdatasync`, then the database, and only then the listeners. Appends never wait for it;
 //! whoever queues them bounds how many it has in flight.
 //!
 //! **Invariants**
-//! - Nobody is told [`Outcome::Durable`] before the mark of that commit is written.
+//! - Nobody is told [`Outcome::Durable`] before the frame of that commit is synced and its rows can
+//!   be read.
 //! - After any error nothing is written and nothing acknowledged: an fsync that failed once
 //!   may succeed on the next try with the data gone.
 
@@ -18,24 +19,25 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, TryRecvError},
     },
+    time::Duration,
 };
 
-use sled::Batch;
 use tasuki_proto::id::WorkspaceId;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    Shared,
+    Durability, Shared,
     commit_builder::CommitBuilder,
     cut::Cut,
-    engine::{panic_text, storage},
+    engine::{Engine, panic_text},
     index::SnapshotAt,
     layout,
-    mark::{HighWater, MarkFile},
+    log::{Log, Rows, with_position},
     snapshot::{Row, Told, Written},
+    syncer::Syncer,
 };
 use crate::{
-    journal::{Append, BodyKey, JournalError, Listener, Outcome},
+    journal::{Append, BodyKey, Hash, JournalError, Listener, Outcome},
     metrics::micros,
 };
 
@@ -63,8 +65,8 @@ pub(super) struct Write {
 
 pub(super) enum What {
     Append(Append),
-    /// Of a piece of a snapshot.
-    Rows {
+    /// Of a snapshot.
+    Pieces {
         rows: Vec<Row>,
         told: Told,
     },
@@ -124,6 +126,10 @@ impl fmt::Debug for Owner {
 }
 
 impl Owner {
+    pub(super) fn fail(&self) {
+        (self.listener)(Outcome::Failed);
+    }
+
     fn fence(&self) {
         if !self.is_fenced.swap(true, Ordering::Relaxed) {
             (self.listener)(Outcome::Fenced);
@@ -138,7 +144,7 @@ impl Write {
                 let bodies = append.bodies.iter().map(|(_, body)| REQUEST_BYTES + body.len());
                 append.record.len() + bodies.sum::<usize>()
             }
-            What::Rows { rows, .. } => rows.iter().map(|(_, it)| REQUEST_BYTES + it.len()).sum(),
+            What::Pieces { rows, .. } => rows.iter().map(|(_, it)| REQUEST_BYTES + it.len()).sum(),
             What::Snapshot { .. } => 0,
             What::Remove { bodies, .. } => bodies.iter().map(|it| REQUEST_BYTES + it.0.len()).sum(),
         };
@@ -148,16 +154,23 @@ impl Write {
 
 pub(super) struct Committer {
     shared: Arc<Shared>,
-    mark: MarkFile,
+    log: Log,
+    syncer: Arc<Syncer>,
+    durability: Durability,
     requests: Receiver<Request>,
     /// Taken from the queue and left for the next turn.
     carried: Option<Request>,
-    owners: BTreeMap<WorkspaceId, Weak<Owner>>,
 }
 
 impl Committer {
-    pub(super) fn new(shared: Arc<Shared>, mark: MarkFile, requests: Receiver<Request>) -> Self {
-        Self { shared, mark, requests, carried: None, owners: BTreeMap::new() }
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        log: Log,
+        syncer: Arc<Syncer>,
+        durability: Durability,
+        requests: Receiver<Request>,
+    ) -> Self {
+        Self { shared, log, syncer, durability, requests, carried: None }
     }
 
     /// Works until it is closed, or nobody is left who could ask for anything.
@@ -235,7 +248,7 @@ impl Committer {
         self.shared.engine()?;
         let is_fenced = AtomicBool::new(false);
         let owner = Arc::new(Owner { workspace: workspace.clone(), listener, is_fenced });
-        let before = self.owners.insert(workspace, Arc::downgrade(&owner));
+        let before = self.shared.owners.lock().insert(workspace, Arc::downgrade(&owner));
         if let Some(before) = before.and_then(|before| before.upgrade()) {
             before.fence();
         }
@@ -248,15 +261,13 @@ impl Committer {
     }
 
     fn probe(&mut self) -> Result<(), JournalError> {
-        let mut batch = Batch::default();
-        batch.insert(layout::PROBE, &[]);
-        let written = self.shared.engine().and_then(|engine| engine.commit(batch).map(drop));
-        if let Err(error) = &written
-            && self.shared.failure().is_none()
-        {
-            self.fail(error);
+        let mut rows = Rows::default();
+        rows.insert(layout::PROBE, []);
+        let written = self.shared.engine().and_then(|engine| self.write(&engine, &rows, None));
+        if let Err(error) = &written {
+            self.shared.fail(error);
         }
-        written
+        written.map(drop)
     }
 
     fn commit(&mut self, group: Vec<Write>) {
@@ -269,15 +280,35 @@ impl Committer {
             Err(JournalError::Storage(format!("panicked: {}", panic_text(panic.as_ref()))))
         });
         if let Err(error) = result {
-            self.fail(&error);
+            self.shared.fail(&error);
         }
+    }
+
+    /// Makes rows durable, and then readable. Says how long the sync took.
+    fn write(
+        &mut self,
+        engine: &Engine,
+        rows: &Rows,
+        commit: Option<(u64, Hash)>,
+    ) -> Result<Duration, JournalError> {
+        let syncer = &self.syncer;
+        let position = self.log.append(rows, commit, |frame| syncer.sync_through(frame))?;
+        let began = Instant::now();
+        match self.durability {
+            Durability::Synced => self.log.sync()?,
+            Durability::Unsynced => {}
+        }
+        let synced = began.elapsed();
+        engine.apply(with_position(rows.bytes(), &position).expect("these are rows"))?;
+        syncer.wrote(position.number, rows.bytes().len())?;
+        Ok(synced)
     }
 
     fn try_commit(&mut self, group: Vec<Write>) -> Result<(), JournalError> {
         let (engine, metrics) = (self.shared.engine()?, Arc::clone(&self.shared.metrics));
         let (began, mut records, mut bytes) = (Instant::now(), 0, 0);
         let mut writers: BTreeMap<WorkspaceId, Arc<Owner>> = BTreeMap::new();
-        let (mut told_of_pieces, mut removed) = (Vec::new(), Vec::new());
+        let (mut told_of_pieces, mut told, mut removed) = (Vec::new(), Vec::new(), Vec::new());
         let was_asked = !group.is_empty();
         let index = self.shared.index();
         let cuts = self.shared.cuts();
@@ -285,8 +316,8 @@ impl Committer {
         for write in group {
             let size = write.bytes();
             let Write { owner, what } = write;
-            let current = self.owners.get(&owner.workspace);
-            if current.is_none_or(|current| current.as_ptr() != Arc::as_ptr(&owner)) {
+            let current = self.shared.owners.lock().get(&owner.workspace).map(Weak::as_ptr);
+            if current != Some(Arc::as_ptr(&owner)) {
                 owner.fence();
                 continue;
             }
@@ -297,13 +328,13 @@ impl Committer {
                     stage.append(&owner.workspace, append)?;
                     writers.insert(owner.workspace.clone(), owner);
                 }
-                What::Rows { rows, told } => {
-                    stage.rows(rows);
+                What::Pieces { rows, told } => {
+                    stage.pieces(rows);
                     told_of_pieces.push(told);
                 }
-                What::Snapshot { written, told } => {
+                What::Snapshot { written, told: tell } => {
                     stage.snapshot(&owner.workspace, &written)?;
-                    told_of_pieces.push(told);
+                    told.push(tell);
                 }
                 // A cut has them.
                 What::Remove { .. } if !cuts.is_empty() => {}
@@ -319,17 +350,20 @@ impl Committer {
         }
         let ready = stage.finish()?;
         drop(index);
-        let synced = engine.commit(ready.batch)?;
-        if let Some((commit, hash)) = ready.outcome.commit {
-            let mark = HighWater { incarnation: self.shared.incarnation, commit, hash };
-            self.mark.write(&mark).map_err(|error| storage("writing the mark", &error))?;
+        if !told_of_pieces.is_empty() {
+            engine.apply(ready.pieces)?;
+            self.syncer.wrote_pieces(told_of_pieces);
         }
+        let synced = match ready.rows.is_empty() {
+            true => Duration::ZERO,
+            false => self.write(&engine, &ready.rows, ready.outcome.commit)?,
+        };
         ready.outcome.apply(&mut self.shared.index_mut());
         metrics.bytes.add(bytes as u64);
         metrics.records.observe(records);
         metrics.seconds.observe(micros(began.elapsed()));
         metrics.sync_seconds.observe(micros(synced));
-        for told in told_of_pieces {
+        for told in told {
             // There is room for one word; whoever waits for it may be gone.
             let _ = told.try_send(());
         }
@@ -342,14 +376,5 @@ impl Committer {
             }
         }
         Ok(())
-    }
-
-    /// Latches the failure and tells everyone who writes. There is no way back.
-    fn fail(&mut self, error: &JournalError) {
-        tracing::error!(%error, "the journal failed");
-        self.shared.fail(error);
-        for owner in self.owners.values().filter_map(Weak::upgrade) {
-            (owner.listener)(Outcome::Failed);
-        }
     }
 }

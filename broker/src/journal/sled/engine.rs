@@ -1,6 +1,6 @@
 //! sled, held the only way it keeps its word.
 //!
-//! Three things it does not do by itself: a flush that reaches the disk ([`Engine::commit`]
+//! Three things it does not do by itself: a flush that reaches the disk ([`Engine::flush`]
 //! adds the `fdatasync`), an open that survives a kill during the one before (the left-over
 //! snapshot is removed), and errors instead of panics on damaged files ([`guarded`]).
 
@@ -14,9 +14,7 @@ use std::{
 };
 
 use sled::{Batch, Config, Db, Mode};
-use tokio::time::Instant;
 
-use super::Durability;
 use crate::journal::JournalError;
 
 /// Pages sled keeps in memory, in bytes. Recent commits are read while they are in it.
@@ -31,7 +29,6 @@ pub(super) struct Engine {
     db: Db,
     /// Opened apart from sled's own handle, for the sync that sled leaves out.
     data: File,
-    durability: Durability,
 }
 
 /// The folder that sled owns.
@@ -41,13 +38,13 @@ pub(super) fn folder(dir: &Path) -> PathBuf {
 
 impl Engine {
     /// Opens or creates the database in [`folder`]. What is read afterwards is on disk.
-    pub(super) fn open(dir: &Path, durability: Durability) -> Result<Self, JournalError> {
+    pub(super) fn open(dir: &Path) -> Result<Self, JournalError> {
         let folder = folder(dir);
         let failed = |error| storage("opening the database", &error);
         remove_unfinished_snapshots(&folder).map_err(failed)?;
         let db = open_apart(&folder)?;
         let data = File::open(folder.join("db")).map_err(failed)?;
-        let engine = Self { db, data, durability };
+        let engine = Self { db, data };
         guarded(&folder, || engine.db.flush().map_err(|error| from_sled(&folder, error)))?;
         engine.data.sync_all().map_err(failed)?;
         sync_files(&folder).map_err(failed)?;
@@ -59,26 +56,26 @@ impl Engine {
         &self.db
     }
 
-    /// Writes a batch, all or nothing. When this returns it survives a power cut. Says how long the
-    /// sync took.
-    pub(super) fn commit(&self, batch: Batch) -> Result<Duration, JournalError> {
+    /// Writes a batch, all or nothing. It is there to be read, and not yet on the disk.
+    pub(super) fn apply(&self, batch: Batch) -> Result<(), JournalError> {
         guarded(Path::new("the newest commit"), || {
-            let failed = |error| JournalError::Storage(format!("writing: {error}"));
-            self.db.apply_batch(batch).map_err(failed)?;
-            self.db.flush().map_err(failed)?;
-            Ok(())
-        })?;
-        let began = Instant::now();
-        match self.durability {
-            Durability::Synced => self.sync()?,
-            Durability::Unsynced => {}
-        }
-        Ok(began.elapsed())
+            self.db.apply_batch(batch).map_err(|error| writing(&error))
+        })
     }
 
-    /// What sled's flush leaves out.
-    pub(super) fn sync(&self) -> Result<(), JournalError> {
+    /// When this returns, what was applied before survives a power cut.
+    pub(super) fn flush(&self) -> Result<(), JournalError> {
+        guarded(Path::new("the newest commit"), || {
+            self.db.flush().map(drop).map_err(|error| writing(&error))
+        })?;
+        // What sled's flush leaves out.
         self.data.sync_data().map_err(|error| storage("syncing the database", &error))
+    }
+
+    /// Both.
+    pub(super) fn commit(&self, batch: Batch) -> Result<(), JournalError> {
+        self.apply(batch)?;
+        self.flush()
     }
 
     /// Hands `checked` on; the engine only when it is whole, else it is closed.
@@ -106,6 +103,10 @@ impl Engine {
         // of what was taken with this line before.
         data.unlock()
     }
+}
+
+fn writing(error: &sled::Error) -> JournalError {
+    JournalError::Storage(format!("writing: {error}"))
 }
 
 /// What `work` returns; a panic inside sled is damage.

@@ -7,7 +7,7 @@ use tasuki_proto::stored::{Commit, Entry, Head};
 use super::{
     commit_builder::encode_meta,
     layout::{self, CommitHeader, Key},
-    mark::{HighWater, encode},
+    mark::{HighWater, decode},
 };
 use crate::{
     journal::{BodyKey, Hash},
@@ -80,7 +80,7 @@ fn meta() {
     assert_eq!(
         hex(&encode_meta([2; 16], 6, Hash([1; 16]), Fence::default())),
         concat!(
-            "0803121002020202020202020202020202020202",
+            "0804121002020202020202020202020202020202",
             "1806221001010101010101010101010101010101",
         )
     );
@@ -88,16 +88,14 @@ fn meta() {
 
 #[test]
 fn a_mark() {
-    let slot = encode(&HighWater { incarnation: [2; 16], commit: 7, hash: Hash([1; 16]) });
-    assert_eq!(
-        hex(&slot[..44]),
-        concat!(
-            "00267c8f088e",
-            "0a10020202020202020202020202020202021007",
-            "1a1001010101010101010101010101010101",
-        )
-    );
-    assert_eq!(slot[44..], [0; 468]);
+    let mut slot = [0; 512];
+    slot[..6].copy_from_slice(&[0x00, 0x26, 0x7c, 0x8f, 0x08, 0x8e]);
+    slot[6..8].copy_from_slice(&[0x0a, 0x10]);
+    slot[8..24].fill(2);
+    slot[24..28].copy_from_slice(&[0x10, 7, 0x1a, 0x10]);
+    slot[28..44].fill(1);
+    let mark = HighWater { incarnation: [2; 16], commit: 7, hash: Hash([1; 16]) };
+    assert_eq!(decode(&slot), Some(mark));
 }
 
 #[test]
@@ -115,6 +113,7 @@ fn keys() {
     for (key, golden, parsed) in [
         (layout::META.to_vec(), "4d", Key::Meta),
         (layout::PROBE.to_vec(), "4d70", Key::Probe),
+        (layout::POSITION.to_vec(), "4d6c", Key::Position),
         (
             layout::commit_key(7, 2).to_vec(),
             "4a00000000000000070002",

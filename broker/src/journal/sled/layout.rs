@@ -7,6 +7,7 @@
 //! B workspace 0 key 0 part(2)         a body
 //! M                                   meta
 //! Mp                                  what a health probe writes
+//! Ml                                  up to which frame of the log it has everything
 //! ```
 //!
 //! Numbers are big-endian, so that keys sort by them. Ids and body keys hold no zero byte.
@@ -32,6 +33,7 @@ pub(super) const COMMIT_HEADER_BYTES: usize = 22;
 
 pub(super) const META: &[u8] = b"M";
 pub(super) const PROBE: &[u8] = b"Mp";
+pub(super) const POSITION: &[u8] = b"Ml";
 pub(super) const COMMITS: u8 = b'J';
 pub(super) const HEADS: u8 = b'H';
 pub(super) const PIECES: u8 = b'P';
@@ -80,6 +82,7 @@ pub(super) fn bodies_prefix(workspace: &WorkspaceId) -> Vec<u8> {
 pub(super) enum Key {
     Meta,
     Probe,
+    Position,
     Commit { commit: u64, part: u16 },
     Head { workspace: WorkspaceId },
     Piece { workspace: WorkspaceId, number: u64, piece: u32, part: u32 },
@@ -91,6 +94,7 @@ impl Key {
         match (key.split_first()?, key) {
             (_, META) => Some(Self::Meta),
             (_, PROBE) => Some(Self::Probe),
+            (_, POSITION) => Some(Self::Position),
             ((&COMMITS, rest), _) => {
                 let (commit, part) = rest.split_first_chunk()?;
                 Some(Self::Commit { commit: u64::from_be_bytes(*commit), part: number(part)? })

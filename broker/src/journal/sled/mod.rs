@@ -1,19 +1,21 @@
 //! The journal on sled: one database for all workspaces of a broker, and what sled does not
 //! promise added on top.
 //!
-//! - `layout`: keys, values, parts; `mark`, `lock`: the two files beside the database.
+//! - `layout`: keys, values, parts; `lock`, `log`: what is beside the database.
 //! - `engine`: sled opened and written so that it keeps its word; `open`: creating and opening.
+//! - `mark`: what stood beside the database before there was the log.
 //! - `index`: what of the journal is in memory.
-//! - `commit_builder`, `committer`: one commit, and the thread that writes them.
+//! - `commit_builder`, `committer`: one commit, and the thread that writes them; `syncer`: the one
+//!   that syncs the database behind it.
 //! - `snapshot`: snapshots written and read piece by piece.
 //! - `read`, `check`, `verify`: reading back, what start-up verifies, and the deep check.
 //! - `cut`: reading all of one moment while others write; `restore`: writing a database from it;
 //!   `swap`: putting that in the place of the one it was made of.
 //!
 //! **Invariants**
-//! - **DB1** One thread writes, one batch per commit; what it acknowledged is on disk.
+//! - **DB1** One thread writes, one frame of the log per commit; what it acknowledged is on disk.
 //! - **DB2** Commits are numbered without gaps and each carries the hash of the one before; so
-//!   do the records of a workspace. The newest number stands outside the database too.
+//!   do the records of a workspace. The newest number stands outside the database too, in the log.
 //! - **DB3** Damage is refused with its place. Nothing is skipped, cut off or guessed.
 
 mod check;
@@ -26,15 +28,18 @@ mod goldens;
 mod index;
 mod layout;
 mod lock;
+mod log;
 mod mark;
 mod open;
 mod read;
 mod restore;
 mod snapshot;
 mod swap;
+mod syncer;
 mod verify;
 
 use std::{
+    collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
     sync::{
@@ -42,6 +47,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
         mpsc,
     },
+    thread::JoinHandle,
 };
 
 use bytes::Bytes;
@@ -57,13 +63,15 @@ use self::{
     index::Index,
     lock::Lock,
     snapshot::PieceWriter,
+    syncer::Syncer,
 };
 pub use self::{
     cut::{Cut, CutWorkspace},
     layout::PART_BYTES_MAX,
+    log::LOG_SEGMENT_BYTES,
     restore::{Restoring, RestoringWorkspace},
     swap::{Rewriting, staging},
-    verify::{check_mark, is_used, repair_mark, verify, verify_with_progress},
+    verify::{check_log, is_used, repair_log, verify, verify_with_progress},
 };
 use super::{
     Append, BodyKey, Hash, Journal, JournalError, Listener, Opened, Snapshot, SnapshotWriter,
@@ -80,7 +88,7 @@ pub const PIN_COMMITS_MAX: u64 = 20_000;
 pub enum Durability {
     #[default]
     Synced,
-    /// Leaves the sync out. Only for a test that must see the loss.
+    /// Leaves the sync of the log out. Only for a test that must see the loss.
     Unsynced,
 }
 
@@ -107,6 +115,10 @@ struct Shared {
     failure: watch::Sender<Option<JournalError>>,
     /// The number of the next snapshot.
     snapshots: AtomicU64,
+    /// Who writes each workspace.
+    owners: Mutex<BTreeMap<WorkspaceId, Weak<Owner>>>,
+    /// Gone once closed.
+    syncing: Mutex<Option<(Arc<Syncer>, JoinHandle<()>)>>,
     /// What is read of one moment.
     cuts: Mutex<Vec<Weak<Marks>>>,
     metrics: Arc<CommitMetrics>,
@@ -140,8 +152,15 @@ impl Shared {
         self.failure.borrow().clone()
     }
 
+    /// Latches the failure and tells everyone who writes. There is no way back.
     fn fail(&self, error: &JournalError) {
+        if self.failure().is_some() {
+            return;
+        }
+        tracing::error!(%error, "the journal failed");
         self.failure.send_replace(Some(error.clone()));
+        let owners: Vec<_> = self.owners.lock().values().filter_map(Weak::upgrade).collect();
+        owners.iter().for_each(|owner| owner.fail());
     }
 
     fn engine(&self) -> Result<Arc<Engine>, JournalError> {
@@ -154,6 +173,11 @@ impl Shared {
 
     /// Gives the directory back. Readers still at work keep the engine until they are done.
     fn close(&self) -> Result<(), JournalError> {
+        if let Some((syncer, thread)) = self.syncing.lock().take() {
+            syncer.close(self.failure().is_some());
+            // A panic in there was latched as what it means.
+            let _ = thread.join();
+        }
         let engine = self.engine.write().take();
         let closed = match (self.failure(), engine.map(Arc::try_unwrap)) {
             // Letting go of sled would make it write once more.
@@ -179,21 +203,32 @@ impl SledJournal {
     /// [`JournalError::Damaged`] or [`JournalError::Newer`] when it holds anything but what was
     /// written to it.
     pub fn open(dir: &Path, options: Options) -> Result<Self, JournalError> {
-        let open::Open { lock, engine, mark, checked } = open::open(dir, options.durability)?;
+        let open::Open { lock, engine, log, checked } = open::open(dir)?;
+        let (engine, synced) = (Arc::new(engine), log.end().number);
         let shared = Arc::new(Shared {
             dir: dir.to_owned(),
             incarnation: checked.incarnation,
             index: RwLock::new(checked.index),
-            engine: RwLock::new(Some(Arc::new(engine))),
+            engine: RwLock::new(Some(Arc::clone(&engine))),
             lock: Mutex::new(Some(lock)),
             failure: watch::Sender::new(None),
             snapshots: AtomicU64::new(checked.next_snapshot),
+            owners: Mutex::default(),
+            syncing: Mutex::default(),
             cuts: Mutex::default(),
             metrics: Arc::default(),
         });
         // Bounded by whoever appends: each writer limits what it has in flight.
         let (requests, queue) = mpsc::channel();
-        let committer = Committer::new(Arc::clone(&shared), mark, queue);
+        let failing = Arc::downgrade(&shared);
+        let (syncer, thread) = Syncer::start(engine, synced, move |error| {
+            if let Some(shared) = failing.upgrade() {
+                shared.fail(error);
+            }
+        })?;
+        *shared.syncing.lock() = Some((Arc::clone(&syncer), thread));
+        let durability = options.durability;
+        let committer = Committer::new(Arc::clone(&shared), log, syncer, durability, queue);
         std::thread::Builder::new()
             .name("journal".into())
             .spawn(|| committer.run())

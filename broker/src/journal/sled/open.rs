@@ -1,7 +1,11 @@
-//! Opening a data directory: the lock, creation that a crash cannot spoil, start-up's check.
+//! Opening a data directory: the lock, creation that a crash cannot spoil, what the database lacks,
+//! start-up's check.
 //!
 //! While a file `creating` is there nothing was ever acknowledged, and creation begins anew.
-//! Without it, database and mark are both there or neither is; anything else is damage.
+//! Without it, database and log are both there or neither is; anything else is damage.
+//!
+//! Releases before the log had a mark instead ([`super::mark`]). As long as it is there it counts,
+//! and no log does.
 
 use std::{
     fs::File,
@@ -13,14 +17,14 @@ use sled::Batch;
 use tasuki_proto::host::files;
 
 use super::{
-    Durability,
-    check::{Checked, check},
+    check::{self, Checked, check},
     commit_builder::encode_meta,
     engine::{Engine, folder, guarded, storage, sync_dir},
     layout,
     lock::Lock,
-    mark::{self, HighWater, MarkFile},
-    read::damaged,
+    log::{self, Contents, Log, Position, with_position},
+    mark::{self, HighWater},
+    read::{self, damaged},
     swap,
 };
 use crate::{
@@ -28,15 +32,18 @@ use crate::{
     rules::Fence,
 };
 
+/// What the database gets at once of what it lacks, in bytes.
+const CATCH_UP_BYTES: usize = 1024 * 1024;
+
 pub(super) struct Open {
     pub(super) lock: Lock,
     pub(super) engine: Engine,
-    pub(super) mark: MarkFile,
+    pub(super) log: Log,
     pub(super) checked: Checked,
 }
 
 /// Opens what is in `dir` and checks it, after making it when there is nothing.
-pub(super) fn open(dir: &Path, durability: Durability) -> Result<Open, JournalError> {
+pub(super) fn open(dir: &Path) -> Result<Open, JournalError> {
     let failed = |error| storage(&format!("making {}", dir.display()), &error);
     files::private_directory(dir).map_err(failed)?;
     // The database's files are as open as the umask leaves them.
@@ -44,40 +51,107 @@ pub(super) fn open(dir: &Path, durability: Durability) -> Result<Open, JournalEr
     let lock = Lock::take(dir)?;
     swap::finish(dir)?;
     if is_fresh(dir)? {
-        let engine = create(dir, durability, Fence::default(), None)?;
+        let engine = create(dir, Fence::default(), None)?;
         return finish(dir, lock, engine);
     }
     if !folder(dir).join("db").exists() {
         let place = folder(dir).display().to_string();
-        return Err(damaged(place, "expected the database that the mark belongs to, found none"));
+        return Err(damaged(place, "expected the database that the log belongs to, found none"));
     }
-    let engine = Engine::open(dir, durability)?;
+    let engine = Engine::open(dir)?;
     finish(dir, lock, engine)
 }
 
 fn finish(dir: &Path, lock: Lock, engine: Engine) -> Result<Open, JournalError> {
-    let checked = check_with_mark(dir, &engine);
-    let (engine, checked) = engine.keep_if(checked)?;
-    let mark = write_mark(dir, &checked)?;
-    Ok(Open { lock, engine, mark, checked })
+    let checked = guarded(&folder(dir), || check_with_log(dir, &engine));
+    let (engine, (checked, log)) = engine.keep_if(checked)?;
+    Ok(Open { lock, engine, log, checked })
 }
 
-fn check_with_mark(dir: &Path, engine: &Engine) -> Result<Checked, JournalError> {
-    let Some(mark) = mark::read(dir)? else {
-        let place = mark::path(dir).display().to_string();
-        return Err(damaged(place, "expected the mark that belongs to the database, found none"));
+fn check_with_log(dir: &Path, engine: &Engine) -> Result<(Checked, Log), JournalError> {
+    let newest = bring_up(dir, engine)?;
+    let checked = check(engine.db(), Some(&newest.commit()), |_, _, _| Ok(()))?;
+    let log = match newest {
+        Newest::Log(contents) => {
+            let failed = |why| storage("opening the log", &why);
+            Log::resume(dir, &contents).map_err(failed)?
+        }
+        Newest::Mark(_) => take_over(dir, engine, &checked)?,
     };
-    guarded(&folder(dir), || check(engine.db(), Some(&mark), |_, _, _| Ok(())))
+    Ok((checked, log))
 }
 
-/// Sets the mark to the newest commit found.
-pub(super) fn write_mark(dir: &Path, checked: &Checked) -> Result<MarkFile, JournalError> {
-    let mark = HighWater {
-        incarnation: checked.incarnation,
-        commit: checked.index.last_commit,
-        hash: checked.index.last_hash,
-    };
-    MarkFile::write_anew(dir, &mark).map_err(|error| storage("writing the mark", &error))
+/// What knows the newest commit.
+pub(super) enum Newest {
+    Log(Contents),
+    Mark(HighWater),
+}
+
+impl Newest {
+    pub(super) fn commit(&self) -> HighWater {
+        match self {
+            Self::Log(contents) => contents.newest_commit(),
+            Self::Mark(mark) => *mark,
+        }
+    }
+
+    /// Reads it, also while a broker writes.
+    pub(super) fn read(dir: &Path) -> Result<Self, JournalError> {
+        if let Some(mark) = mark::read(dir)? {
+            return Ok(Self::Mark(mark));
+        }
+        if !log::folder(dir).exists() {
+            let place = log::folder(dir).display().to_string();
+            return Err(damaged(
+                place,
+                "expected the log that belongs to the database, found none",
+            ));
+        }
+        log::read(dir).map(Self::Log)
+    }
+}
+
+/// Gives the database what it lacks, and makes that durable. Returns what it was compared with.
+pub(super) fn bring_up(dir: &Path, engine: &Engine) -> Result<Newest, JournalError> {
+    let newest = Newest::read(dir)?;
+    let Newest::Log(contents) = &newest else { return Ok(newest) };
+    check::check_incarnation(engine.db(), &contents.incarnation())?;
+    let at = read::position(engine.db())?;
+    let mut bytes = 0;
+    for frame in contents.after(at.number, at.hash)? {
+        let place = || format!("frame {} of the log", frame.at.number);
+        let batch = with_position(&frame.rows, &frame.at);
+        engine.apply(batch.ok_or_else(|| damaged(place(), "its rows do not decode"))?)?;
+        bytes += frame.rows.len();
+        if CATCH_UP_BYTES <= bytes {
+            engine.flush()?;
+            bytes = 0;
+        }
+    }
+    engine.flush()?;
+    Ok(newest)
+}
+
+/// Begins a log for a database that was found whole, whatever else knew its newest commit.
+pub(super) fn take_over(
+    dir: &Path,
+    engine: &Engine,
+    checked: &Checked,
+) -> Result<Log, JournalError> {
+    let (index, incarnation) = (&checked.index, checked.incarnation);
+    let mut batch = Batch::default();
+    let (first, previous) = (index.first_commit, index.first_previous);
+    // A release that does not know the log refuses it from here on.
+    batch.insert(layout::META, encode_meta(incarnation, first, previous, index.fence));
+    engine.commit(batch)?;
+    let at = read::position(engine.db())?;
+    let (commit, commit_hash) = (index.last_commit, index.last_hash);
+    let end = Position { number: at.number, hash: at.hash, commit, commit_hash };
+    let log = Log::create(dir, incarnation, end)?;
+    let failed = |error| storage("removing the mark", &error);
+    remove(|| std::fs::remove_file(mark::path(dir))).map_err(failed)?;
+    sync_dir(dir).map_err(failed)?;
+    Ok(log)
 }
 
 fn creating(dir: &Path) -> PathBuf {
@@ -87,21 +161,20 @@ fn creating(dir: &Path) -> PathBuf {
 /// Whether nothing was ever acknowledged here.
 fn is_fresh(dir: &Path) -> Result<bool, JournalError> {
     if creating(dir).exists() {
-        return match mark::read(dir) {
-            Ok(Some(mark)) if 0 < mark.commit => {
-                let what = format!("expected a database, the mark knows commit {}", mark.commit);
+        return match Newest::read(dir).map(|it| it.commit().commit) {
+            Ok(commit) if 0 < commit => {
+                let what = format!("expected a database, beside it commit {commit} is known");
                 Err(damaged(creating(dir).display().to_string(), what))
             }
             Ok(_) | Err(_) => Ok(true),
         };
     }
-    Ok(!folder(dir).exists() && !mark::path(dir).exists())
+    Ok([folder(dir), mark::path(dir), log::folder(dir)].iter().all(|it| !it.exists()))
 }
 
 /// Makes a database; of this incarnation, or a new one.
 pub(super) fn create(
     dir: &Path,
-    durability: Durability,
     fence: Fence,
     incarnation: Option<[u8; 16]>,
 ) -> Result<Engine, JournalError> {
@@ -112,19 +185,19 @@ pub(super) fn create(
         sync_dir(parent).map_err(failed)?;
     }
     remove(|| std::fs::remove_dir_all(folder(dir))).map_err(failed)?;
+    remove(|| std::fs::remove_dir_all(log::folder(dir))).map_err(failed)?;
     remove(|| std::fs::remove_file(mark::path(dir))).map_err(failed)?;
 
     let incarnation = match incarnation {
         Some(incarnation) => incarnation,
         None => new_incarnation()?,
     };
-    let engine = Engine::open(dir, durability)?;
+    // First, for it needs room that a full disk lacks.
+    Log::create(dir, incarnation, Position::default())?;
+    let engine = Engine::open(dir)?;
     let mut batch = Batch::default();
     batch.insert(layout::META, encode_meta(incarnation, 1, Hash::default(), fence));
     engine.commit(batch)?;
-    engine.sync()?;
-    let mark = HighWater { incarnation, commit: 0, hash: Hash::default() };
-    MarkFile::write_anew(dir, &mark).map_err(failed)?;
     sync_dir(dir).map_err(failed)?;
     std::fs::remove_file(creating(dir)).map_err(failed)?;
     sync_dir(dir).map_err(failed)?;
@@ -138,7 +211,7 @@ fn new_incarnation() -> Result<[u8; 16], JournalError> {
     Ok(incarnation)
 }
 
-fn remove(remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+pub(super) fn remove(remove: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     match remove() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,

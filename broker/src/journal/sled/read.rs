@@ -9,7 +9,7 @@ use prost::Message;
 use sled::{Db, IVec, Iter};
 use tasuki_proto::{
     id::{Sequence, WorkspaceId},
-    stored::{Commit, Entry},
+    stored::{Commit, Entry, LogPosition},
 };
 
 use super::{
@@ -29,6 +29,25 @@ pub(super) fn get(db: &Db, key: &[u8], place: &str) -> Result<Option<IVec>, Jour
 
 pub(super) fn damaged(place: impl Into<String>, what: impl Into<String>) -> JournalError {
     JournalError::Damaged { place: place.into(), what: what.into() }
+}
+
+/// The last frame of the log that the database has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FrameAt {
+    pub(super) number: u64,
+    pub(super) hash: Hash,
+}
+
+pub(super) fn position(db: &Db) -> Result<FrameAt, JournalError> {
+    let place = "the log's position in the database";
+    let Some(value) = get(db, layout::POSITION, place)? else {
+        return Ok(FrameAt { number: 0, hash: Hash::default() });
+    };
+    let position = LogPosition::decode(&value[..]).ok();
+    let at = position.and_then(|it| {
+        Some(FrameAt { number: it.number, hash: Hash(it.hash[..].try_into().ok()?) })
+    });
+    at.ok_or_else(|| damaged(place, "it does not decode"))
 }
 
 fn row(

@@ -14,7 +14,7 @@ use tasuki_proto::{
 };
 
 use super::{
-    Cut, Durability,
+    Cut,
     engine::{Engine, guarded, storage},
     layout,
     lock::Lock,
@@ -72,7 +72,7 @@ impl Restoring {
         files::private_directory(dir).map_err(failed)?;
         files::keep_others_out(dir);
         let lock = Lock::take(dir)?;
-        let engine = open::create(dir, Durability::Synced, fence, incarnation)?;
+        let engine = open::create(dir, fence, incarnation)?;
         Ok(Self { lock, engine, batch: Batch::default(), bytes: 0, next: 1 })
     }
 
@@ -109,7 +109,7 @@ impl Restoring {
     fn write(&mut self) -> Result<(), JournalError> {
         let batch = std::mem::take(&mut self.batch);
         self.bytes = 0;
-        self.engine.commit(batch).map(drop)
+        self.engine.commit(batch)
     }
 }
 

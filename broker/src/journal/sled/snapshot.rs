@@ -108,7 +108,7 @@ impl SnapshotWriter for PieceWriter {
                 rows.push((key, rest.split_to(rest.len().min(PART_BYTES_MAX))));
                 part += 1;
             }
-            self.write(|told| What::Rows { rows, told })?;
+            self.write(|told| What::Pieces { rows, told })?;
         }
         self.hash = chained(self.hash, Hash::of(&piece));
         self.count += 1;

@@ -1,13 +1,14 @@
 //! A database in the place of the one that it was made of, whenever the program is killed.
 //!
 //! ```text
-//! rewrite.new/{db, mark}           being written: of no use, and removed by whoever opens next
-//! rewrite.done/{db, mark, before}  whole: whoever opens next puts it in its place
-//! rewrite.old/                     the database of before, to be removed
+//! rewrite.new/{db, log}           being written: of no use, and removed by whoever opens next
+//! rewrite.done/{db, log, before}  whole: whoever opens next puts it in its place
+//! rewrite.old/                    the database of before, to be removed
 //! ```
 //!
-//! Renaming the first to the second decides. `before` is the mark of the database that it was made
-//! of: where another release wrote to that meanwhile, it stays, and what was made of it goes.
+//! Renaming the first to the second decides. `before` says where the log of the database stood that
+//! it was made of: where another release wrote to that meanwhile, it stays, and what was made of it
+//! goes.
 
 use std::{
     fs, io,
@@ -17,7 +18,7 @@ use std::{
 use super::{
     SledJournal,
     engine::{folder, storage, sync_dir},
-    mark,
+    log,
 };
 use crate::journal::JournalError;
 
@@ -34,7 +35,7 @@ fn old(dir: &Path) -> PathBuf {
     dir.join("rewrite.old")
 }
 
-/// The mark of the database that another was made of, beside that.
+/// Where the log stood of the database that another was made of, beside that.
 const BEFORE: &str = "before";
 
 /// Whether a database is on its way to its place.
@@ -58,12 +59,18 @@ impl Rewriting<'_> {
         let dir = self.journal.dir();
         let failed = |why| storage("replacing the database", &why);
         let new = staging(dir);
-        fs::copy(mark::path(dir), new.join(BEFORE)).map_err(failed)?;
+        fs::write(new.join(BEFORE), end_of_log(dir)?).map_err(failed)?;
         fs::File::open(new.join(BEFORE)).and_then(|it| it.sync_all()).map_err(failed)?;
         sync_dir(&new).map_err(failed)?;
         fs::rename(&new, done(dir)).map_err(failed)?;
         sync_dir(dir).map_err(failed)
     }
+}
+
+/// The newest frame.
+fn end_of_log(dir: &Path) -> Result<String, JournalError> {
+    let end = log::read(dir)?.end();
+    Ok(format!("{} {:?}\n", end.number, end.hash))
 }
 
 /// Finishes what was decided, and removes what was not. Whoever calls it has the lock.
@@ -80,11 +87,11 @@ pub(super) fn finish(dir: &Path) -> Result<(), JournalError> {
 
 fn put_in_place(dir: &Path) -> io::Result<()> {
     let (done, old) = (done(dir), old(dir));
-    let (new_db, new_mark) = (folder(&done), mark::path(&done));
+    let (new_db, new_log) = (folder(&done), log::folder(&done));
     if new_db.exists() {
         // Without one it was being removed.
-        let before = fs::read(done.join(BEFORE)).ok();
-        if before.is_none() || before != fs::read(mark::path(dir)).ok() {
+        let before = fs::read_to_string(done.join(BEFORE)).ok();
+        if before.is_none() || before != end_of_log(dir).ok() {
             tracing::warn!("{} was written to since it was rewritten, and stays", dir.display());
             return Ok(());
         }
@@ -95,9 +102,10 @@ fn put_in_place(dir: &Path) -> io::Result<()> {
         fs::rename(new_db, folder(dir))?;
         sync_dir(dir)?;
     }
-    // The new database is there, and does not go with the old mark.
-    if new_mark.exists() {
-        fs::rename(new_mark, mark::path(dir))?;
+    // The new database is there, and does not go with the old log.
+    if new_log.exists() {
+        remove(&log::folder(dir))?;
+        fs::rename(new_log, log::folder(dir))?;
         sync_dir(dir)?;
     }
     Ok(())
@@ -114,28 +122,35 @@ fn remove(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    use crate::journal::sled::log::{Log, Position};
+
     fn write(path: &Path, text: &str) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
+    }
+
+    fn write_log(dir: &Path, number: u64) {
+        Log::create(dir, [1; 16], Position { number, ..Position::default() }).unwrap();
     }
 
     /// A directory whose database is old, with one that is decided.
     fn decided() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         write(&folder(dir.path()).join("db"), "old");
-        write(&mark::path(dir.path()), "old mark");
+        write_log(dir.path(), 7);
         write(&folder(&done(dir.path())).join("db"), "new");
-        write(&mark::path(&done(dir.path())), "new mark");
-        write(&done(dir.path()).join(BEFORE), "old mark");
+        write_log(&done(dir.path()), 0);
+        write(&done(dir.path()).join(BEFORE), &end_of_log(dir.path()).unwrap());
         dir
     }
 
-    fn found(dir: &Path) -> [String; 2] {
+    fn found(dir: &Path) -> (String, u64) {
         finish(dir).unwrap();
         let mut left: Vec<_> = dir.read_dir().unwrap().map(|it| it.unwrap().file_name()).collect();
         left.sort();
-        assert_eq!(left, ["db", "mark"]);
-        [folder(dir).join("db"), mark::path(dir)].map(|path| fs::read_to_string(path).unwrap())
+        assert_eq!(left, ["db", "log"]);
+        let database = fs::read_to_string(folder(dir).join("db")).unwrap();
+        (database, log::read(dir).unwrap().end().number)
     }
 
     #[test]
@@ -143,15 +158,16 @@ mod tests {
         let step = |at: usize, dir: &Path| match at {
             0 => fs::rename(folder(dir), old(dir)).unwrap(),
             1 => fs::rename(folder(&done(dir)), folder(dir)).unwrap(),
-            2 => fs::rename(mark::path(&done(dir)), mark::path(dir)).unwrap(),
-            3 => fs::remove_dir_all(done(dir)).unwrap(),
+            2 => fs::remove_dir_all(log::folder(dir)).unwrap(),
+            3 => fs::rename(log::folder(&done(dir)), log::folder(dir)).unwrap(),
+            4 => fs::remove_dir_all(done(dir)).unwrap(),
             _ => fs::remove_dir_all(old(dir)).unwrap(),
         };
-        for killed_at in 0..=5 {
+        for killed_at in 0..=6 {
             let dir = decided();
             (0..killed_at).for_each(|at| step(at, dir.path()));
-            assert_eq!(found(dir.path()), ["new", "new mark"], "after {killed_at} steps");
-            assert_eq!(found(dir.path()), ["new", "new mark"]);
+            assert_eq!(found(dir.path()), ("new".to_owned(), 0), "after {killed_at} steps");
+            assert_eq!(found(dir.path()), ("new".to_owned(), 0));
         }
     }
 
@@ -159,13 +175,13 @@ mod tests {
     fn what_was_not_decided_is_removed() {
         let dir = decided();
         fs::rename(done(dir.path()), staging(dir.path())).unwrap();
-        assert_eq!(found(dir.path()), ["old", "old mark"]);
+        assert_eq!(found(dir.path()), ("old".to_owned(), 7));
     }
 
     #[test]
     fn a_database_that_was_written_to_since_stays() {
         let dir = decided();
-        write(&mark::path(dir.path()), "newer mark");
-        assert_eq!(found(dir.path()), ["old", "newer mark"]);
+        write_log(dir.path(), 8);
+        assert_eq!(found(dir.path()), ("old".to_owned(), 8));
     }
 }

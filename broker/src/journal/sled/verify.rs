@@ -7,34 +7,47 @@ use sled::Db;
 use tasuki_proto::id::WorkspaceId;
 
 use super::{
-    Durability,
     check::{Checked, check, check_again},
     cut::Marks,
-    engine::{Engine, folder, from_sled, guarded, storage, sync_dir},
+    engine::{Engine, folder, from_sled, guarded, storage},
     index::Index,
     layout::{self, Key},
     lock::Lock,
+    log,
     mark::{self, HighWater},
-    open::write_mark,
+    open::{Newest, bring_up, take_over},
     read::{self, damaged},
     swap,
 };
 use crate::journal::{BodyKey, JournalError, Report, WorkspaceReport};
 
+/// How often a log is looked at that seems damaged while a broker may be writing it.
+const LOOKS: usize = 3;
+
 /// Whether a broker ever kept anything in `dir`. What cannot be looked at is said by whoever opens it.
 pub fn is_used(dir: &Path) -> bool {
-    [folder(dir), mark::path(dir)].iter().any(|path| match fs::symlink_metadata(path) {
-        Ok(_) => true,
-        Err(why) => !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    [folder(dir), mark::path(dir), log::folder(dir)].iter().any(|path| {
+        match fs::symlink_metadata(path) {
+            Ok(_) => true,
+            Err(why) => !matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        }
     })
 }
 
-/// Looks at the mark alone, also while a broker serves `dir`, which is [used](is_used).
+/// Looks at the log alone, also while a broker serves `dir`, which is [used](is_used).
 ///
 /// # Errors
 /// As a start of the broker says it.
-pub fn check_mark(dir: &Path) -> Result<(), JournalError> {
-    whole_mark(dir).map(drop)
+pub fn check_log(dir: &Path) -> Result<(), JournalError> {
+    // While one segment was read, both may have been written.
+    let mut found = Newest::read(dir);
+    for _ in 1..LOOKS {
+        if found.is_ok() {
+            break;
+        }
+        found = Newest::read(dir);
+    }
+    found.map(drop)
 }
 
 /// Checks everything in `dir`, which no broker may be using.
@@ -58,34 +71,28 @@ pub fn verify_with_progress(
         ControlFlow::Continue(())
     };
     let (lock, engine) = open(dir)?;
-    let mark = whole_mark(dir);
-    let check = |it| guarded(&folder(dir), || check_all(&engine, Some(&it), &mut progress));
-    let checked = mark.and_then(check);
+    let checked = guarded(&folder(dir), || {
+        let newest = bring_up(dir, &engine)?;
+        check_all(&engine, Some(&newest.commit()), &mut progress)
+    });
     let (engine, (_, report)) = engine.keep_if(checked)?;
     close(lock, engine)?;
     Ok(report)
 }
 
-/// Sets the mark to the newest commit, once everything else is found whole. For a mark that was
-/// lost or spoilt: what the mark alone could have noticed, the loss of the newest commits, goes
-/// unnoticed.
+/// Begins a new log after the newest commit of the database, once that is found whole. For a log
+/// that was lost or spoilt: what only the log had is lost, and nothing notices it.
 ///
 /// # Errors
-/// As [`verify`], except for the mark.
-pub fn repair_mark(dir: &Path) -> Result<Report, JournalError> {
+/// As [`verify`], except for the log.
+pub fn repair_log(dir: &Path) -> Result<Report, JournalError> {
     let (lock, engine) = open(dir)?;
     let mut progress = |_| ControlFlow::Continue(());
     let checked = guarded(&folder(dir), || check_all(&engine, None, &mut progress));
     let (engine, (checked, report)) = engine.keep_if(checked)?;
-    write_mark(dir, &checked)?;
-    sync_dir(dir).map_err(|error| storage("writing the mark", &error))?;
+    take_over(dir, &engine, &checked)?;
     close(lock, engine)?;
     Ok(report)
-}
-
-fn whole_mark(dir: &Path) -> Result<HighWater, JournalError> {
-    let mark = mark::read(dir)?;
-    mark.ok_or_else(|| damaged(mark::path(dir).display().to_string(), "it is missing"))
 }
 
 fn open(dir: &Path) -> Result<(Lock, Engine), JournalError> {
@@ -97,7 +104,7 @@ fn open(dir: &Path) -> Result<(Lock, Engine), JournalError> {
     }
     let lock = Lock::take(dir)?;
     swap::finish(dir)?;
-    Ok((lock, Engine::open(dir, Durability::Synced)?))
+    Ok((lock, Engine::open(dir)?))
 }
 
 fn close(lock: Lock, engine: Engine) -> Result<(), JournalError> {
@@ -108,11 +115,11 @@ fn close(lock: Lock, engine: Engine) -> Result<(), JournalError> {
 
 fn check_all(
     engine: &Engine,
-    mark: Option<&HighWater>,
+    newest: Option<&HighWater>,
     progress: Progress<'_>,
 ) -> Result<(Checked, Report), JournalError> {
     let mut digests = Digests { of: BTreeMap::new(), progress };
-    let checked = check(engine.db(), mark, |workspace, sequence, record| {
+    let checked = check(engine.db(), newest, |workspace, sequence, record| {
         digests.record(workspace, sequence, record)
     })?;
     let report = report(engine.db(), &checked.index, checked.incarnation, None, digests)?;
@@ -223,7 +230,7 @@ fn check_keys(
         let unknown = || damaged("the database", format!("unknown key {:?}", key.escape_ascii()));
         match Key::parse(&key).ok_or_else(unknown)? {
             // Meta, commits and heads were checked, all of them, before.
-            Key::Meta | Key::Probe | Key::Commit { .. } | Key::Head { .. } => {}
+            Key::Meta | Key::Probe | Key::Position | Key::Commit { .. } | Key::Head { .. } => {}
             Key::Piece { workspace, number, piece, part } => {
                 let snapshot = index.get(&workspace).and_then(|standing| standing.snapshot);
                 // Left over from one that was replaced, which start-up knows already.

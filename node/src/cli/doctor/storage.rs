@@ -168,12 +168,12 @@ fn broker(root: &Path) -> Vec<Finding> {
     let finding = |why| {
         let mend = format!(
             "Restore a backup, or see what is lost: `tasuki-broker verify --data {0}`, then \
-             `tasuki-broker repair-mark --data {0}`.",
+             `tasuki-broker repair-log --data {0}`.",
             root.display()
         );
         Finding::error(Area::Data, hosting::sentence(&why), mend)
     };
-    sled::check_mark(&folder).err().map(finding).into_iter().collect()
+    sled::check_log(&folder).err().map(finding).into_iter().collect()
 }
 
 fn damaged_node(data: &Path) -> Vec<Finding> {

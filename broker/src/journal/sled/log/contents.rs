@@ -1,0 +1,149 @@
+//! What two segments hold, and what of it counts. Pure.
+
+use std::path::Path;
+
+use super::{
+    Position,
+    frame::{Frame, Head, SECTOR, decode, frame_bytes},
+};
+use crate::journal::{
+    Hash, JournalError,
+    sled::{mark::HighWater, read::damaged},
+};
+
+/// The frames of a log, oldest first.
+#[derive(Debug)]
+pub(in super::super) struct Contents {
+    /// For people.
+    place: String,
+    pub(super) incarnation: [u8; 16],
+    pub(super) secret: [u8; 16],
+    /// Where the first frame follows.
+    before: Position,
+    frames: Vec<Frame>,
+    /// Which segment was written last.
+    pub(super) newest: usize,
+}
+
+/// What one segment holds.
+struct Parsed {
+    head: Head,
+    frames: Vec<Frame>,
+    /// Where the first sector is that holds no frame which follows those.
+    rest: usize,
+}
+
+impl Parsed {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let head = Head::decode(bytes.get(..SECTOR)?)?;
+        let (mut frames, mut rest): (Vec<Frame>, _) = (Vec::new(), SECTOR);
+        let mut last = head.before;
+        while let Some(frame) = bytes.get(rest..).and_then(|it| decode(&head.secret, it))
+            && frame.at.number == last.number + 1
+            && frame.previous == last.hash
+        {
+            last = frame.at;
+            rest += frame_bytes(frame.rows.len());
+            frames.push(frame);
+        }
+        Some(Self { head, frames, rest })
+    }
+
+    fn end(&self) -> Position {
+        self.frames.last().map_or(self.head.before, |it| it.at)
+    }
+}
+
+/// The first frame from this byte on with a number above this one. Those of an earlier use of the
+/// segment have lower ones.
+fn later(secret: &[u8; 16], bytes: &[u8], from: usize, number: u64) -> Option<u64> {
+    let sectors = (from..bytes.len()).step_by(SECTOR);
+    let mut frames = sectors.filter_map(|at| decode(secret, &bytes[at..]));
+    frames.find(|it| number < it.at.number).map(|it| it.at.number)
+}
+
+impl Contents {
+    /// # Errors
+    /// [`JournalError::Damaged`] where they are not what was written.
+    pub(super) fn of(folder: &Path, segments: [&[u8]; 2]) -> Result<Self, JournalError> {
+        let place = folder.display().to_string();
+        let refuse = |what: String| Err(damaged(&place, what));
+        let parsed = segments.map(Parsed::of);
+        let (older, newest, newest_at) = match parsed {
+            [Some(a), Some(b)] => {
+                let order = |it: &Parsed| (it.head.before.number, it.frames.len());
+                if order(&a) < order(&b) { (Some(a), b, 1) } else { (Some(b), a, 0) }
+            }
+            [Some(a), None] => (None, a, 0),
+            [None, Some(b)] => (None, b, 1),
+            [None, None] => {
+                return refuse("expected the head of a segment, found none in two".to_owned());
+            }
+        };
+        let end = newest.end();
+        let Head { incarnation, secret, before } = newest.head;
+        for (at, bytes) in segments.iter().enumerate() {
+            let from = if at == newest_at { newest.rest } else { 0 };
+            if let Some(found) = later(&secret, bytes, from, end.number) {
+                let expected = end.number + 1;
+                return refuse(format!("expected frame {expected}, found {found} after it"));
+            }
+        }
+        let mut contents =
+            Self { place, incarnation, secret, before, frames: newest.frames, newest: newest_at };
+        // Where they do not meet, the older one was not wholly written anew, or is damaged: only a
+        // database that needs it is refused.
+        if let Some(older) = older
+            && (older.head.incarnation, older.head.secret) == (incarnation, secret)
+            && older.end() == before
+        {
+            contents.before = older.head.before;
+            contents.frames.splice(0..0, older.frames);
+        }
+        Ok(contents)
+    }
+
+    pub(in super::super) fn incarnation(&self) -> [u8; 16] {
+        self.incarnation
+    }
+
+    pub(in super::super) fn end(&self) -> Position {
+        self.frames.last().map_or(self.before, |it| it.at)
+    }
+
+    /// The newest commit.
+    pub(in super::super) fn newest_commit(&self) -> HighWater {
+        let Position { commit, commit_hash: hash, .. } = self.end();
+        HighWater { incarnation: self.incarnation, commit, hash }
+    }
+
+    /// What a database lacks that has everything up to this frame.
+    ///
+    /// # Errors
+    /// [`JournalError::Damaged`] when that frame is not of this log, or what follows it is gone.
+    pub(in super::super) fn after(
+        &self,
+        number: u64,
+        hash: Hash,
+    ) -> Result<&[Frame], JournalError> {
+        let (first, last) = (self.before.number, self.end().number);
+        if number < first {
+            let what =
+                format!("expected frame {first} of the log in it, found {number} as the last");
+            return Err(damaged("the database", what));
+        }
+        if last < number {
+            let what = format!(
+                "expected frame {number}, which the database has, found {last} as the last"
+            );
+            return Err(damaged(&self.place, what));
+        }
+        let skip = usize::try_from(number - first).expect("a log is small");
+        let known = if skip == 0 { self.before.hash } else { self.frames[skip - 1].at.hash };
+        if known != hash {
+            let what = format!("expected {hash:?} as the hash of frame {number}, found {known:?}");
+            return Err(damaged(&self.place, what));
+        }
+        Ok(&self.frames[skip..])
+    }
+}
