@@ -30,6 +30,9 @@ use tokio::sync::Notify;
 /// Power cuts, each a seed.
 const ROUNDS: u64 = 40;
 
+/// Those of them in which a child appends much.
+const LONG_ROUNDS: u64 = 8;
+
 /// Between two acknowledgements of a child on a busy machine.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
@@ -44,6 +47,8 @@ const WORKSPACES: [&str; 3] = ["a", "b", "c"];
 
 const DIR: &str = "TASUKI_TEST_CUT_DIR";
 const UNSYNCED: &str = "TASUKI_TEST_CUT_UNSYNCED";
+/// No snapshots, which are synced at once.
+const PLAIN: &str = "TASUKI_TEST_CUT_PLAIN";
 
 /// What a record is, by where it stands: from a few bytes to several parts.
 fn record(workspace: &str, sequence: u64) -> Bytes {
@@ -101,7 +106,7 @@ async fn a_child_appends() {
         for (workspace, writer, durable, next) in &mut writers {
             while *next <= durable.load(Ordering::Acquire) + IN_FLIGHT {
                 writer.append(append(workspace, *next));
-                if next.is_multiple_of(SNAPSHOT_EVERY) {
+                if next.is_multiple_of(SNAPSHOT_EVERY) && std::env::var_os(PLAIN).is_none() {
                     let pieces = pieces(workspace, *next);
                     let written = try_write_snapshot(&mut **writer, *next, pieces, *next - KEEP);
                     if written.is_err() {
@@ -241,6 +246,24 @@ fn a_power_cut_loses_nothing_that_was_acknowledged() {
         let acks = if seed % 4 == 0 { dice.roll(2) } else { dice.roll(300) };
         let torn = (seed % 2 == 1).then(|| ("CUT_TORN", seed.to_string()));
         let round = Round::run(&shim, acks, torn.as_slice());
+        for dir in [&round.image, &round.seen] {
+            let checked = round.check(dir);
+            assert_eq!(checked, Ok(()), "seed {seed}, {acks} acks, {:?}", round.durable);
+        }
+    }
+}
+
+/// Much that is appended without a pause: the database is synced behind it all the time.
+///
+/// Holds LG1.
+#[test]
+fn a_power_cut_under_load_loses_nothing_that_was_acknowledged() {
+    let base = tempfile::tempdir().expect("a directory");
+    let shim = shim(base.path());
+    for seed in 0..LONG_ROUNDS {
+        let acks = 1500 + Dice::new(seed + 1).roll(1500);
+        let settings = [("CUT_TORN", seed.to_string()), (PLAIN, "1".to_owned())];
+        let round = Round::run(&shim, acks, &settings);
         for dir in [&round.image, &round.seen] {
             let checked = round.check(dir);
             assert_eq!(checked, Ok(()), "seed {seed}, {acks} acks, {:?}", round.durable);

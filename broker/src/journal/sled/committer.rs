@@ -32,7 +32,7 @@ use super::{
     engine::{Engine, panic_text},
     index::SnapshotAt,
     layout,
-    log::{Log, Rows, with_position},
+    log::{Log, Rows},
     snapshot::{Row, Told, Written},
     syncer::Syncer,
 };
@@ -252,6 +252,8 @@ impl Committer {
         if let Some(before) = before.and_then(|before| before.upgrade()) {
             before.fence();
         }
+        // Whoever failed meanwhile did not know of this one.
+        self.shared.engine()?;
         let index = self.shared.index();
         let standing = index.get(&owner.workspace);
         let last = standing.map_or(0, |standing| standing.last);
@@ -299,8 +301,8 @@ impl Committer {
             Durability::Unsynced => {}
         }
         let synced = began.elapsed();
-        engine.apply(with_position(rows.bytes(), &position).expect("these are rows"))?;
-        syncer.wrote(position.number, rows.bytes().len())?;
+        engine.apply(Rows::batch(rows.bytes()).expect("these are rows"))?;
+        syncer.wrote(position, rows.bytes().len())?;
         Ok(synced)
     }
 
@@ -350,14 +352,15 @@ impl Committer {
         }
         let ready = stage.finish()?;
         drop(index);
-        if !told_of_pieces.is_empty() {
-            engine.apply(ready.pieces)?;
-            self.syncer.wrote_pieces(told_of_pieces);
-        }
         let synced = match ready.rows.is_empty() {
             true => Duration::ZERO,
             false => self.write(&engine, &ready.rows, ready.outcome.commit)?,
         };
+        // Behind the first record of their workspace, without which they would belong to nothing.
+        if !told_of_pieces.is_empty() {
+            engine.apply(ready.pieces)?;
+            self.syncer.wrote_pieces(told_of_pieces);
+        }
         ready.outcome.apply(&mut self.shared.index_mut());
         metrics.bytes.add(bytes as u64);
         metrics.records.observe(records);

@@ -69,7 +69,7 @@ impl Engine {
             self.db.flush().map(drop).map_err(|error| writing(&error))
         })?;
         // What sled's flush leaves out.
-        self.data.sync_data().map_err(|error| storage("syncing the database", &error))
+        sync(&self.data).map_err(|error| storage("syncing the database", &error))
     }
 
     /// Both.
@@ -103,6 +103,20 @@ impl Engine {
         // of what was taken with this line before.
         data.unlock()
     }
+}
+
+/// Makes what was written to a file durable.
+///
+/// Where that fails, the system takes what it could not write for written, and shows it to whoever
+/// reads. It is told to forget that, so that a start sees what is on the disk.
+pub(super) fn sync(file: &File) -> io::Result<()> {
+    let synced = file.sync_data();
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    if synced.is_err() {
+        // Why the sync failed matters more.
+        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+    }
+    synced
 }
 
 fn writing(error: &sled::Error) -> JournalError {

@@ -159,6 +159,9 @@ impl Shared {
         }
         tracing::error!(%error, "the journal failed");
         self.failure.send_replace(Some(error.clone()));
+        if let Some((syncer, _)) = &*self.syncing.lock() {
+            syncer.give_up();
+        }
         let owners: Vec<_> = self.owners.lock().values().filter_map(Weak::upgrade).collect();
         owners.iter().for_each(|owner| owner.fail());
     }
@@ -173,8 +176,9 @@ impl Shared {
 
     /// Gives the directory back. Readers still at work keep the engine until they are done.
     fn close(&self) -> Result<(), JournalError> {
-        if let Some((syncer, thread)) = self.syncing.lock().take() {
-            syncer.close(self.failure().is_some());
+        let syncing = self.syncing.lock().take();
+        if let Some((syncer, thread)) = syncing {
+            syncer.close();
             // A panic in there was latched as what it means.
             let _ = thread.join();
         }
@@ -204,7 +208,7 @@ impl SledJournal {
     /// written to it.
     pub fn open(dir: &Path, options: Options) -> Result<Self, JournalError> {
         let open::Open { lock, engine, log, checked } = open::open(dir)?;
-        let (engine, synced) = (Arc::new(engine), log.end().number);
+        let (engine, at) = (Arc::new(engine), log.end());
         let shared = Arc::new(Shared {
             dir: dir.to_owned(),
             incarnation: checked.incarnation,
@@ -221,7 +225,7 @@ impl SledJournal {
         // Bounded by whoever appends: each writer limits what it has in flight.
         let (requests, queue) = mpsc::channel();
         let failing = Arc::downgrade(&shared);
-        let (syncer, thread) = Syncer::start(engine, synced, move |error| {
+        let (syncer, thread) = Syncer::start(engine, at, move |error| {
             if let Some(shared) = failing.upgrade() {
                 shared.fail(error);
             }

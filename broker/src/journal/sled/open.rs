@@ -22,18 +22,16 @@ use super::{
     engine::{Engine, folder, guarded, storage, sync_dir},
     layout,
     lock::Lock,
-    log::{self, Contents, Log, Position, with_position},
+    log::{self, Contents, Log, Position, Rows, position_batch},
     mark::{self, HighWater},
     read::{self, damaged},
     swap,
+    syncer::UNSYNCED_BYTES_MAX,
 };
 use crate::{
     journal::{Hash, JournalError},
     rules::Fence,
 };
-
-/// What the database gets at once of what it lacks, in bytes.
-const CATCH_UP_BYTES: usize = 1024 * 1024;
 
 pub(super) struct Open {
     pub(super) lock: Lock,
@@ -117,18 +115,21 @@ pub(super) fn bring_up(dir: &Path, engine: &Engine) -> Result<Newest, JournalErr
     let Newest::Log(contents) = &newest else { return Ok(newest) };
     check::check_incarnation(engine.db(), &contents.incarnation())?;
     let at = read::position(engine.db())?;
+    let frames = contents.after(at.number, at.hash)?;
+    if !frames.is_empty() {
+        log::settle(dir)?;
+    }
     let mut bytes = 0;
-    for frame in contents.after(at.number, at.hash)? {
+    for (left, frame) in (0..frames.len()).rev().zip(frames) {
         let place = || format!("frame {} of the log", frame.at.number);
-        let batch = with_position(&frame.rows, &frame.at);
+        let batch = Rows::batch(&frame.rows);
         engine.apply(batch.ok_or_else(|| damaged(place(), "its rows do not decode"))?)?;
         bytes += frame.rows.len();
-        if CATCH_UP_BYTES <= bytes {
-            engine.flush()?;
+        if left == 0 || UNSYNCED_BYTES_MAX <= bytes {
+            engine.commit(position_batch(&frame.at))?;
             bytes = 0;
         }
     }
-    engine.flush()?;
     Ok(newest)
 }
 
@@ -139,15 +140,18 @@ pub(super) fn take_over(
     checked: &Checked,
 ) -> Result<Log, JournalError> {
     let (index, incarnation) = (&checked.index, checked.incarnation);
-    let mut batch = Batch::default();
-    let (first, previous) = (index.first_commit, index.first_previous);
-    // A release that does not know the log refuses it from here on.
-    batch.insert(layout::META, encode_meta(incarnation, first, previous, index.fence));
-    engine.commit(batch)?;
     let at = read::position(engine.db())?;
     let (commit, commit_hash) = (index.last_commit, index.last_hash);
     let end = Position { number: at.number, hash: at.hash, commit, commit_hash };
-    let log = Log::create(dir, incarnation, end)?;
+    let log = Log::create(dir, incarnation, end).inspect_err(|_| {
+        // It has room neither for this nor for anything else.
+        let _ = std::fs::remove_dir_all(log::folder(dir));
+    })?;
+    // A release that does not know the log refuses the database from here on.
+    let mut batch = Batch::default();
+    let (first, previous) = (index.first_commit, index.first_previous);
+    batch.insert(layout::META, encode_meta(incarnation, first, previous, index.fence));
+    engine.commit(batch)?;
     let failed = |error| storage("removing the mark", &error);
     remove(|| std::fs::remove_file(mark::path(dir))).map_err(failed)?;
     sync_dir(dir).map_err(failed)?;

@@ -18,7 +18,7 @@ use std::{
 use super::{
     SledJournal,
     engine::{folder, storage, sync_dir},
-    log,
+    log, mark,
 };
 use crate::journal::JournalError;
 
@@ -59,7 +59,7 @@ impl Rewriting<'_> {
         let dir = self.journal.dir();
         let failed = |why| storage("replacing the database", &why);
         let new = staging(dir);
-        fs::write(new.join(BEFORE), end_of_log(dir)?).map_err(failed)?;
+        fs::write(new.join(BEFORE), stamp(dir)?).map_err(failed)?;
         fs::File::open(new.join(BEFORE)).and_then(|it| it.sync_all()).map_err(failed)?;
         sync_dir(&new).map_err(failed)?;
         fs::rename(&new, done(dir)).map_err(failed)?;
@@ -67,17 +67,23 @@ impl Rewriting<'_> {
     }
 }
 
-/// The newest frame.
-fn end_of_log(dir: &Path) -> Result<String, JournalError> {
-    let end = log::read(dir)?.end();
-    Ok(format!("{} {:?}\n", end.number, end.hash))
+/// What differs once a database was written to: the newest frame; of one without a log, its mark.
+fn stamp(dir: &Path) -> Result<Vec<u8>, JournalError> {
+    match fs::read(mark::path(dir)) {
+        Ok(mark) => Ok(mark),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+            let end = log::read(dir)?.end();
+            Ok(format!("{} {:?}\n", end.number, end.hash).into_bytes())
+        }
+        Err(why) => Err(storage("replacing the database", &why)),
+    }
 }
 
 /// Finishes what was decided, and removes what was not. Whoever calls it has the lock.
 pub(super) fn finish(dir: &Path) -> Result<(), JournalError> {
     let failed = |why| storage("replacing the database", &why);
     if is_begun(dir) {
-        put_in_place(dir).map_err(failed)?;
+        put_in_place(dir)?;
     }
     for left in [staging(dir), done(dir), old(dir)] {
         remove(&left).map_err(failed)?;
@@ -85,28 +91,38 @@ pub(super) fn finish(dir: &Path) -> Result<(), JournalError> {
     Ok(())
 }
 
-fn put_in_place(dir: &Path) -> io::Result<()> {
+fn put_in_place(dir: &Path) -> Result<(), JournalError> {
+    let failed = |why| storage("replacing the database", &why);
     let (done, old) = (done(dir), old(dir));
     let (new_db, new_log) = (folder(&done), log::folder(&done));
     if new_db.exists() {
-        // Without one it was being removed.
-        let before = fs::read_to_string(done.join(BEFORE)).ok();
-        if before.is_none() || before != end_of_log(dir).ok() {
-            tracing::warn!("{} was written to since it was rewritten, and stays", dir.display());
-            return Ok(());
-        }
         if folder(dir).exists() {
-            remove(&old)?;
-            fs::rename(folder(dir), &old)?;
+            // Without one it was being removed.
+            let before = fs::read(done.join(BEFORE)).ok();
+            if before.is_none() || before != Some(stamp(dir)?) {
+                tracing::warn!(
+                    "{} was written to since it was rewritten, and stays",
+                    dir.display()
+                );
+                return Ok(());
+            }
+            remove(&old).map_err(failed)?;
+            fs::rename(folder(dir), &old).map_err(failed)?;
         }
-        fs::rename(new_db, folder(dir))?;
-        sync_dir(dir)?;
+        fs::rename(new_db, folder(dir)).map_err(failed)?;
+        sync_dir(dir).map_err(failed)?;
     }
-    // The new database is there, and does not go with the old log.
+    // The new database is there, and does not go with the old log. A release before the log may have
+    // been killed here.
+    let new_mark = mark::path(&done);
+    if new_mark.exists() {
+        fs::rename(new_mark, mark::path(dir)).map_err(failed)?;
+        sync_dir(dir).map_err(failed)?;
+    }
     if new_log.exists() {
-        remove(&log::folder(dir))?;
-        fs::rename(new_log, log::folder(dir))?;
-        sync_dir(dir)?;
+        remove(&log::folder(dir)).map_err(failed)?;
+        fs::rename(new_log, log::folder(dir)).map_err(failed)?;
+        sync_dir(dir).map_err(failed)?;
     }
     Ok(())
 }
@@ -140,7 +156,7 @@ mod tests {
         write_log(dir.path(), 7);
         write(&folder(&done(dir.path())).join("db"), "new");
         write_log(&done(dir.path()), 0);
-        write(&done(dir.path()).join(BEFORE), &end_of_log(dir.path()).unwrap());
+        fs::write(done(dir.path()).join(BEFORE), stamp(dir.path()).unwrap()).unwrap();
         dir
     }
 
@@ -169,6 +185,37 @@ mod tests {
             assert_eq!(found(dir.path()), ("new".to_owned(), 0), "after {killed_at} steps");
             assert_eq!(found(dir.path()), ("new".to_owned(), 0));
         }
+    }
+
+    /// Releases before the log kept a mark beside the database.
+    #[test]
+    fn what_an_earlier_release_decided_comes_to_its_place() {
+        for killed_at in 0..3 {
+            let dir = tempfile::tempdir().unwrap();
+            let (dir, done) = (dir.path(), &done(dir.path()));
+            write(&folder(dir).join("db"), "old");
+            write(&mark::path(dir), "old mark");
+            write(&folder(done).join("db"), "new");
+            write(&mark::path(done), "new mark");
+            write(&done.join(BEFORE), "old mark");
+            if 0 < killed_at {
+                fs::rename(folder(dir), old(dir)).unwrap();
+            }
+            if 1 < killed_at {
+                fs::rename(folder(done), folder(dir)).unwrap();
+            }
+            finish(dir).unwrap();
+            let found = [folder(dir).join("db"), mark::path(dir)].map(fs::read_to_string);
+            assert_eq!(found.map(Result::unwrap), ["new", "new mark"], "after {killed_at} steps");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_compared_takes_nothing_away() {
+        let dir = decided();
+        fs::remove_dir_all(log::folder(dir.path())).unwrap();
+        assert!(finish(dir.path()).is_err());
+        assert!(folder(dir.path()).exists() && folder(&done(dir.path())).exists());
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Syncs the database behind the log, on a thread of its own.
 //!
 //! **Invariants**
-//! - Between two syncs little is written ([`UNSYNCED_BYTES_MAX`]): what sled writes meanwhile goes
-//!   over what it has freed, and a power cut may keep any part of it.
+//! - What is not synced is little ([`UNSYNCED_BYTES_MAX`]). sled writes over what it has freed, and
+//!   looks for what is torn in its newest segments alone: of 512 KiB each. A power cut may keep any
+//!   part of what was not synced, so that must be less than one of them.
+//! - The database says that it has a frame only once it has all rows of it.
 //! - Once nothing was written for a while everything is synced.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
@@ -11,12 +13,14 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
     engine::{Engine, storage},
+    log::{Position, position_batch},
     snapshot::Told,
 };
 use crate::journal::JournalError;
 
-/// Rows that the database gets before it is synced, in bytes.
-const UNSYNCED_BYTES_MAX: usize = 1024 * 1024;
+/// Rows that the database may have and not synced, in bytes, beside one commit: sled writes a row,
+/// and about two and a half times as much with the leaves that it writes anew.
+pub(super) const UNSYNCED_BYTES_MAX: usize = 96 * 1024;
 
 /// It is synced once nothing was written for so long.
 const QUIET: Duration = Duration::from_millis(200);
@@ -31,9 +35,10 @@ pub(super) struct Syncer {
 #[derive(Debug, Default)]
 struct State {
     /// The newest frame whose rows the database has.
-    written: u64,
-    /// Of rows that it got since it was synced.
+    written: Position,
+    /// Of rows that are not being synced yet, and of those that are.
     bytes: usize,
+    syncing: usize,
     /// The newest frame that it has, synced.
     synced: u64,
     /// Somebody waits for this frame.
@@ -48,7 +53,7 @@ struct State {
 
 impl State {
     fn is_clean(&self) -> bool {
-        self.written == self.synced && self.told.is_empty()
+        self.written.number == self.synced && self.told.is_empty()
     }
 
     fn is_due(&self) -> bool {
@@ -56,7 +61,7 @@ impl State {
             return false;
         }
         self.synced < self.wanted
-            || UNSYNCED_BYTES_MAX <= self.bytes
+            || UNSYNCED_BYTES_MAX / 2 <= self.bytes
             || !self.told.is_empty()
             || (self.is_closing && !self.is_clean())
     }
@@ -67,15 +72,19 @@ impl Syncer {
     /// when it cannot be synced any more.
     pub(super) fn start(
         engine: Arc<Engine>,
-        synced: u64,
+        at: Position,
         failed: impl FnOnce(&JournalError) + Send + 'static,
     ) -> Result<(Arc<Self>, JoinHandle<()>), JournalError> {
-        let state = State { written: synced, synced, ..State::default() };
+        let state = State { written: at, synced: at.number, ..State::default() };
         let syncer = Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() });
         let own = Arc::clone(&syncer);
         let thread = std::thread::Builder::new().name("journal-sync".into()).spawn(move || {
             if let Err(why) = own.run(&engine) {
-                own.state.lock().failure = Some(why.clone());
+                let mut state = own.state.lock();
+                state.failure = Some(why.clone());
+                // Whoever waits for them hears that they never will be.
+                state.told.clear();
+                drop(state);
                 own.changed.notify_all();
                 failed(&why);
             }
@@ -88,10 +97,15 @@ impl Syncer {
         let mut state = self.state.lock();
         while self.wait(&mut state) {
             let (written, told) = (state.written, std::mem::take(&mut state.told));
-            state.bytes = 0;
-            self.changed.notify_all();
-            MutexGuard::unlocked(&mut state, || engine.flush())?;
-            state.synced = written;
+            let has_more = state.synced < written.number;
+            state.syncing = std::mem::take(&mut state.bytes);
+            MutexGuard::unlocked(&mut state, || {
+                if has_more {
+                    engine.apply(position_batch(&written))?;
+                }
+                engine.flush()
+            })?;
+            (state.synced, state.syncing) = (written.number, 0);
             self.changed.notify_all();
             for told in told {
                 // There is room for one word; whoever waits for it may be gone.
@@ -114,25 +128,25 @@ impl Syncer {
                 self.changed.wait(state);
                 continue;
             }
-            let before = state.written;
+            let before = state.written.number;
             let is_over = self.changed.wait_for(state, QUIET).timed_out();
-            if is_over && state.written == before {
+            if is_over && state.written.number == before {
                 return true;
             }
         }
     }
 
     /// The database has the rows of this frame.
-    /// Waits while it is far behind.
-    pub(super) fn wrote(&self, frame: u64, bytes: usize) -> Result<(), JournalError> {
+    /// Waits as long as too much of it is not synced.
+    pub(super) fn wrote(&self, frame: Position, bytes: usize) -> Result<(), JournalError> {
         let mut state = self.state.lock();
         let was_clean = state.is_clean();
         state.written = frame;
         state.bytes += bytes;
-        if was_clean || UNSYNCED_BYTES_MAX <= state.bytes {
+        if was_clean || UNSYNCED_BYTES_MAX / 2 <= state.bytes {
             self.changed.notify_all();
         }
-        while 2 * UNSYNCED_BYTES_MAX <= state.bytes {
+        while UNSYNCED_BYTES_MAX <= state.bytes + state.syncing {
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
@@ -163,10 +177,17 @@ impl Syncer {
         }
     }
 
-    /// Has it sync what there is and end; after a failure it writes nothing more.
-    pub(super) fn close(&self, has_failed: bool) {
+    /// Has it sync what there is and end.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closing = true;
+        self.changed.notify_all();
+    }
+
+    /// Something failed: it writes nothing more, and ends.
+    pub(super) fn give_up(&self) {
         let mut state = self.state.lock();
-        (state.is_closing, state.is_given_up) = (true, has_failed);
+        (state.is_closing, state.is_given_up) = (true, true);
+        state.told.clear();
         drop(state);
         self.changed.notify_all();
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{
     Position,
-    frame::{Frame, Head, SECTOR, decode, frame_bytes},
+    frame::{Frame, Head, SECTOR, decode, frame_bytes, frame_number},
 };
 use crate::journal::{
     Hash, JournalError,
@@ -58,8 +58,13 @@ impl Parsed {
 /// segment have lower ones.
 fn later(secret: &[u8; 16], bytes: &[u8], from: usize, number: u64) -> Option<u64> {
     let sectors = (from..bytes.len()).step_by(SECTOR);
-    let mut frames = sectors.filter_map(|at| decode(secret, &bytes[at..]));
-    frames.find(|it| number < it.at.number).map(|it| it.at.number)
+    // No frame is smaller than a sector. Looked at first: a checksum reads as much as a length says.
+    let highest = number + 2 * (bytes.len() / SECTOR) as u64;
+    let may_be = |at: &usize| {
+        frame_number(&bytes[*at..]).is_some_and(|found| number < found && found <= highest)
+    };
+    let mut frames = sectors.filter(may_be).filter_map(|at| decode(secret, &bytes[at..]));
+    frames.next().map(|it| it.at.number)
 }
 
 impl Contents {

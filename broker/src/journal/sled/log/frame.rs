@@ -171,6 +171,11 @@ fn checksum(secret: &[u8; 16], frame: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(secret), frame)
 }
 
+/// The number that a frame at the front of these bytes would have.
+pub(super) fn frame_number(bytes: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*bytes.get(8..)?.first_chunk()?))
+}
+
 /// The frame at the front of these bytes; `None` when there is no whole one.
 pub(super) fn decode(secret: &[u8; 16], bytes: &[u8]) -> Option<Frame> {
     let (stored, rest) = bytes.split_first_chunk()?;

@@ -9,7 +9,7 @@
 //! **Invariants**
 //! - **LG1** What is acknowledged is a whole frame on the disk, or in the database and synced there.
 //! - **LG2** A segment is used again only once the database has all its frames, synced.
-//! - **LG3** The database never knows a frame that the log has not made durable.
+//! - **LG3** The database never gets a frame that the log has not made durable.
 //! - **LG4** Where the log ends, a torn frame is no damage. Anything else that is missing or was
 //!   changed is refused by its number.
 //!
@@ -36,7 +36,10 @@ pub(super) use self::{
     contents::Contents,
     frame::{Rows, SECTOR},
 };
-use super::{engine::sync_dir, layout};
+use super::{
+    engine::{self, sync_dir},
+    layout,
+};
 use crate::{
     disk::MIB,
     journal::{Hash, JournalError},
@@ -71,7 +74,7 @@ impl Segment for File {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        engine::sync(self)
     }
 }
 
@@ -92,12 +95,28 @@ pub(super) struct Log<S = File> {
     secret: [u8; 16],
 }
 
-/// Rows of a frame, and that the database has it; `None` where bytes are not rows.
-pub(super) fn with_position(rows: &[u8], at: &Position) -> Option<Batch> {
-    let mut batch = Rows::batch(rows)?;
+/// That the database has all rows up to this frame. It is applied after them: where it is missing
+/// they are applied again, which changes nothing.
+pub(super) fn position_batch(at: &Position) -> Batch {
     let position = LogPosition { number: at.number, hash: at.hash.to_bytes() };
+    let mut batch = Batch::default();
     batch.insert(layout::POSITION, position.encode_to_vec());
-    Some(batch)
+    batch
+}
+
+/// Makes durable what was read of the log: of a broker that was killed the newest frame may be in
+/// memory alone, and no database may have what the log has not (LG3).
+pub(super) fn settle(dir: &Path) -> Result<(), JournalError> {
+    for path in paths(dir) {
+        let synced = match File::open(&path) {
+            Ok(file) => file.sync(),
+            // One that is gone was not needed.
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(why) => Err(why),
+        };
+        synced.map_err(|why| JournalError::Storage(format!("syncing {}: {why}", path.display())))?;
+    }
+    Ok(())
 }
 
 /// The folder of the two segments.
@@ -181,6 +200,7 @@ impl Log<File> {
         };
         let [first, second] = paths(dir);
         let segments = [open(&first)?, open(&second)?];
+        sync_dir(&folder(dir))?;
         let mut bytes = [0; 2];
         for (segment, bytes) in segments.iter().zip(&mut bytes) {
             *bytes = segment.metadata()?.len();
