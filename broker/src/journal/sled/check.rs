@@ -7,14 +7,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use prost::{Message, length_delimiter_len};
-use sled::Db;
 use tasuki_proto::{
     id::WorkspaceId,
     stored::{Commit, Entry, Head, Meta},
 };
 
 use super::{
-    engine::from_sled,
+    engine::{Engine, from_sled},
     index::{Index, RecordSpan, SnapshotAt, WorkspaceIndex},
     layout::{self, HEADS, PIECES},
     mark::HighWater,
@@ -51,7 +50,7 @@ struct Scan {
 
 /// Verifies everything but the bodies. `visit` gets each record that is kept.
 pub(super) fn check(
-    db: &Db,
+    db: &Engine,
     newest: Option<&HighWater>,
     visit: impl FnMut(&WorkspaceId, u64, &[u8]) -> Result<(), JournalError>,
 ) -> Result<Checked, JournalError> {
@@ -80,7 +79,7 @@ pub(super) fn check(
 }
 
 /// Refuses what belongs to another database.
-pub(super) fn check_incarnation(db: &Db, expected: &[u8; 16]) -> Result<(), JournalError> {
+pub(super) fn check_incarnation(db: &Engine, expected: &[u8; 16]) -> Result<(), JournalError> {
     is_of(&hash("the meta record", &meta(db)?.incarnation)?.0, expected)
 }
 
@@ -95,7 +94,7 @@ fn is_of(database: &[u8; 16], beside: &[u8; 16]) -> Result<(), JournalError> {
 
 /// Verifies again what an index says, while others write: all its commits, records and snapshots.
 pub(super) fn check_again(
-    db: &Db,
+    db: &Engine,
     index: &Index,
     incarnation: [u8; 16],
     visit: impl FnMut(&WorkspaceId, u64, &[u8]) -> Result<(), JournalError>,
@@ -123,7 +122,7 @@ pub(super) fn check_again(
 
 /// Goes over the commits up to this one. Returns the last.
 fn check_commits(
-    db: &Db,
+    db: &Engine,
     passing: &mut BTreeMap<WorkspaceId, Scan>,
     mut last: (u64, Hash),
     incarnation: &[u8; 16],
@@ -153,7 +152,7 @@ fn check_commits(
     Ok(last)
 }
 
-fn meta(db: &Db) -> Result<Meta, JournalError> {
+fn meta(db: &Engine) -> Result<Meta, JournalError> {
     let place = "the meta record";
     let Some(meta) = read::get(db, layout::META, place)? else {
         return Err(damaged(place, "it is missing"));
@@ -175,9 +174,9 @@ fn meta(db: &Db) -> Result<Meta, JournalError> {
     Ok(meta)
 }
 
-fn heads(db: &Db) -> Result<BTreeMap<WorkspaceId, Scan>, JournalError> {
+fn heads(db: &Engine) -> Result<BTreeMap<WorkspaceId, Scan>, JournalError> {
     let mut heads = BTreeMap::new();
-    for row in db.scan_prefix([HEADS]) {
+    for row in db.db().scan_prefix([HEADS]) {
         let (key, value) = row.map_err(|error| from_sled("the heads".as_ref(), error))?;
         let Some(layout::Key::Head { workspace }) = layout::Key::parse(&key) else {
             return Err(damaged("the heads", format!("unknown key {key:?}")));
@@ -327,14 +326,14 @@ fn pass_entry(
 
 /// Notes which snapshots nobody needs. Returns the number of the next.
 fn find_leftovers(
-    db: &Db,
+    db: &Engine,
     passing: &BTreeMap<WorkspaceId, Scan>,
     index: &mut Index,
 ) -> Result<u64, JournalError> {
     let mut next = 1;
     let mut from = vec![PIECES];
     let place = "the snapshots";
-    while let Some(row) = db.range(&from[..]..&[PIECES + 1][..]).next() {
+    while let Some(row) = db.db().range(&from[..]..&[PIECES + 1][..]).next() {
         let (key, _) = row.map_err(|error| from_sled(place.as_ref(), error))?;
         let Some(layout::Key::Piece { workspace, number, .. }) = layout::Key::parse(&key) else {
             return Err(damaged(place, format!("unknown key {:?}", key.escape_ascii())));
@@ -355,7 +354,7 @@ fn find_leftovers(
     Ok(next)
 }
 
-fn check_snapshot(db: &Db, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<(), JournalError> {
+fn check_snapshot(db: &Engine, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<(), JournalError> {
     let mut found = Hash::default();
     for piece in 0..at.count {
         let (_, hash) = read::piece(db, workspace, at.number, piece)?;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use prost::Message;
-use sled::{Batch, Db};
+use sled::Batch;
 use tasuki_proto::{
     id::WorkspaceId,
     stored::{Commit, Entry, Head, Meta},
@@ -15,7 +15,7 @@ use tasuki_proto::{
 use super::{
     check::FORMAT,
     cut::Marks,
-    engine::from_sled,
+    engine::{Engine, from_sled},
     index::{Index, RecordSpan, SnapshotAt},
     layout::{self, CommitHeader},
     log::Rows,
@@ -35,7 +35,7 @@ const DROP_LEFTOVERS_MAX: usize = 128;
 
 /// Collects what one commit writes. It reads the index as it was after the commit before.
 pub(super) struct CommitBuilder<'a> {
-    db: &'a Db,
+    db: &'a Engine,
     index: &'a Index,
     incarnation: [u8; 16],
     /// What somebody reads of one moment: nothing is dropped meanwhile.
@@ -86,7 +86,7 @@ pub(super) struct Change {
 
 impl<'a> CommitBuilder<'a> {
     pub(super) fn new(
-        db: &'a Db,
+        db: &'a Engine,
         index: &'a Index,
         incarnation: [u8; 16],
         cuts: &'a [Arc<Marks>],
@@ -346,10 +346,14 @@ impl<'a> CommitBuilder<'a> {
             return Ok(gone);
         }
         for prefix in &self.index.leftovers {
-            let mut keys = self.db.scan_prefix(prefix).keys();
+            let mut keys = self.db.db().scan_prefix(prefix).keys();
             while 0 < left {
                 let Some(key) = keys.next() else { break };
                 let key = key.map_err(|error| from_sled("an old snapshot".as_ref(), error))?;
+                // It is on its way out.
+                if self.db.recent().get(&key).is_some() {
+                    continue;
+                }
                 self.rows.remove(key);
                 left -= 1;
             }

@@ -189,7 +189,9 @@ impl Committer {
                     let _ = reply.send(self.probe());
                 }
                 Turn::Alone(Control::Cut(reply)) => {
-                    let _ = reply.send(Cut::new(&self.shared));
+                    // It goes over the database, which must have everything.
+                    let is_there = self.syncer.sync_through(self.log.end().number);
+                    let _ = reply.send(is_there.and_then(|()| Cut::new(&self.shared)));
                 }
                 Turn::Alone(Control::Close(reply)) => {
                     let _ = reply.send(self.shared.close());
@@ -265,7 +267,7 @@ impl Committer {
     fn probe(&mut self) -> Result<(), JournalError> {
         let mut rows = Rows::default();
         rows.insert(layout::PROBE, []);
-        let written = self.shared.engine().and_then(|engine| self.write(&engine, &rows, None));
+        let written = self.shared.engine().and_then(|engine| self.write(&engine, rows, None));
         if let Err(error) = &written {
             self.shared.fail(error);
         }
@@ -290,19 +292,19 @@ impl Committer {
     fn write(
         &mut self,
         engine: &Engine,
-        rows: &Rows,
+        rows: Rows,
         commit: Option<(u64, Hash)>,
     ) -> Result<Duration, JournalError> {
-        let syncer = &self.syncer;
-        let position = self.log.append(rows, commit, |frame| syncer.sync_through(frame))?;
+        let (syncer, rows) = (&self.syncer, rows.into_bytes());
+        let position = self.log.append(&rows, commit, |frame| syncer.sync_through(frame))?;
         let began = Instant::now();
         match self.durability {
             Durability::Synced => self.log.sync()?,
             Durability::Unsynced => {}
         }
         let synced = began.elapsed();
-        engine.apply(Rows::batch(rows.bytes()).expect("these are rows"))?;
-        syncer.wrote(position, rows.bytes().len())?;
+        engine.recent().add(&position, &rows);
+        syncer.wrote(position.number, rows.len())?;
         Ok(synced)
     }
 
@@ -314,7 +316,7 @@ impl Committer {
         let was_asked = !group.is_empty();
         let index = self.shared.index();
         let cuts = self.shared.cuts();
-        let mut stage = CommitBuilder::new(engine.db(), &index, self.shared.incarnation, &cuts);
+        let mut stage = CommitBuilder::new(&engine, &index, self.shared.incarnation, &cuts);
         for write in group {
             let size = write.bytes();
             let Write { owner, what } = write;
@@ -354,12 +356,11 @@ impl Committer {
         drop(index);
         let synced = match ready.rows.is_empty() {
             true => Duration::ZERO,
-            false => self.write(&engine, &ready.rows, ready.outcome.commit)?,
+            false => self.write(&engine, ready.rows, ready.outcome.commit)?,
         };
         // Behind the first record of their workspace, without which they would belong to nothing.
         if !told_of_pieces.is_empty() {
-            engine.apply(ready.pieces)?;
-            self.syncer.wrote_pieces(told_of_pieces);
+            self.syncer.write_pieces(ready.pieces, told_of_pieces);
         }
         ready.outcome.apply(&mut self.shared.index_mut());
         metrics.bytes.add(bytes as u64);

@@ -112,7 +112,7 @@ impl Cut {
     ) -> Result<Vec<StoredRecord>, JournalError> {
         let (engine, from) = (self.shared.engine()?, from.get().max(1));
         let spans = self.index.spans(workspace, from, records_max)?;
-        let read = || read::records(engine.db(), workspace, from, records_max, &spans);
+        let read = || read::records(&engine, workspace, from, records_max, &spans);
         guarded(&self.shared.dir, read)?.ok_or_else(|| {
             let place = format!("{workspace}, record {from}");
             damaged(place, "a commit that holds it is missing")
@@ -145,7 +145,7 @@ impl Cut {
                 if part != 0 || self.marks.has(workspace, &key) {
                     continue;
                 }
-                let body = read::body(engine.db(), workspace, &key)?.ok_or_else(|| {
+                let body = read::body(&engine, workspace, &key)?.ok_or_else(|| {
                     damaged(format!("{workspace}, body {:?}", key.0), "it is gone")
                 })?;
                 bytes += body.len();
@@ -171,7 +171,7 @@ impl Cut {
     ) -> Result<Vec<(BodyKey, u64)>, JournalError> {
         let engine = self.shared.engine()?;
         let was_there = |key: &BodyKey| !self.marks.has(workspace, key);
-        let names = || read::body_names(engine.db(), workspace, after, was_there);
+        let names = || read::body_names(&engine, workspace, after, was_there);
         let names = guarded(&self.shared.dir, names)?;
         self.marks.check().map(|()| names)
     }
@@ -186,7 +186,7 @@ impl Cut {
         key: &BodyKey,
     ) -> Result<Option<Bytes>, JournalError> {
         let engine = self.shared.engine()?;
-        guarded(&self.shared.dir, || read::body(engine.db(), workspace, key))
+        guarded(&self.shared.dir, || read::body(&engine, workspace, key))
     }
 
     /// Checks all that there is as start-up does, and every body. `progress` gets how many bytes
@@ -201,7 +201,7 @@ impl Cut {
         let engine = self.shared.engine()?;
         let (index, marks) = (&self.index, &self.marks);
         let report = guarded(&self.shared.dir, || {
-            verify::check_cut(engine.db(), index, self.incarnation(), marks, &mut progress)
+            verify::check_cut(&engine, index, self.incarnation(), marks, &mut progress)
         })?;
         marks.check().map(|()| report)
     }

@@ -7,13 +7,17 @@
 use std::{
     fs::File,
     io,
+    ops::Deref,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::mpsc,
     time::Duration,
 };
 
-use sled::{Batch, Config, Db, Mode};
+use bytes::Bytes;
+use sled::{Batch, Config, Db, IVec, Mode};
+
+use super::recent::Recent;
 
 use crate::journal::JournalError;
 
@@ -29,6 +33,25 @@ pub(super) struct Engine {
     db: Db,
     /// Opened apart from sled's own handle, for the sync that sled leaves out.
     data: File,
+    recent: Recent,
+}
+
+/// A value, wherever it was found.
+#[derive(Debug)]
+pub(super) enum Value {
+    Stored(IVec),
+    Recent(Bytes),
+}
+
+impl Deref for Value {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Stored(bytes) => bytes,
+            Self::Recent(bytes) => bytes,
+        }
+    }
 }
 
 /// The folder that sled owns.
@@ -44,7 +67,7 @@ impl Engine {
         remove_unfinished_snapshots(&folder).map_err(failed)?;
         let db = open_apart(&folder)?;
         let data = File::open(folder.join("db")).map_err(failed)?;
-        let engine = Self { db, data };
+        let engine = Self { db, data, recent: Recent::default() };
         guarded(&folder, || engine.db.flush().map_err(|error| from_sled(&folder, error)))?;
         engine.data.sync_all().map_err(failed)?;
         sync_files(&folder).map_err(failed)?;
@@ -52,8 +75,21 @@ impl Engine {
         Ok(engine)
     }
 
+    /// The database alone, without what is recent.
     pub(super) fn db(&self) -> &Db {
         &self.db
+    }
+
+    pub(super) const fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    pub(super) fn get(&self, key: &[u8]) -> sled::Result<Option<Value>> {
+        // First: what is recent leaves there once the database has it.
+        match self.recent.get(key) {
+            Some(value) => Ok(value.map(Value::Recent)),
+            None => Ok(self.db.get(key)?.map(Value::Stored)),
+        }
     }
 
     /// Writes a batch, all or nothing. It is there to be read, and not yet on the disk.
@@ -70,6 +106,14 @@ impl Engine {
         })?;
         // What sled's flush leaves out.
         sync(&self.data).map_err(|error| storage("syncing the database", &error))
+    }
+
+    /// Writes what is recent, after which it is in the database and synced. Says up to which frame.
+    pub(super) fn write_recent(&self) -> Result<u64, JournalError> {
+        let (batch, frame) = self.recent.batch();
+        self.commit(batch)?;
+        self.recent.forget(frame);
+        Ok(frame)
     }
 
     /// Both.

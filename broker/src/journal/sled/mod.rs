@@ -8,6 +8,7 @@
 //! - `commit_builder`, `committer`: one commit, and the thread that writes them; `syncer`: the one
 //!   that syncs the database behind it.
 //! - `snapshot`: snapshots written and read piece by piece.
+//! - `recent`: what the log has and the database has not yet.
 //! - `read`, `check`, `verify`: reading back, what start-up verifies, and the deep check.
 //! - `cut`: reading all of one moment while others write; `restore`: writing a database from it;
 //!   `swap`: putting that in the place of the one it was made of.
@@ -32,6 +33,7 @@ mod log;
 mod mark;
 mod open;
 mod read;
+mod recent;
 mod restore;
 mod snapshot;
 mod swap;
@@ -208,7 +210,7 @@ impl SledJournal {
     /// written to it.
     pub fn open(dir: &Path, options: Options) -> Result<Self, JournalError> {
         let open::Open { lock, engine, log, checked } = open::open(dir)?;
-        let (engine, at) = (Arc::new(engine), log.end());
+        let (engine, synced) = (Arc::new(engine), log.end().number);
         let shared = Arc::new(Shared {
             dir: dir.to_owned(),
             incarnation: checked.incarnation,
@@ -225,7 +227,7 @@ impl SledJournal {
         // Bounded by whoever appends: each writer limits what it has in flight.
         let (requests, queue) = mpsc::channel();
         let failing = Arc::downgrade(&shared);
-        let (syncer, thread) = Syncer::start(engine, at, move |error| {
+        let (syncer, thread) = Syncer::start(engine, synced, move |error| {
             if let Some(shared) = failing.upgrade() {
                 shared.fail(error);
             }
@@ -288,7 +290,7 @@ impl SledJournal {
         after: Option<&BodyKey>,
     ) -> Result<Vec<(BodyKey, u64)>, JournalError> {
         let engine = self.shared.engine()?;
-        let names = || read::body_names(engine.db(), workspace, after, |_| true);
+        let names = || read::body_names(&engine, workspace, after, |_| true);
         guarded(&self.shared.dir, names)
     }
 
@@ -340,7 +342,7 @@ impl Journal for SledJournal {
         let engine = self.shared.engine()?;
         loop {
             let runs = self.shared.index().spans(workspace, from, records_max)?;
-            let read = || read::records(engine.db(), workspace, from, records_max, &runs);
+            let read = || read::records(&engine, workspace, from, records_max, &runs);
             if let Some(records) = guarded(&self.shared.dir, read)? {
                 return Ok(records);
             }
@@ -359,7 +361,7 @@ impl Journal for SledJournal {
 
     fn body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<Option<Bytes>, JournalError> {
         let engine = self.shared.engine()?;
-        guarded(&self.shared.dir, || read::body(engine.db(), workspace, key))
+        guarded(&self.shared.dir, || read::body(&engine, workspace, key))
     }
 
     fn workspaces(&self) -> Vec<WorkspaceId> {

@@ -22,11 +22,11 @@ use super::{
     engine::{Engine, folder, guarded, storage, sync_dir},
     layout,
     lock::Lock,
-    log::{self, Contents, Log, Position, Rows, position_batch},
+    log::{self, Contents, Log, Position},
     mark::{self, HighWater},
     read::{self, damaged},
     swap,
-    syncer::UNSYNCED_BYTES_MAX,
+    syncer::BATCH_BYTES_MAX,
 };
 use crate::{
     journal::{Hash, JournalError},
@@ -68,7 +68,7 @@ fn finish(dir: &Path, lock: Lock, engine: Engine) -> Result<Open, JournalError> 
 
 fn check_with_log(dir: &Path, engine: &Engine) -> Result<(Checked, Log), JournalError> {
     let newest = bring_up(dir, engine)?;
-    let checked = check(engine.db(), Some(&newest.commit()), |_, _, _| Ok(()))?;
+    let checked = check(engine, Some(&newest.commit()), |_, _, _| Ok(()))?;
     let log = match newest {
         Newest::Log(contents) => {
             let failed = |why| storage("opening the log", &why);
@@ -113,20 +113,22 @@ impl Newest {
 pub(super) fn bring_up(dir: &Path, engine: &Engine) -> Result<Newest, JournalError> {
     let newest = Newest::read(dir)?;
     let Newest::Log(contents) = &newest else { return Ok(newest) };
-    check::check_incarnation(engine.db(), &contents.incarnation())?;
-    let at = read::position(engine.db())?;
+    check::check_incarnation(engine, &contents.incarnation())?;
+    let at = read::position(engine)?;
     let frames = contents.after(at.number, at.hash)?;
     if !frames.is_empty() {
         log::settle(dir)?;
     }
     let mut bytes = 0;
     for (left, frame) in (0..frames.len()).rev().zip(frames) {
-        let place = || format!("frame {} of the log", frame.at.number);
-        let batch = Rows::batch(&frame.rows);
-        engine.apply(batch.ok_or_else(|| damaged(place(), "its rows do not decode"))?)?;
+        if log::rows_of(&frame.rows).is_none() {
+            let place = format!("frame {} of the log", frame.at.number);
+            return Err(damaged(place, "its rows do not decode"));
+        }
+        engine.recent().add(&frame.at, &frame.rows);
         bytes += frame.rows.len();
-        if left == 0 || UNSYNCED_BYTES_MAX <= bytes {
-            engine.commit(position_batch(&frame.at))?;
+        if left == 0 || BATCH_BYTES_MAX <= bytes {
+            engine.write_recent()?;
             bytes = 0;
         }
     }
@@ -140,7 +142,7 @@ pub(super) fn take_over(
     checked: &Checked,
 ) -> Result<Log, JournalError> {
     let (index, incarnation) = (&checked.index, checked.incarnation);
-    let at = read::position(engine.db())?;
+    let at = read::position(engine)?;
     let (commit, commit_hash) = (index.last_commit, index.last_hash);
     let end = Position { number: at.number, hash: at.hash, commit, commit_hash };
     let log = Log::create(dir, incarnation, end).inspect_err(|_| {

@@ -6,14 +6,14 @@ use std::{ops::Bound, path::Path};
 
 use bytes::Bytes;
 use prost::Message;
-use sled::{Db, IVec, Iter};
+use sled::{IVec, Iter};
 use tasuki_proto::{
     id::{Sequence, WorkspaceId},
     stored::{Commit, Entry, LogPosition},
 };
 
 use super::{
-    engine::from_sled,
+    engine::{Engine, Value, from_sled},
     index::{RecordSpan, SnapshotAt},
     layout::{self, COMMIT_HEADER_BYTES, COMMITS, CommitHeader, PART_BYTES_MAX},
 };
@@ -23,7 +23,7 @@ use crate::journal::{BodyKey, Hash, JournalError, StoredRecord};
 const STEP_ROWS_MAX: u64 = 8;
 
 /// A value of the database.
-pub(super) fn get(db: &Db, key: &[u8], place: &str) -> Result<Option<IVec>, JournalError> {
+pub(super) fn get(db: &Engine, key: &[u8], place: &str) -> Result<Option<Value>, JournalError> {
     db.get(key).map_err(|error| from_sled(Path::new(place), error))
 }
 
@@ -38,7 +38,7 @@ pub(super) struct FrameAt {
     pub(super) hash: Hash,
 }
 
-pub(super) fn position(db: &Db) -> Result<FrameAt, JournalError> {
+pub(super) fn position(db: &Engine) -> Result<FrameAt, JournalError> {
     let place = "the log's position in the database";
     let Some(value) = get(db, layout::POSITION, place)? else {
         return Ok(FrameAt { number: 0, hash: Hash::default() });
@@ -62,7 +62,7 @@ const NAMES_MAX: usize = 1000;
 
 /// The bodies whose keys come after this one, or the first, in order, each with its length.
 pub(super) fn body_names(
-    db: &Db,
+    db: &Engine,
     workspace: &WorkspaceId,
     after: Option<&BodyKey>,
     is_wanted: impl Fn(&BodyKey) -> bool,
@@ -72,7 +72,7 @@ pub(super) fn body_names(
         None => layout::bodies_prefix(workspace),
     };
     let mut names = Vec::new();
-    for row in db.range((Bound::Excluded(after), Bound::Unbounded)) {
+    for row in db.db().range((Bound::Excluded(after), Bound::Unbounded)) {
         let (key, value) = row.map_err(|error| from_sled("the bodies".as_ref(), error))?;
         let Some(layout::Key::Body { workspace: found, key, part }) = layout::Key::parse(&key)
         else {
@@ -108,8 +108,8 @@ pub(super) struct StoredCommit {
 }
 
 impl Commits {
-    pub(super) fn all(db: &Db) -> Self {
-        Self { rows: db.scan_prefix([COMMITS]) }
+    pub(super) fn all(db: &Engine) -> Self {
+        Self { rows: db.db().scan_prefix([COMMITS]) }
     }
 
     pub(super) fn next(&mut self) -> Result<Option<StoredCommit>, JournalError> {
@@ -152,15 +152,18 @@ impl Commits {
 
 /// Reads single parts of commits, mostly forwards.
 struct Parts<'a> {
-    db: &'a Db,
+    db: &'a Engine,
     rows: Option<Iter>,
     /// The commit of the row read last.
     at: u64,
 }
 
 impl Parts<'_> {
-    fn part(&mut self, commit: u64, part: u16) -> Result<Option<IVec>, JournalError> {
+    fn part(&mut self, commit: u64, part: u16) -> Result<Option<Value>, JournalError> {
         let key = layout::commit_key(commit, part);
+        if let Some(value) = self.db.recent().get(&key) {
+            return Ok(value.map(Value::Recent));
+        }
         let place = format!("commit {commit}");
         if commit.saturating_sub(self.at) <= STEP_ROWS_MAX
             && let Some(rows) = &mut self.rows
@@ -169,18 +172,18 @@ impl Parts<'_> {
                 match row(rows.next(), &place)? {
                     Some((found, value)) if *found == key => {
                         self.at = commit;
-                        return Ok(Some(value));
+                        return Ok(Some(Value::Stored(value)));
                     }
                     Some((found, _)) if *found < key[..] => {}
                     Some(_) | None => break,
                 }
             }
         }
-        let mut rows = self.db.range(&key[..]..&[COMMITS + 1][..]);
+        let mut rows = self.db.db().range(&key[..]..&[COMMITS + 1][..]);
         let found = row(rows.next(), &place)?;
         self.rows = Some(rows);
         self.at = commit;
-        Ok(found.filter(|(found, _)| **found == key).map(|(_, value)| value))
+        Ok(found.filter(|(found, _)| **found == key).map(|(_, value)| Value::Stored(value)))
     }
 
     /// The entries of a run; `None` when a part of its commit is gone.
@@ -205,7 +208,7 @@ impl Parts<'_> {
 /// Up to `records_max` records of `workspace` from `from` on, out of these runs; `None` when a
 /// commit is gone.
 pub(super) fn records(
-    db: &Db,
+    db: &Engine,
     workspace: &WorkspaceId,
     from: u64,
     records_max: usize,
@@ -260,7 +263,7 @@ pub(super) fn check_entry(
 
 /// A piece of a snapshot, whole and hashing right, and its hash.
 pub(super) fn piece(
-    db: &Db,
+    db: &Engine,
     workspace: &WorkspaceId,
     number: u64,
     piece: u32,
@@ -286,7 +289,7 @@ pub(super) fn check_chain(
 
 /// A body, whole and hashing right; `None` when there is none.
 pub(super) fn body(
-    db: &Db,
+    db: &Engine,
     workspace: &WorkspaceId,
     key: &BodyKey,
 ) -> Result<Option<Bytes>, JournalError> {
@@ -297,7 +300,7 @@ pub(super) fn body(
 
 /// Bytes with a header before them, and their hash. They have at most `parts_max` parts.
 fn framed(
-    db: &Db,
+    db: &Engine,
     place: &str,
     parts_max: u32,
     key: impl Fn(u32) -> Vec<u8>,

@@ -159,7 +159,7 @@ impl PieceReader {
             self.is_over = true;
             return read::check_chain(&self.workspace, &self.at, self.hash).map(|()| None);
         }
-        let read = || read::piece(engine.db(), &self.workspace, self.at.number, self.next);
+        let read = || read::piece(&engine, &self.workspace, self.at.number, self.next);
         let (piece, hash) = guarded(&self.shared.dir, read)?;
         self.hash = chained(self.hash, hash);
         self.next += 1;

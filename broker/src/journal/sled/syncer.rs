@@ -1,28 +1,28 @@
-//! Syncs the database behind the log, on a thread of its own.
+//! Writes to the database behind the log, on a thread of its own: what is recent, and pieces of
+//! snapshots.
 //!
 //! **Invariants**
-//! - What is not synced is little ([`UNSYNCED_BYTES_MAX`]). sled writes over what it has freed, and
-//!   looks for what is torn in its newest segments alone: of 512 KiB each. A power cut may keep any
-//!   part of what was not synced, so that must be less than one of them.
-//! - The database says that it has a frame only once it has all rows of it.
-//! - Once nothing was written for a while everything is synced.
+//! - Each batch is synced before the next ([`BATCH_BYTES_MAX`]). sled writes over what it has freed,
+//!   and looks for what is torn in its newest segments alone, of 512 KiB each. A power cut may keep
+//!   any part of what was not synced, so that must be less than one of them.
+//! - Once nothing was written for a while the database has everything.
 
 use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use sled::Batch;
 
 use super::{
     engine::{Engine, storage},
-    log::{Position, position_batch},
     snapshot::Told,
 };
 use crate::journal::JournalError;
 
-/// Rows that the database may have and not synced, in bytes, beside one commit: sled writes a row,
-/// and about two and a half times as much with the leaves that it writes anew.
-pub(super) const UNSYNCED_BYTES_MAX: usize = 96 * 1024;
+/// Rows that the database gets at once, in bytes, beside one commit: sled writes a row, and about two
+/// and a half times as much with the leaves that it writes anew.
+pub(super) const BATCH_BYTES_MAX: usize = 128 * 1024;
 
-/// It is synced once nothing was written for so long.
+/// The database gets what is recent once nothing was written for so long.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// What a thread that syncs has in common with the one that writes.
@@ -32,50 +32,48 @@ pub(super) struct Syncer {
     changed: Condvar,
 }
 
+/// Pieces of snapshots, and whoever is told once they are synced.
+type Pieces = (Batch, Vec<Told>);
+
 #[derive(Debug, Default)]
 struct State {
-    /// The newest frame whose rows the database has.
-    written: Position,
-    /// Of rows that are not being synced yet, and of those that are.
+    /// The newest frame of the log.
+    newest: u64,
+    /// Of rows that are not being written yet.
     bytes: usize,
-    syncing: usize,
-    /// The newest frame that it has, synced.
+    /// The newest frame that the database has, synced.
     synced: u64,
     /// Somebody waits for this frame.
     wanted: u64,
-    /// To be told once the pieces are synced that they wrote.
-    told: Vec<Told>,
+    pieces: Vec<Pieces>,
     is_closing: bool,
-    /// Nothing more is written.
+    /// Something failed: nothing more is written.
     is_given_up: bool,
     failure: Option<JournalError>,
 }
 
 impl State {
     fn is_clean(&self) -> bool {
-        self.written.number == self.synced && self.told.is_empty()
+        self.newest == self.synced && self.pieces.is_empty()
     }
 
     fn is_due(&self) -> bool {
-        if self.is_given_up {
-            return false;
-        }
         self.synced < self.wanted
-            || UNSYNCED_BYTES_MAX / 2 <= self.bytes
-            || !self.told.is_empty()
+            || BATCH_BYTES_MAX <= self.bytes
+            || !self.pieces.is_empty()
             || (self.is_closing && !self.is_clean())
     }
 }
 
 impl Syncer {
     /// Begins where the database has everything up to this frame, synced. `failed` is called once
-    /// when it cannot be synced any more.
+    /// when it cannot be written any more.
     pub(super) fn start(
         engine: Arc<Engine>,
-        at: Position,
+        synced: u64,
         failed: impl FnOnce(&JournalError) + Send + 'static,
     ) -> Result<(Arc<Self>, JoinHandle<()>), JournalError> {
-        let state = State { written: at, synced: at.number, ..State::default() };
+        let state = State { newest: synced, synced, ..State::default() };
         let syncer = Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() });
         let own = Arc::clone(&syncer);
         let thread = std::thread::Builder::new().name("journal-sync".into()).spawn(move || {
@@ -83,7 +81,7 @@ impl Syncer {
                 let mut state = own.state.lock();
                 state.failure = Some(why.clone());
                 // Whoever waits for them hears that they never will be.
-                state.told.clear();
+                state.pieces.clear();
                 drop(state);
                 own.changed.notify_all();
                 failed(&why);
@@ -96,28 +94,32 @@ impl Syncer {
     fn run(&self, engine: &Engine) -> Result<(), JournalError> {
         let mut state = self.state.lock();
         while self.wait(&mut state) {
-            let (written, told) = (state.written, std::mem::take(&mut state.told));
-            let has_more = state.synced < written.number;
-            state.syncing = std::mem::take(&mut state.bytes);
-            MutexGuard::unlocked(&mut state, || {
-                if has_more {
-                    engine.apply(position_batch(&written))?;
+            let has_rows = state.synced < state.newest;
+            let pieces = (!state.pieces.is_empty()).then(|| state.pieces.remove(0));
+            state.bytes = 0;
+            let written = MutexGuard::unlocked(&mut state, || {
+                let frame = has_rows.then(|| engine.write_recent()).transpose()?;
+                if let Some((batch, told)) = pieces {
+                    engine.commit(batch)?;
+                    for told in told {
+                        // There is room for one word; whoever waits for it may be gone.
+                        let _ = told.try_send(());
+                    }
                 }
-                engine.flush()
+                Ok::<_, JournalError>(frame)
             })?;
-            (state.synced, state.syncing) = (written.number, 0);
+            state.synced = written.unwrap_or(state.synced);
             self.changed.notify_all();
-            for told in told {
-                // There is room for one word; whoever waits for it may be gone.
-                let _ = told.try_send(());
-            }
         }
         Ok(())
     }
 
-    /// Waits until there is something to sync; false at the end.
+    /// Waits until there is something to write; false at the end.
     fn wait(&self, state: &mut MutexGuard<'_, State>) -> bool {
         loop {
+            if state.is_given_up {
+                return false;
+            }
             if state.is_due() {
                 return true;
             }
@@ -128,25 +130,24 @@ impl Syncer {
                 self.changed.wait(state);
                 continue;
             }
-            let before = state.written.number;
+            let before = state.newest;
             let is_over = self.changed.wait_for(state, QUIET).timed_out();
-            if is_over && state.written.number == before {
+            if is_over && state.newest == before {
                 return true;
             }
         }
     }
 
-    /// The database has the rows of this frame.
-    /// Waits as long as too much of it is not synced.
-    pub(super) fn wrote(&self, frame: Position, bytes: usize) -> Result<(), JournalError> {
+    /// Rows of this frame are recent. Waits as long as they are too many.
+    pub(super) fn wrote(&self, frame: u64, bytes: usize) -> Result<(), JournalError> {
         let mut state = self.state.lock();
         let was_clean = state.is_clean();
-        state.written = frame;
+        state.newest = frame;
         state.bytes += bytes;
-        if was_clean || UNSYNCED_BYTES_MAX / 2 <= state.bytes {
+        if was_clean || BATCH_BYTES_MAX <= state.bytes {
             self.changed.notify_all();
         }
-        while UNSYNCED_BYTES_MAX <= state.bytes + state.syncing {
+        while BATCH_BYTES_MAX <= state.bytes {
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
@@ -155,9 +156,9 @@ impl Syncer {
         Ok(())
     }
 
-    /// The database has pieces of snapshots.
-    pub(super) fn wrote_pieces(&self, told: Vec<Told>) {
-        self.state.lock().told.extend(told);
+    /// Has pieces of snapshots written, behind what is recent now.
+    pub(super) fn write_pieces(&self, pieces: Batch, told: Vec<Told>) {
+        self.state.lock().pieces.push((pieces, told));
         self.changed.notify_all();
     }
 
@@ -177,7 +178,7 @@ impl Syncer {
         }
     }
 
-    /// Has it sync what there is and end.
+    /// Has it write what there is and end.
     pub(super) fn close(&self) {
         self.state.lock().is_closing = true;
         self.changed.notify_all();
@@ -186,8 +187,8 @@ impl Syncer {
     /// Something failed: it writes nothing more, and ends.
     pub(super) fn give_up(&self) {
         let mut state = self.state.lock();
-        (state.is_closing, state.is_given_up) = (true, true);
-        state.told.clear();
+        state.is_given_up = true;
+        state.pieces.clear();
         drop(state);
         self.changed.notify_all();
     }

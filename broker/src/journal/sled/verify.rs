@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, fs, io::ErrorKind, ops::ControlFlow, path::Path};
 
-use sled::Db;
 use tasuki_proto::id::WorkspaceId;
 
 use super::{
@@ -119,16 +118,16 @@ fn check_all(
     progress: Progress<'_>,
 ) -> Result<(Checked, Report), JournalError> {
     let mut digests = Digests { of: BTreeMap::new(), progress };
-    let checked = check(engine.db(), newest, |workspace, sequence, record| {
+    let checked = check(engine, newest, |workspace, sequence, record| {
         digests.record(workspace, sequence, record)
     })?;
-    let report = report(engine.db(), &checked.index, checked.incarnation, None, digests)?;
+    let report = report(engine, &checked.index, checked.incarnation, None, digests)?;
     Ok((checked, report))
 }
 
 /// The same of a cut, while others write.
 pub(super) fn check_cut(
-    db: &Db,
+    db: &Engine,
     index: &Index,
     incarnation: [u8; 16],
     marks: &Marks,
@@ -143,7 +142,7 @@ pub(super) fn check_cut(
 
 /// Goes over all keys once the commits are found whole.
 fn report(
-    db: &Db,
+    db: &Engine,
     index: &Index,
     incarnation: [u8; 16],
     marks: Option<&Marks>,
@@ -214,7 +213,7 @@ impl Digests<'_> {
 /// Goes over all keys: each is one of ours, and each body is whole. What came after the cut is
 /// passed over.
 fn check_keys(
-    db: &Db,
+    db: &Engine,
     index: &Index,
     marks: Option<&Marks>,
     digests: &mut Digests<'_>,
@@ -225,7 +224,7 @@ fn check_keys(
     let is_later = |workspace: &WorkspaceId, key: &BodyKey| {
         marks.is_some_and(|marks| marks.has(workspace, key))
     };
-    for row in db.iter() {
+    for row in db.db().iter() {
         let (key, value) = row.map_err(|error| from_sled("the database".as_ref(), error))?;
         let unknown = || damaged("the database", format!("unknown key {:?}", key.escape_ascii()));
         match Key::parse(&key).ok_or_else(unknown)? {

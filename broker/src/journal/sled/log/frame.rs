@@ -11,8 +11,8 @@
 //! before it. Its checksum begins with a secret of the log, which nobody knows whose text is in a
 //! frame: no text can pass for a frame.
 
+use bytes::Bytes;
 use prost::Message;
-use sled::Batch;
 use tasuki_proto::stored::LogHead;
 
 use super::Position;
@@ -50,33 +50,32 @@ impl Rows {
         self.0.extend_from_slice(value);
     }
 
-    /// The same for the database; `None` where bytes are not rows.
-    pub(in super::super) fn batch(bytes: &[u8]) -> Option<Batch> {
-        let mut batch = Batch::default();
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let (length, after) = rest.split_first_chunk()?;
-            let (key, after) = after.split_at_checked(u16::from_be_bytes(*length).into())?;
-            let (length, after) = after.split_first_chunk()?;
-            let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
-            let (value, after) = after.split_at_checked(length.saturating_sub(1))?;
-            if length == 0 {
-                batch.remove(key);
-            } else {
-                batch.insert(key, value);
-            }
-            rest = after;
-        }
-        Some(batch)
-    }
-
     pub(in super::super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(in super::super) fn bytes(&self) -> &[u8] {
-        &self.0
+    pub(in super::super) fn into_bytes(self) -> Bytes {
+        self.0.into()
     }
+}
+
+/// A key, and its value unless it is removed.
+type Row = (Bytes, Option<Bytes>);
+
+/// Encoded rows, taken apart; `None` where bytes are none.
+pub(in super::super) fn rows_of(bytes: &Bytes) -> Option<Vec<Row>> {
+    let (mut rows, mut rest) = (Vec::new(), &bytes[..]);
+    while !rest.is_empty() {
+        let (length, after) = rest.split_first_chunk()?;
+        let (key, after) = after.split_at_checked(u16::from_be_bytes(*length).into())?;
+        let (length, after) = after.split_first_chunk()?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let (value, after) = after.split_at_checked(length.saturating_sub(1))?;
+        let value = (length != 0).then(|| bytes.slice_ref(value));
+        rows.push((bytes.slice_ref(key), value));
+        rest = after;
+    }
+    Some(rows)
 }
 
 /// A segment's head.
@@ -134,7 +133,7 @@ pub(in super::super) struct Frame {
     pub(in super::super) at: Position,
     pub(super) previous: Hash,
     /// Its encoded rows.
-    pub(in super::super) rows: Vec<u8>,
+    pub(in super::super) rows: Bytes,
 }
 
 /// How many bytes a frame with so many bytes of rows takes.
@@ -197,6 +196,6 @@ pub(super) fn decode(secret: &[u8; 16], bytes: &[u8]) -> Option<Frame> {
             commit_hash: Hash(*commit_hash),
         },
         previous: Hash(*previous),
-        rows: rows.to_vec(),
+        rows: Bytes::copy_from_slice(rows),
     })
 }

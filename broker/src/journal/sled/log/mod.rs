@@ -28,13 +28,12 @@ use std::{
 };
 
 use prost::Message as _;
-use sled::Batch;
 use tasuki_proto::stored::LogPosition;
 
 use self::frame::{Head, encode, frame_bytes};
 pub(super) use self::{
     contents::Contents,
-    frame::{Rows, SECTOR},
+    frame::{Rows, SECTOR, rows_of},
 };
 use super::{
     engine::{self, sync_dir},
@@ -95,13 +94,10 @@ pub(super) struct Log<S = File> {
     secret: [u8; 16],
 }
 
-/// That the database has all rows up to this frame. It is applied after them: where it is missing
-/// they are applied again, which changes nothing.
-pub(super) fn position_batch(at: &Position) -> Batch {
+/// That the database has all rows up to this frame: in the batch that has the last of them.
+pub(super) fn position_row(at: &Position) -> (&'static [u8], Vec<u8>) {
     let position = LogPosition { number: at.number, hash: at.hash.to_bytes() };
-    let mut batch = Batch::default();
-    batch.insert(layout::POSITION, position.encode_to_vec());
-    batch
+    (layout::POSITION, position.encode_to_vec())
 }
 
 /// Makes durable what was read of the log: of a broker that was killed the newest frame may be in
@@ -241,19 +237,19 @@ impl<S: Segment> Log<S> {
     /// Before a segment is used again `free` is called with the number of the last frame in it.
     pub(super) fn append(
         &mut self,
-        rows: &Rows,
+        rows: &[u8],
         commit: Option<(u64, Hash)>,
         free: impl FnOnce(u64) -> Result<(), JournalError>,
     ) -> Result<Position, JournalError> {
         let failed = |why| JournalError::Storage(format!("writing the log: {why}"));
-        let needed = frame_bytes(rows.bytes().len()) as u64;
+        let needed = frame_bytes(rows.len()) as u64;
         if self.bytes[self.current] < self.at + needed {
             free(self.began)?;
             self.turn().map_err(failed)?;
             let bytes = &mut self.bytes[self.current];
             *bytes = (*bytes).max(self.at + needed);
         }
-        let (frame, end) = encode(&self.secret, &self.end, commit, rows.bytes());
+        let (frame, end) = encode(&self.secret, &self.end, commit, rows);
         self.segments[self.current].write_at(&frame, self.at).map_err(failed)?;
         self.at += needed;
         self.end = end;

@@ -35,7 +35,7 @@ enum Event {
         segment: usize,
     },
     /// A frame was written, acknowledged, and put in the database.
-    Written(Position, Vec<u8>),
+    Written(Position, Bytes),
     Acknowledged(u64),
     /// The database gets it.
     Applied(u64),
@@ -71,7 +71,7 @@ struct Disk {
     durable: [Vec<u8>; 2],
     /// Sectors.
     pending: Vec<(usize, usize, Vec<u8>)>,
-    frames: Vec<(Position, Vec<u8>)>,
+    frames: Vec<(Position, Bytes)>,
     acknowledged: u64,
     applied: u64,
     synced: u64,
@@ -174,11 +174,11 @@ fn contents(image: &[Vec<u8>; 2]) -> Result<Contents, JournalError> {
     Contents::of("log".as_ref(), [&image[0], &image[1]])
 }
 
-fn rows(number: u64, sectors: usize) -> Rows {
+fn rows(number: u64, sectors: usize) -> Bytes {
     let mut rows = Rows::default();
     rows.insert(format!("key {number}"), vec![7; 100 + (sectors - 1) * SECTOR]);
     rows.remove(format!("gone {number}"));
-    rows
+    rows.into_bytes()
 }
 
 /// Plays a story, and says what was done by its steps before the last, and by the last.
@@ -213,7 +213,7 @@ fn play(story: &[Step]) -> (Vec<Event>, Vec<Event>) {
                 };
                 let commit = (number % 2 == 0).then_some((number / 2, Hash([9; 16])));
                 let end = log.append(&rows, commit, free).unwrap();
-                say(Event::Written(end, rows.bytes().to_vec()));
+                say(Event::Written(end, rows));
                 log.sync().unwrap();
                 say(Event::Acknowledged(number));
                 say(Event::Applied(number));
@@ -228,7 +228,7 @@ fn play(story: &[Step]) -> (Vec<Event>, Vec<Event>) {
                     Ok(())
                 };
                 let end = log.append(&rows, None, free).unwrap();
-                say(Event::Written(end, rows.bytes().to_vec()));
+                say(Event::Written(end, rows));
                 // The start sees what the system has in memory.
                 watch(&mut disk);
                 let mut seen = disk.clone();
@@ -252,7 +252,7 @@ fn play(story: &[Step]) -> (Vec<Event>, Vec<Event>) {
     (all[..before_last].to_vec(), all[before_last..].to_vec())
 }
 
-fn frames(before: &[Event], last: &[Event]) -> Vec<(Position, Vec<u8>)> {
+fn frames(before: &[Event], last: &[Event]) -> Vec<(Position, Bytes)> {
     let written = |event: &Event| match event {
         Event::Written(at, rows) => Some((*at, rows.clone())),
         Event::Write { .. }
