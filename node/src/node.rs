@@ -3,6 +3,7 @@
 use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
 
 use ractor::{Actor as _, ActorRef, SpawnErr};
+use tasuki_broker::grpc::Carrier;
 use tasuki_proto::{
     id::{NodeId, RoleId, Toolset, WorkspaceId},
     limits::{ROLES_MAX, TOOLSETS_MAX},
@@ -36,6 +37,8 @@ pub struct RoleSpec {
 pub struct Settings {
     /// The broker's address, such as `http://127.0.0.1:7420`.
     pub broker: String,
+    /// Reaches it, where it is in this process.
+    pub carrier: Option<Carrier>,
     pub workspace: WorkspaceId,
     pub roles: Vec<RoleSpec>,
     /// Where the node's identity is kept; one process at a time.
@@ -108,6 +111,7 @@ impl Node {
             .collect();
         let link_settings = link::Settings {
             broker: settings.broker.clone(),
+            carrier: settings.carrier.clone(),
             workspace: settings.workspace.clone(),
             node: identity.node().clone(),
             roles: hosted.clone(),

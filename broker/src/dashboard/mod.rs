@@ -35,8 +35,6 @@ use futures::future::BoxFuture;
 use tasuki_proto::id::WorkspaceId;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tonic::body::Body;
-use tower::{BoxError, util::BoxCloneSyncService};
 
 use self::{
     keys::Keys,
@@ -46,7 +44,7 @@ use self::{
 };
 
 /// What carries calls of the API.
-pub type Channel = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, BoxError>;
+pub type Channel = crate::grpc::Carrier;
 
 /// The role that a person acts as.
 pub const HUMAN: &str = tasuki_proto::limits::ROLE_HUMAN;

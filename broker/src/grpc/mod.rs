@@ -34,7 +34,8 @@ mod waits;
 
 use tasuki_proto::{DESCRIPTORS, for_each_request, wire};
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
+use tonic::{body::Body, service::Routes};
+use tower::{BoxError, util::BoxCloneSyncService};
 
 pub(crate) use self::auth::{call_metrics, penalise, shown as shown_token};
 pub use self::{
@@ -50,6 +51,9 @@ use self::{
     session::{Admitted, Services, WorkspaceSession},
 };
 use crate::{access::Tokens, journal::sled::SledJournal, search::Search, workspace::Workspaces};
+
+/// What carries calls of the API: in this process, or over a network. Cheap to clone.
+pub type Carrier = BoxCloneSyncService<http::Request<Body>, http::Response<Body>, BoxError>;
 
 /// All services of the broker.
 ///

@@ -38,8 +38,7 @@ use crate::{
     access::Tokens,
     clock::Clock,
     connection::{self, Protocol, limits},
-    dashboard::Channel,
-    grpc::{self, Probe},
+    grpc::{self, Carrier, Probe},
     journal::{
         Journal, JournalError,
         sled::{Options, SledJournal},
@@ -71,6 +70,7 @@ pub struct Broker {
     advertised: Advertised,
     fingerprint: Option<Fingerprint>,
     dashboard: Option<String>,
+    carrier: Carrier,
     workspaces: Workspaces,
     search: Search,
     journal: Arc<dyn Journal>,
@@ -155,7 +155,7 @@ impl Broker {
         let probe = Probe::new(&workspaces, stopping.clone());
         let routes = grpc::routes(&workspaces, &tokens, &search, &probe, &stopping, &storage)?;
         let calls = grpc::call_metrics();
-        let channel = in_process(routes.clone(), grpc::Guard::new(tokens.clone(), calls.clone()));
+        let carrier = in_process(routes.clone(), grpc::Guard::new(tokens.clone(), calls.clone()));
         let sources = Sources {
             workspaces: workspaces.clone(),
             commits,
@@ -207,7 +207,7 @@ impl Broker {
                 site: Site::new(address, guarding.map(is_named)),
                 tls,
                 tokens: tokens.clone(),
-                channel,
+                channel: carrier.clone(),
                 metrics: Arc::clone(&sources.dashboard),
                 scrape: Scrape::new(sources),
                 probe,
@@ -223,6 +223,7 @@ impl Broker {
             advertised,
             fingerprint,
             dashboard: dashboard_url,
+            carrier,
             workspaces,
             search,
             journal,
@@ -241,6 +242,12 @@ impl Broker {
     /// The URL under which it is reached from this machine.
     pub fn local_url(&self) -> &str {
         &self.local_url
+    }
+
+    /// Reaches it without a socket, through the same guard as everybody. Nothing is answered once it
+    /// has stopped.
+    pub fn carrier(&self) -> Carrier {
+        self.carrier.clone()
     }
 
     /// The same as a URL.
@@ -303,10 +310,10 @@ impl Broker {
     }
 }
 
-/// The services as pages of this process reach them: through the guard, without a socket.
-fn in_process(routes: Routes, guard: grpc::Guard) -> Channel {
+/// The services as pages and a node of this process reach them: through the guard, without a socket.
+fn in_process(routes: Routes, guard: grpc::Guard) -> Carrier {
     let guarded = guard.layer(routes);
-    Channel::new(guarded.map_err(Into::into))
+    Carrier::new(guarded.map_err(Into::into))
 }
 
 fn url(is_guarded: bool, address: SocketAddr) -> String {

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::json;
+use tasuki_broker::grpc::Carrier;
 use tasuki_proto::host::config::kept_places;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -112,7 +113,7 @@ impl Hosting {
     /// Starts the roles and serves MCP on `listener`.
     pub(super) async fn start(
         config: &Config,
-        broker: String,
+        (broker, carrier): (String, Option<Carrier>),
         place: BrokerPlace,
         take_over: bool,
         lock: DataLock,
@@ -144,7 +145,7 @@ impl Hosting {
         let hosted = roles.iter().map(|spec| spec.role.clone()).collect::<Vec<_>>();
         let (url, workspace_name) = (broker.clone(), workspace.to_string());
         let settings =
-            Settings { broker, workspace, roles, data: data.clone(), take_over, is_moved };
+            Settings { broker, carrier, workspace, roles, data: data.clone(), take_over, is_moved };
         let node = Node::start_locked(lock, settings).await;
         let node = node.map_err(|why| start_failure::node(data, &why))?;
         let actions =

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
     let broker = config.broker_url();
     let mut hosting = Hosting::start(
         config,
-        broker,
+        (broker, None),
         BrokerPlace::Elsewhere,
         args.take_over,
         lock,

@@ -144,8 +144,10 @@ async fn host(
     let local = own.get().map(|broker| broker.local_url().to_owned());
     let url = local.or_else(|| running.map(|it| it.url.clone())).unwrap_or_default();
     // The roles are nobody else's: a node of an earlier start that died is not waited for.
+    let reached = (url, own.get().map(Broker::carrier));
     let mut hosting =
-        Hosting::start(config, url, BrokerPlace::Here, true, lock, args.moved, listener).await?;
+        Hosting::start(config, reached, BrokerPlace::Here, true, lock, args.moved, listener)
+            .await?;
     let listening = own.get().map(Broker::url);
     let dashboard = own.get().and_then(Broker::dashboard);
     hosting.announce(listening.as_deref(), running, dashboard, output)?;

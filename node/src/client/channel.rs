@@ -1,7 +1,13 @@
-//! The HTTP/2 connection itself: where to, and when it counts as dead.
+//! The HTTP/2 connection itself: where to, and when it counts as dead. To a broker in this process
+//! there is none.
 
-use std::time::Duration;
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use futures::{FutureExt as _, TryFutureExt as _, future::BoxFuture};
+use tasuki_broker::grpc::Carrier;
 use tasuki_proto::{
     limits::MESSAGE_BYTES_MAX,
     net::dial::is_loopback,
@@ -10,7 +16,10 @@ use tasuki_proto::{
         relay_client::RelayClient, runs_client::RunsClient, waits_client::WaitsClient,
     },
 };
-use tonic::{service::interceptor::InterceptedService, transport::Endpoint};
+use tonic::{
+    body::Body, codegen::http, service::interceptor::InterceptedService, transport::Endpoint,
+};
+use tower::{BoxError, Service};
 
 use super::{
     auth::ClientAuth,
@@ -18,7 +27,35 @@ use super::{
 };
 
 /// What every client calls through.
-pub type Channel = InterceptedService<tonic::transport::Channel, ClientAuth>;
+pub type Channel = InterceptedService<Way, ClientAuth>;
+
+/// How calls get to the broker. Cheap to clone.
+#[derive(Debug, Clone)]
+pub enum Way {
+    Network(tonic::transport::Channel),
+    /// It is in this process.
+    Here(Carrier),
+}
+
+impl Service<http::Request<Body>> for Way {
+    type Response = http::Response<Body>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match self {
+            Self::Network(channel) => channel.poll_ready(cx).map_err(Into::into),
+            Self::Here(carrier) => carrier.poll_ready(cx),
+        }
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        match self {
+            Self::Network(channel) => channel.call(request).err_into().boxed(),
+            Self::Here(carrier) => carrier.call(request).boxed(),
+        }
+    }
+}
 
 /// Between two pings on the connection, in milliseconds: how soon a broker that vanished without
 /// a word is missed.
@@ -47,7 +84,13 @@ pub enum BadAddress {
 /// Connects once somebody calls.
 pub(super) fn open(endpoint: &Endpoint, auth: ClientAuth, connections: Connections) -> Channel {
     let channel = endpoint.connect_with_connector_lazy(Connector::new(connections, auth.clone()));
-    InterceptedService::new(channel, auth)
+    InterceptedService::new(Way::Network(channel), auth)
+}
+
+/// To a broker in this process, which is always connected.
+pub(super) fn here(carrier: Carrier, auth: ClientAuth, connections: &Connections) -> Channel {
+    connections.stand();
+    InterceptedService::new(Way::Here(carrier), auth)
 }
 
 /// Where to connect. Nothing travels in the open over a network.

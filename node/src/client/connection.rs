@@ -112,6 +112,11 @@ impl Connections {
         witness.had || self.now().made != witness.made
     }
 
+    /// As if a connection were open that nothing ends: none is needed.
+    pub(super) fn stand(&self) {
+        self.opened(None);
+    }
+
     fn opened(&self, local: Option<IpAddr>) {
         let mut now = self.now();
         now.made += 1;

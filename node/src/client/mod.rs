@@ -17,6 +17,7 @@ pub mod retry;
 
 use std::{path::Path, time::Duration};
 
+use tasuki_broker::grpc::Carrier;
 use tasuki_proto::reason::Reason;
 use tokio::time;
 use tonic::{Response, Status};
@@ -57,6 +58,17 @@ impl Client {
         let auth = ClientAuth::find(data, broker)?;
         let connections = Connections::default();
         let channel = channel::open(&endpoint, auth.clone(), connections.clone());
+        Ok(Self { channel, connections, auth })
+    }
+
+    /// The same where the broker is in this process, and is known by that address to others.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn here(carrier: Carrier, broker: &str, data: &Path) -> Result<Self, OpenError> {
+        let auth = ClientAuth::find(data, broker)?;
+        let connections = Connections::default();
+        let channel = channel::here(carrier, auth.clone(), &connections);
         Ok(Self { channel, connections, auth })
     }
 

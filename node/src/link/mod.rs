@@ -42,6 +42,7 @@ use std::{
 };
 
 use futures::FutureExt as _;
+use tasuki_broker::grpc::Carrier;
 use tasuki_proto::{
     id::{Epoch, NodeId, RoleId, Toolset, WorkspaceId},
     limits::{HEARTBEAT_MS, WAITS_PER_STREAM_MAX},
@@ -118,6 +119,8 @@ impl HostedRole {
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub broker: String,
+    /// Reaches it, where it is in this process.
+    pub carrier: Option<Carrier>,
     pub workspace: WorkspaceId,
     pub node: NodeId,
     pub roles: Vec<HostedRole>,
@@ -207,7 +210,11 @@ impl Deref for Link {
 impl Link {
     /// Begins to connect, in the background and for as long as it takes.
     pub fn start(settings: Settings, identity: Arc<Identity>) -> Result<Self, StartError> {
-        let client = Client::new(&settings.broker, identity.data())?;
+        let (broker, data) = (&settings.broker, identity.data());
+        let client = match settings.carrier.clone() {
+            Some(carrier) => Client::here(carrier, broker, data)?,
+            None => Client::new(broker, data)?,
+        };
         let sealer = Sealer::new(identity.data(), &settings.workspace);
         let outbox = Outbox::open(identity.data())
             .map_err(|source| StartError::Outbox { path: identity.data().to_owned(), source })?;

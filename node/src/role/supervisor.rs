@@ -120,6 +120,7 @@ mod tests {
             drop(listener);
             let settings = link::Settings {
                 broker: format!("http://{address}"),
+                carrier: None,
                 workspace: "default".parse().expect("an id"),
                 node: identity.node().clone(),
                 roles: Vec::new(),

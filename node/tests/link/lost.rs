@@ -74,6 +74,7 @@ pub(crate) fn start(broker: &str, data: &std::path::Path) -> Link {
     let identity = Arc::new(Identity::open(data).expect("a directory of its own"));
     let settings = link::Settings {
         broker: broker.to_owned(),
+        carrier: None,
         workspace: "default".parse().expect("an id"),
         node: identity.node().clone(),
         roles: Vec::new(),

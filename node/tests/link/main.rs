@@ -68,6 +68,7 @@ fn settings(fake: &Fake, data: &Path) -> Settings {
     };
     Settings {
         broker: fake.url(),
+        carrier: None,
         workspace: "default".parse().expect("an id"),
         roles: vec![role("A"), role("B")],
         data: data.to_owned(),
@@ -234,6 +235,7 @@ async fn a_wait_that_is_dropped_before_it_was_taken_up_is_not_parked() {
     let identity = Arc::new(Identity::open(data.path()).expect("a directory of its own"));
     let settings = link::Settings {
         broker: fake.url(),
+        carrier: None,
         workspace: "default".parse().expect("an id"),
         node: identity.node().clone(),
         roles: Vec::new(),
@@ -429,6 +431,7 @@ async fn waits_are_bounded() {
     let identity = Arc::new(Identity::open(data.path()).expect("free"));
     let settings = link::Settings {
         broker: fake.url(),
+        carrier: None,
         workspace: "default".parse().expect("an id"),
         node: identity.node().clone(),
         roles: Vec::new(),

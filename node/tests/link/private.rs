@@ -51,6 +51,7 @@ impl Machine {
         };
         let settings = Settings {
             broker: format!("http://{}", broker.address()),
+            carrier: None,
             workspace: workspace(),
             roles: roles.iter().map(spec).collect(),
             data: data.path().to_owned(),

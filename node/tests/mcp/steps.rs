@@ -41,6 +41,7 @@ impl Running {
         let data = tempfile::tempdir().unwrap();
         let settings = node::Settings {
             broker: "http://127.0.0.1:1".to_owned(),
+            carrier: None,
             workspace: "w".parse().unwrap(),
             roles: vec![RoleSpec {
                 role: "A".parse().unwrap(),

@@ -142,6 +142,7 @@ async fn try_letter(config: &Config, broker: &Broker) -> Result<u64, Failed> {
     };
     let settings = Settings {
         broker: broker.url.clone(),
+        carrier: None,
         workspace,
         roles: vec![spec(&sender), spec(&receiver)],
         data,

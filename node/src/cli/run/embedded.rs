@@ -207,7 +207,7 @@ async fn start_node(config: &Config, lock: DataLock, has_broker: bool) -> Result
     // The roles of an own broker are nobody else's. Who types this wants agents to run here, wherever
     // the broker is.
     let place = if has_broker { BrokerPlace::HereBriefly } else { BrokerPlace::Here };
-    let started = Hosting::start(config, url, place, has_broker, lock, false, listener);
+    let started = Hosting::start(config, (url, None), place, has_broker, lock, false, listener);
     let hosting = started.await?;
     match connected(hosting.watch_link(), &broker).await {
         Ok(()) => Ok(hosting),

@@ -359,6 +359,7 @@ mod tests {
         let identity = Arc::new(Identity::open(data).unwrap());
         let settings = link::Settings {
             broker: "http://127.0.0.1:1".to_owned(),
+            carrier: None,
             workspace: "w".parse().unwrap(),
             node: identity.node().clone(),
             roles: Vec::new(),
