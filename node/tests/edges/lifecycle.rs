@@ -382,3 +382,35 @@ async fn three_take_turns_by_name_and_play_a_second_round() {
     assert_eq!(ask(&coder, "handover_work", words("code")).await["to"], "tester");
     assert_eq!(up.json("loop history").await.len(), 6);
 }
+
+/// How many connections to a port stand, as the system says: both ends' addresses and the state, in
+/// hexadecimal.
+#[cfg(target_os = "linux")]
+fn connections_to(port: u16) -> usize {
+    const ESTABLISHED: &str = "01";
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let is_one = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words[2].ends_with(&format!(":{port:04X}")) && words[3] == ESTABLISHED
+    };
+    table.lines().skip(1).filter(is_one).count()
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_node_reaches_the_broker_of_its_own_process_without_a_connection() {
+    let data = tempfile::tempdir().unwrap();
+    let up = Process::up(data.path(), "").await;
+    let broker = up.broker.unwrap();
+    let [a, b] = [session(&up, "A").await, session(&up, "B").await];
+    ask(&a, "handover_work", words("s1")).await;
+    let turn = ask(&b, "await_my_turn", json!({})).await;
+    assert!(turn.to_string().contains("s1"), "{turn}");
+    assert_eq!(connections_to(broker.port()), 0);
+    // Others connect.
+    let other = tempfile::tempdir().unwrap();
+    let node = Process::node(other.path(), broker, "--role C").await;
+    let c = session(&node, "C").await;
+    ask(&c, "loop_status", json!({})).await;
+    assert_ne!(connections_to(broker.port()), 0);
+}

@@ -33,6 +33,7 @@ class Client:
 
     def __init__(self):
         self.updated = asyncio.Queue()
+        self.listed_anew = asyncio.Event()
 
     async def elicit(self, context, params):
         return types.ElicitResult(action="accept", content={"name": "Ada", "check": True})
@@ -45,6 +46,8 @@ class Client:
         match getattr(message, "root", None):
             case types.ResourceUpdatedNotification(params=params):
                 await self.updated.put(str(params.uri))
+            case types.ToolListChangedNotification():
+                self.listed_anew.set()
 
 
 @asynccontextmanager
@@ -71,17 +74,34 @@ async def call(it, tool, arguments=None, **more):
     return result
 
 
+async def await_tools(it, client, wanted):
+    """Waits until tools are listed: a server's are once it has started."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        client.listed_anew.clear()
+        names = [tool.name for tool in (await it.list_tools()).tools]
+        missing = [name for name in wanted if name not in names]
+        if not missing:
+            return
+        assert time.monotonic() < until, (missing, names)
+        try:
+            await asyncio.wait_for(client.listed_anew.wait(), 1)
+        except asyncio.TimeoutError:
+            # What changed before this client listened is not said again.
+            pass
+
+
 async def use(url):
     everything = "everything__", "everything+"
-    async with session(url, Client()) as it:
-        names = [tool.name for tool in (await it.list_tools()).tools]
-        for name in [
+    client = Client()
+    async with session(url, client) as it:
+        wanted = [
             "everything__echo",
             "files__read_text_file",
             "memory__create_entities",
             "python__add",
-        ]:
-            assert name in names, (name, names)
+        ]
+        await await_tools(it, client, wanted)
         said = text(await call(it, "files__read_text_file", {"path": "hello.txt"}))
         assert said == "hello from a file\n", said
         entity = {"name": "Ada", "entityType": "person", "observations": ["wrote the first program"]}
