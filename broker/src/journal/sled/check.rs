@@ -354,7 +354,11 @@ fn find_leftovers(
     Ok(next)
 }
 
-fn check_snapshot(db: &Engine, workspace: &WorkspaceId, at: &SnapshotAt) -> Result<(), JournalError> {
+fn check_snapshot(
+    db: &Engine,
+    workspace: &WorkspaceId,
+    at: &SnapshotAt,
+) -> Result<(), JournalError> {
     let mut found = Hash::default();
     for piece in 0..at.count {
         let (_, hash) = read::piece(db, workspace, at.number, piece)?;

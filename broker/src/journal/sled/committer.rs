@@ -190,7 +190,7 @@ impl Committer {
                 }
                 Turn::Alone(Control::Cut(reply)) => {
                     // It goes over the database, which must have everything.
-                    let is_there = self.syncer.sync_through(self.log.end().number);
+                    let is_there = self.syncer.sync_all();
                     let _ = reply.send(is_there.and_then(|()| Cut::new(&self.shared)));
                 }
                 Turn::Alone(Control::Close(reply)) => {

@@ -290,6 +290,9 @@ impl SledJournal {
         after: Option<&BodyKey>,
     ) -> Result<Vec<(BodyKey, u64)>, JournalError> {
         let engine = self.shared.engine()?;
+        // It goes over the database, which must have everything.
+        let syncer = self.shared.syncing.lock().as_ref().map(|(syncer, _)| Arc::clone(syncer));
+        syncer.ok_or(JournalError::Closed)?.sync_all()?;
         let names = || read::body_names(&engine, workspace, after, |_| true);
         guarded(&self.shared.dir, names)
     }

@@ -162,6 +162,12 @@ impl Syncer {
         self.changed.notify_all();
     }
 
+    /// Waits until the database has everything that is recent now, synced.
+    pub(super) fn sync_all(&self) -> Result<(), JournalError> {
+        let newest = self.state.lock().newest;
+        self.sync_through(newest)
+    }
+
     /// Waits until the database has everything up to this frame, synced.
     pub(super) fn sync_through(&self, frame: u64) -> Result<(), JournalError> {
         let mut state = self.state.lock();

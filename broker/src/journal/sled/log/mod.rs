@@ -110,7 +110,8 @@ pub(super) fn settle(dir: &Path) -> Result<(), JournalError> {
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(why) => Err(why),
         };
-        synced.map_err(|why| JournalError::Storage(format!("syncing {}: {why}", path.display())))?;
+        synced
+            .map_err(|why| JournalError::Storage(format!("syncing {}: {why}", path.display())))?;
     }
     Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::{cell::RefCell, io, rc::Rc};
 
+use bytes::Bytes;
+
 use super::{Contents, Log, Position, Rows, SECTOR, Segment, frame::Head};
 use crate::journal::{Hash, JournalError};
 
