@@ -234,9 +234,9 @@ fn play(story: &[Step]) -> (Vec<Event>, Vec<Event>) {
                 // The start sees what the system has in memory.
                 watch(&mut disk);
                 let mut seen = disk.clone();
-                [0, 1].map(|segment| seen.take(&Event::Sync { segment }));
+                (0..2).for_each(|segment| seen.take(&Event::Sync { segment }));
                 let contents = contents(&seen.durable).unwrap();
-                segments().map(|it| it.sync().unwrap());
+                segments().iter().for_each(|it| it.sync().unwrap());
                 say(Event::Applied(contents.end().number));
                 say(Event::Synced(contents.end().number));
                 let sizes = [0, 1].map(|it| seen.durable[it].len() as u64);
