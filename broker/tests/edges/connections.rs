@@ -118,9 +118,9 @@ async fn five_thousand_silent_connections_are_closed_and_hold_nobody_up() {
         let opening = Arc::clone(&opening).acquire_owned().await.unwrap();
         silent.spawn(async move {
             let mut stream = soon("a connection", TcpStream::connect(address)).await.unwrap();
-            let opened = Instant::now();
-            // The broker says its HTTP/2 settings at once, and then waits.
+            // The broker says its HTTP/2 settings once it has accepted, and then waits.
             soon("its settings", stream.read(&mut [0; 256])).await.unwrap();
+            let opened = Instant::now();
             drop(opening);
             while let Ok(1..) = stream.read(&mut [0; 256]).await {}
             opened.elapsed()
@@ -144,8 +144,7 @@ async fn five_thousand_silent_connections_are_closed_and_hold_nobody_up() {
         longest = longest.max(closed.unwrap());
     }
     eprintln!("{most} descriptors, slowest good call {slowest:?}, closed within {longest:?}");
-    // So many are not all looked at in time by a machine that does other things, too.
-    assert!(longest < 3 * CLOSED_WITHIN, "{longest:?}");
+    assert!(longest < CLOSED_WITHIN, "{longest:?}");
     good_call(address).await;
     broker.kill().await;
 }
