@@ -93,8 +93,8 @@ enum Command {
     /// Replace a lost or damaged log, after checking everything else.
     ///
     /// The newest changes may be in the log alone: for about a second after they were made, and
-    /// until a start after a crash. What only the log had is lost then, and nothing notices, so use
-    /// this only if you know why the log is lost.
+    /// until a start after a crash. What comes before the damage is kept. What only the rest of the
+    /// log had is lost, and nothing notices, so use this only if you know why the log is lost.
     #[command(alias = "repair-mark")]
     RepairLog(Data),
     /// Remove what has been over for long, or show what that is.

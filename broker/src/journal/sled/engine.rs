@@ -68,10 +68,10 @@ impl Engine {
         let db = open_apart(&folder)?;
         let data = File::open(folder.join("db")).map_err(failed)?;
         let engine = Self { db, data, recent: Recent::default() };
-        guarded(&folder, || engine.db.flush().map_err(|error| from_sled(&folder, error)))?;
-        engine.data.sync_all().map_err(failed)?;
-        sync_files(&folder).map_err(failed)?;
-        sync_dir(dir).map_err(failed)?;
+        let synced = guarded(&folder, || engine.db.flush().map_err(|it| from_sled(&folder, it)))
+            .and_then(|_| sync_files(&folder).map_err(failed))
+            .and_then(|()| sync_dir(dir).map_err(failed));
+        synced.inspect_err(|_| forget(&engine.data))?;
         Ok(engine)
     }
 
@@ -105,7 +105,7 @@ impl Engine {
             self.db.flush().map(drop).map_err(|error| writing(&error))
         })?;
         // What sled's flush leaves out.
-        sync(&self.data).map_err(|error| storage("syncing the database", &error))
+        self.data.sync_data().map_err(|error| storage("syncing the database", &error))
     }
 
     /// Writes what is recent, after which it is in the database and synced. Says up to which frame.
@@ -118,8 +118,8 @@ impl Engine {
 
     /// Both.
     pub(super) fn commit(&self, batch: Batch) -> Result<(), JournalError> {
-        self.apply(batch)?;
-        self.flush()
+        // sled itself may have been told that a write failed, and nobody is told twice.
+        self.apply(batch).and_then(|()| self.flush()).inspect_err(|_| forget(&self.data))
     }
 
     /// Hands `checked` on; the engine only when it is whole, else it is closed.
@@ -149,18 +149,19 @@ impl Engine {
     }
 }
 
-/// Makes what was written to a file durable.
-///
-/// Where that fails, the system takes what it could not write for written, and shows it to whoever
-/// reads. It is told to forget that, so that a start sees what is on the disk.
+/// Makes what was written to a file durable, and where that fails, [forgets](forget) it.
 pub(super) fn sync(file: &File) -> io::Result<()> {
-    let synced = file.sync_data();
+    file.sync_data().inspect_err(|_| forget(file))
+}
+
+/// What the system could not write it takes for written, and shows to whoever reads. It is told to
+/// forget that, so that a start sees what is on the disk.
+fn forget(file: &File) {
     #[cfg(any(target_os = "android", target_os = "linux"))]
-    if synced.is_err() {
-        // Why the sync failed matters more.
-        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
-    }
-    synced
+    // Why the write failed matters more.
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+    #[cfg(not(any(target_os = "android", target_os = "linux")))]
+    let _ = file;
 }
 
 fn writing(error: &sled::Error) -> JournalError {
@@ -229,7 +230,8 @@ fn sync_files(folder: &Path) -> io::Result<()> {
     for entry in folder.read_dir()? {
         let entry = entry?;
         if entry.file_type()?.is_file() {
-            File::open(entry.path())?.sync_all()?;
+            let file = File::open(entry.path())?;
+            file.sync_all().inspect_err(|_| forget(&file))?;
         }
     }
     sync_dir(folder)

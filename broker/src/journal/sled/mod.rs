@@ -162,7 +162,7 @@ impl Shared {
         tracing::error!(%error, "the journal failed");
         self.failure.send_replace(Some(error.clone()));
         if let Some((syncer, _)) = &*self.syncing.lock() {
-            syncer.give_up();
+            syncer.give_up(error);
         }
         let owners: Vec<_> = self.owners.lock().values().filter_map(Weak::upgrade).collect();
         owners.iter().for_each(|owner| owner.fail());
@@ -180,9 +180,12 @@ impl Shared {
     fn close(&self) -> Result<(), JournalError> {
         let syncing = self.syncing.lock().take();
         if let Some((syncer, thread)) = syncing {
-            syncer.close();
-            // A panic in there was latched as what it means.
-            let _ = thread.join();
+            match syncer.close() {
+                // What panics in there was latched as what it means.
+                Ok(()) => drop(thread.join()),
+                // It may be in there for ever.
+                Err(why) => self.fail(&why),
+            }
         }
         let engine = self.engine.write().take();
         let closed = match (self.failure(), engine.map(Arc::try_unwrap)) {

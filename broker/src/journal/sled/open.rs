@@ -112,7 +112,14 @@ impl Newest {
 /// Gives the database what it lacks, and makes that durable. Returns what it was compared with.
 pub(super) fn bring_up(dir: &Path, engine: &Engine) -> Result<Newest, JournalError> {
     let newest = Newest::read(dir)?;
-    let Newest::Log(contents) = &newest else { return Ok(newest) };
+    if let Newest::Log(contents) = &newest {
+        apply(dir, engine, contents)?;
+    }
+    Ok(newest)
+}
+
+/// Gives the database what it lacks of this.
+pub(super) fn apply(dir: &Path, engine: &Engine, contents: &Contents) -> Result<(), JournalError> {
     check::check_incarnation(engine, &contents.incarnation())?;
     let at = read::position(engine)?;
     let frames = contents.after(at.number, at.hash)?;
@@ -132,7 +139,7 @@ pub(super) fn bring_up(dir: &Path, engine: &Engine) -> Result<Newest, JournalErr
             bytes = 0;
         }
     }
-    Ok(newest)
+    Ok(())
 }
 
 /// Begins a log for a database that was found whole, whatever else knew its newest commit.

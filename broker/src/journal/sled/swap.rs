@@ -91,6 +91,19 @@ pub(super) fn finish(dir: &Path) -> Result<(), JournalError> {
     Ok(())
 }
 
+/// The same; where the database has no log any more to be compared with, what was made of it goes.
+pub(super) fn finish_or_keep(dir: &Path) -> Result<(), JournalError> {
+    if is_begun(dir)
+        && folder(&done(dir)).exists()
+        && folder(dir).exists()
+        && let Err(JournalError::Damaged { .. }) = stamp(dir)
+    {
+        tracing::warn!("{} stays as it was before it was rewritten", dir.display());
+        remove(&done(dir)).map_err(|why| storage("replacing the database", &why))?;
+    }
+    finish(dir)
+}
+
 fn put_in_place(dir: &Path) -> Result<(), JournalError> {
     let failed = |why| storage("replacing the database", &why);
     let (done, old) = (done(dir), old(dir));
@@ -216,6 +229,10 @@ mod tests {
         fs::remove_dir_all(log::folder(dir.path())).unwrap();
         assert!(finish(dir.path()).is_err());
         assert!(folder(dir.path()).exists() && folder(&done(dir.path())).exists());
+        // Until somebody repairs the log.
+        finish_or_keep(dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(folder(dir.path()).join("db")).unwrap(), "old");
+        assert!(!done(dir.path()).exists());
     }
 
     #[test]

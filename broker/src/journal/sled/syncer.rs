@@ -5,15 +5,24 @@
 //! - Each batch is synced before the next ([`BATCH_BYTES_MAX`]). sled writes over what it has freed,
 //!   and looks for what is torn in its newest segments alone, of 512 KiB each. A power cut may keep
 //!   any part of what was not synced, so that must be less than one of them.
-//! - Once nothing was written for a while the database has everything.
+//! - The database has everything once nothing was written for a while, and what is older than
+//!   [`ROW_AGE_MAX`].
+//! - Nobody waits for a database that does not answer: sled forgets to wake whoever flushes when a
+//!   write fails at the wrong moment.
 
-use std::{sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread::JoinHandle,
+    time::Duration,
+};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use sled::Batch;
+use tokio::time::Instant;
 
 use super::{
-    engine::{Engine, storage},
+    engine::{Engine, panic_text, storage},
     snapshot::Told,
 };
 use crate::journal::JournalError;
@@ -24,6 +33,12 @@ pub(super) const BATCH_BYTES_MAX: usize = 128 * 1024;
 
 /// The database gets what is recent once nothing was written for so long.
 const QUIET: Duration = Duration::from_millis(200);
+
+/// The database gets a row that old also while others come.
+const ROW_AGE_MAX: Duration = Duration::from_secs(1);
+
+/// The database failed when it took longer for one batch, which is of 2 MiB at most.
+const BATCH_TIME_MAX: Duration = Duration::from_mins(1);
 
 /// What a thread that syncs has in common with the one that writes.
 #[derive(Debug, Default)]
@@ -46,9 +61,14 @@ struct State {
     /// Somebody waits for this frame.
     wanted: u64,
     pieces: Vec<Pieces>,
+    /// Of the oldest row that is not being written yet.
+    oldest: Option<Instant>,
+    /// Since when a batch is being written.
+    writing: Option<Instant>,
     is_closing: bool,
-    /// Something failed: nothing more is written.
-    is_given_up: bool,
+    /// Nothing more is written.
+    is_over: bool,
+    /// Something failed, here or elsewhere: nothing more is written.
     failure: Option<JournalError>,
 }
 
@@ -58,10 +78,19 @@ impl State {
     }
 
     fn is_due(&self) -> bool {
+        let is_old = |it: Instant| ROW_AGE_MAX <= it.elapsed();
         self.synced < self.wanted
+            || self.oldest.is_some_and(is_old)
             || BATCH_BYTES_MAX <= self.bytes
             || !self.pieces.is_empty()
             || (self.is_closing && !self.is_clean())
+    }
+
+    /// Nothing more is written; whoever waits hears why.
+    fn fail(&mut self, why: &JournalError) {
+        self.failure.get_or_insert_with(|| why.clone());
+        // Whoever waits for them hears that they never will be.
+        self.pieces.clear();
     }
 }
 
@@ -77,13 +106,18 @@ impl Syncer {
         let syncer = Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() });
         let own = Arc::clone(&syncer);
         let thread = std::thread::Builder::new().name("journal-sync".into()).spawn(move || {
-            if let Err(why) = own.run(&engine) {
-                let mut state = own.state.lock();
-                state.failure = Some(why.clone());
-                // Whoever waits for them hears that they never will be.
-                state.pieces.clear();
-                drop(state);
-                own.changed.notify_all();
+            let ended = catch_unwind(AssertUnwindSafe(|| own.run(&engine)));
+            let ended = ended.unwrap_or_else(|panic| {
+                Err(JournalError::Storage(format!("panicked: {}", panic_text(panic.as_ref()))))
+            });
+            let mut state = own.state.lock();
+            state.is_over = true;
+            if let Err(why) = &ended {
+                state.fail(why);
+            }
+            drop(state);
+            own.changed.notify_all();
+            if let Err(why) = ended {
                 failed(&why);
             }
         });
@@ -96,7 +130,8 @@ impl Syncer {
         while self.wait(&mut state) {
             let has_rows = state.synced < state.newest;
             let pieces = (!state.pieces.is_empty()).then(|| state.pieces.remove(0));
-            state.bytes = 0;
+            (state.bytes, state.oldest) = (0, None);
+            state.writing = Some(Instant::now());
             let written = MutexGuard::unlocked(&mut state, || {
                 let frame = has_rows.then(|| engine.write_recent()).transpose()?;
                 if let Some((batch, told)) = pieces {
@@ -108,6 +143,7 @@ impl Syncer {
                 }
                 Ok::<_, JournalError>(frame)
             })?;
+            state.writing = None;
             state.synced = written.unwrap_or(state.synced);
             self.changed.notify_all();
         }
@@ -117,7 +153,7 @@ impl Syncer {
     /// Waits until there is something to write; false at the end.
     fn wait(&self, state: &mut MutexGuard<'_, State>) -> bool {
         loop {
-            if state.is_given_up {
+            if state.failure.is_some() {
                 return false;
             }
             if state.is_due() {
@@ -144,21 +180,47 @@ impl Syncer {
         let was_clean = state.is_clean();
         state.newest = frame;
         state.bytes += bytes;
+        state.oldest.get_or_insert_with(Instant::now);
         if was_clean || BATCH_BYTES_MAX <= state.bytes {
             self.changed.notify_all();
         }
-        while BATCH_BYTES_MAX <= state.bytes {
+        self.wait_until(&mut state, |it| it.bytes < BATCH_BYTES_MAX)
+    }
+
+    /// Waits until this holds of the state.
+    ///
+    /// # Errors
+    /// When something failed, or the database does not answer.
+    fn wait_until(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        holds: impl Fn(&State) -> bool,
+    ) -> Result<(), JournalError> {
+        loop {
+            let waited = state.writing.map_or(Duration::ZERO, |it| it.elapsed());
+            if BATCH_TIME_MAX <= waited {
+                let seconds = BATCH_TIME_MAX.as_secs();
+                let why = format!("the database has not answered for {seconds} s");
+                state.fail(&JournalError::Storage(why));
+            }
             if let Some(failure) = &state.failure {
                 return Err(failure.clone());
             }
-            self.changed.wait(&mut state);
+            if holds(state) {
+                return Ok(());
+            }
+            self.changed.wait_for(state, BATCH_TIME_MAX.saturating_sub(waited));
         }
-        Ok(())
     }
 
     /// Has pieces of snapshots written, behind what is recent now.
     pub(super) fn write_pieces(&self, pieces: Batch, told: Vec<Told>) {
-        self.state.lock().pieces.push((pieces, told));
+        let mut state = self.state.lock();
+        // Else whoever waits for them hears that they never will be.
+        if state.failure.is_none() && !state.is_over {
+            state.pieces.push((pieces, told));
+        }
+        drop(state);
         self.changed.notify_all();
     }
 
@@ -173,29 +235,78 @@ impl Syncer {
         let mut state = self.state.lock();
         state.wanted = state.wanted.max(frame);
         self.changed.notify_all();
-        loop {
-            if let Some(failure) = &state.failure {
-                return Err(failure.clone());
-            }
-            if frame <= state.synced {
-                return Ok(());
-            }
-            self.changed.wait(&mut state);
-        }
+        self.wait_until(&mut state, |it| frame <= it.synced)
     }
 
-    /// Has it write what there is and end.
-    pub(super) fn close(&self) {
-        self.state.lock().is_closing = true;
+    /// Has it write what there is and end, and waits for that.
+    pub(super) fn close(&self) -> Result<(), JournalError> {
+        let mut state = self.state.lock();
+        state.is_closing = true;
         self.changed.notify_all();
+        self.wait_until(&mut state, |it| it.is_over)
     }
 
     /// Something failed: it writes nothing more, and ends.
-    pub(super) fn give_up(&self) {
-        let mut state = self.state.lock();
-        state.is_given_up = true;
-        state.pieces.clear();
-        drop(state);
+    pub(super) fn give_up(&self, why: &JournalError) {
+        self.state.lock().fail(why);
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn syncer(state: State) -> Syncer {
+        Syncer { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_database_that_does_not_answer() {
+        let stuck = || {
+            let writing = Instant::now().checked_sub(BATCH_TIME_MAX);
+            syncer(State {
+                writing: Some(writing.unwrap()),
+                newest: 2,
+                synced: 1,
+                ..State::default()
+            })
+        };
+        let answers = [
+            // Also who would not have to wait: the next probe notices.
+            stuck().wrote(3, 1),
+            stuck().sync_through(2),
+            stuck().close(),
+        ];
+        for answer in answers {
+            let why = answer.unwrap_err().to_string();
+            assert!(why.ends_with("the database has not answered for 60 s"), "{why}");
+        }
+    }
+
+    #[test]
+    fn who_waits_hears_what_failed_elsewhere() {
+        let why = JournalError::Storage("the log".to_owned());
+        let syncer = Arc::new(syncer(State { newest: 1, ..State::default() }));
+        let (told, pieces) = std::sync::mpsc::sync_channel(1);
+        syncer.write_pieces(Batch::default(), vec![told.clone()]);
+        let own = Arc::clone(&syncer);
+        let waiting = std::thread::spawn(move || own.sync_all());
+        syncer.give_up(&why);
+        assert_eq!(waiting.join().unwrap().unwrap_err().to_string(), why.to_string());
+        assert_eq!(syncer.wrote(2, 1).unwrap_err().to_string(), why.to_string());
+        // Also who comes later.
+        syncer.write_pieces(Batch::default(), vec![told]);
+        assert!(pieces.recv().is_err());
+    }
+
+    #[test]
+    fn a_row_is_not_kept_waiting_by_those_that_come_after_it() {
+        let of = |age: Duration| {
+            let oldest = Instant::now().checked_sub(age);
+            State { newest: 2, synced: 1, bytes: 1, oldest, ..State::default() }
+        };
+        assert!(of(ROW_AGE_MAX).is_due());
+        assert!(!of(Duration::ZERO).is_due());
     }
 }

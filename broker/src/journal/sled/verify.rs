@@ -14,7 +14,7 @@ use super::{
     lock::Lock,
     log,
     mark::{self, HighWater},
-    open::{Newest, bring_up, take_over},
+    open::{Newest, apply, bring_up, take_over},
     read::{self, damaged},
     swap,
 };
@@ -69,7 +69,7 @@ pub fn verify_with_progress(
         progress(bytes);
         ControlFlow::Continue(())
     };
-    let (lock, engine) = open(dir)?;
+    let (lock, engine) = open(dir, swap::finish)?;
     let checked = guarded(&folder(dir), || {
         let newest = bring_up(dir, &engine)?;
         check_all(&engine, Some(&newest.commit()), &mut progress)
@@ -79,22 +79,36 @@ pub fn verify_with_progress(
     Ok(report)
 }
 
-/// Begins a new log after the newest commit of the database, once that is found whole. For a log
-/// that was lost or spoilt: what only the log had is lost, and nothing notices it.
+/// Gives the database what the log has before any damage, and begins a new log, once the database is
+/// found whole. For a log that was lost or spoilt: what only that part of it had is lost, and nothing
+/// notices it.
 ///
 /// # Errors
 /// As [`verify`], except for the log.
 pub fn repair_log(dir: &Path) -> Result<Report, JournalError> {
-    let (lock, engine) = open(dir)?;
+    let (lock, engine) = open(dir, swap::finish_or_keep)?;
     let mut progress = |_| ControlFlow::Continue(());
-    let checked = guarded(&folder(dir), || check_all(&engine, None, &mut progress));
+    let checked = guarded(&folder(dir), || {
+        let is_ours = mark::read(dir).is_ok_and(|mark| mark.is_none());
+        match log::read_whole(dir).and_then(|contents| match is_ours {
+            true => apply(dir, &engine, &contents),
+            false => Ok(()),
+        }) {
+            Ok(()) | Err(JournalError::Damaged { .. }) => {}
+            Err(why) => return Err(why),
+        }
+        check_all(&engine, None, &mut progress)
+    });
     let (engine, (checked, report)) = engine.keep_if(checked)?;
     take_over(dir, &engine, &checked)?;
     close(lock, engine)?;
     Ok(report)
 }
 
-fn open(dir: &Path) -> Result<(Lock, Engine), JournalError> {
+fn open(
+    dir: &Path,
+    finish: impl FnOnce(&Path) -> Result<(), JournalError>,
+) -> Result<(Lock, Engine), JournalError> {
     let database = folder(dir).join("db");
     let is_there = database.try_exists();
     let unreadable = |why| storage(&format!("reading {}", database.display()), &why);
@@ -102,7 +116,7 @@ fn open(dir: &Path) -> Result<(Lock, Engine), JournalError> {
         return Err(damaged(folder(dir).display().to_string(), "there is no database"));
     }
     let lock = Lock::take(dir)?;
-    swap::finish(dir)?;
+    finish(dir)?;
     Ok((lock, Engine::open(dir)?))
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use bytes::Bytes;
+
 use super::{
     Position,
     frame::{Frame, Head, SECTOR, decode, frame_bytes, frame_number},
@@ -23,6 +25,9 @@ pub(in super::super) struct Contents {
     frames: Vec<Frame>,
     /// Which segment was written last.
     pub(super) newest: usize,
+    segments: [Bytes; 2],
+    /// Where in the newest the first sector is that holds no frame which follows those.
+    rest: usize,
 }
 
 /// What one segment holds.
@@ -34,11 +39,12 @@ struct Parsed {
 }
 
 impl Parsed {
-    fn of(bytes: &[u8]) -> Option<Self> {
+    fn of(bytes: &Bytes) -> Option<Self> {
         let head = Head::decode(bytes.get(..SECTOR)?)?;
         let (mut frames, mut rest): (Vec<Frame>, _) = (Vec::new(), SECTOR);
         let mut last = head.before;
-        while let Some(frame) = bytes.get(rest..).and_then(|it| decode(&head.secret, it))
+        while rest <= bytes.len()
+            && let Some(frame) = decode(&head.secret, &bytes.slice(rest..))
             && frame.at.number == last.number + 1
             && frame.previous == last.hash
         {
@@ -56,24 +62,26 @@ impl Parsed {
 
 /// The first frame from this byte on with a number above this one. Those of an earlier use of the
 /// segment have lower ones.
-fn later(secret: &[u8; 16], bytes: &[u8], from: usize, number: u64) -> Option<u64> {
+fn later(secret: &[u8; 16], bytes: &Bytes, from: usize, number: u64) -> Option<u64> {
     let sectors = (from..bytes.len()).step_by(SECTOR);
     // No frame is smaller than a sector. Looked at first: a checksum reads as much as a length says.
     let highest = number + 2 * (bytes.len() / SECTOR) as u64;
     let may_be = |at: &usize| {
         frame_number(&bytes[*at..]).is_some_and(|found| number < found && found <= highest)
     };
-    let mut frames = sectors.filter(may_be).filter_map(|at| decode(secret, &bytes[at..]));
+    let mut frames = sectors.filter(may_be).filter_map(|at| decode(secret, &bytes.slice(at..)));
     frames.next().map(|it| it.at.number)
 }
 
 impl Contents {
+    /// Zeroes at the end of a segment may be left out. Whether something comes after its end is
+    /// [checked](Self::check) apart.
+    ///
     /// # Errors
-    /// [`JournalError::Damaged`] where they are not what was written.
-    pub(super) fn of(folder: &Path, segments: [&[u8]; 2]) -> Result<Self, JournalError> {
+    /// [`JournalError::Damaged`] where they are no log.
+    pub(super) fn of(folder: &Path, segments: [Bytes; 2]) -> Result<Self, JournalError> {
         let place = folder.display().to_string();
-        let refuse = |what: String| Err(damaged(&place, what));
-        let parsed = segments.map(Parsed::of);
+        let parsed = segments.each_ref().map(Parsed::of);
         let (older, newest, newest_at) = match parsed {
             [Some(a), Some(b)] => {
                 let order = |it: &Parsed| (it.head.before.number, it.frames.len());
@@ -82,20 +90,13 @@ impl Contents {
             [Some(a), None] => (None, a, 0),
             [None, Some(b)] => (None, b, 1),
             [None, None] => {
-                return refuse("expected the head of a segment, found none in two".to_owned());
+                return Err(damaged(place, "expected the head of a segment, found none in two"));
             }
         };
-        let end = newest.end();
-        let Head { incarnation, secret, before } = newest.head;
-        for (at, bytes) in segments.iter().enumerate() {
-            let from = if at == newest_at { newest.rest } else { 0 };
-            if let Some(found) = later(&secret, bytes, from, end.number) {
-                let expected = end.number + 1;
-                return refuse(format!("expected frame {expected}, found {found} after it"));
-            }
-        }
+        let Parsed { head: Head { incarnation, secret, before }, frames, rest } = newest;
+        let newest = newest_at;
         let mut contents =
-            Self { place, incarnation, secret, before, frames: newest.frames, newest: newest_at };
+            Self { place, incarnation, secret, before, frames, newest, segments, rest };
         // Where they do not meet, the older one was not wholly written anew, or is damaged: only a
         // database that needs it is refused.
         if let Some(older) = older
@@ -106,6 +107,20 @@ impl Contents {
             contents.frames.splice(0..0, older.frames);
         }
         Ok(contents)
+    }
+
+    /// # Errors
+    /// [`JournalError::Damaged`] where a frame comes after the end.
+    pub(super) fn check(&self) -> Result<(), JournalError> {
+        let end = self.end().number;
+        for (at, bytes) in self.segments.iter().enumerate() {
+            let from = if at == self.newest { self.rest } else { 0 };
+            if let Some(found) = later(&self.secret, bytes, from, end) {
+                let what = format!("expected frame {}, found {found} after it", end + 1);
+                return Err(damaged(&self.place, what));
+            }
+        }
+        Ok(())
     }
 
     pub(in super::super) fn incarnation(&self) -> [u8; 16] {

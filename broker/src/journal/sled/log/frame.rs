@@ -176,7 +176,7 @@ pub(super) fn frame_number(bytes: &[u8]) -> Option<u64> {
 }
 
 /// The frame at the front of these bytes; `None` when there is no whole one.
-pub(super) fn decode(secret: &[u8; 16], bytes: &[u8]) -> Option<Frame> {
+pub(super) fn decode(secret: &[u8; 16], bytes: &Bytes) -> Option<Frame> {
     let (stored, rest) = bytes.split_first_chunk()?;
     let length = usize::try_from(u32::from_be_bytes(*rest.first_chunk()?)).ok()?;
     let body = rest.get(..length.checked_add(HEAD_BYTES - 4)?)?;
@@ -196,6 +196,6 @@ pub(super) fn decode(secret: &[u8; 16], bytes: &[u8]) -> Option<Frame> {
             commit_hash: Hash(*commit_hash),
         },
         previous: Hash(*previous),
-        rows: Bytes::copy_from_slice(rows),
+        rows: bytes.slice_ref(rows),
     })
 }

@@ -22,11 +22,12 @@ mod tests;
 
 use std::{
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Read as _},
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
+use bytes::Bytes;
 use prost::Message as _;
 use tasuki_proto::stored::LogPosition;
 
@@ -38,6 +39,7 @@ pub(super) use self::{
 use super::{
     engine::{self, sync_dir},
     layout,
+    read::damaged,
 };
 use crate::{
     disk::MIB,
@@ -46,6 +48,9 @@ use crate::{
 
 /// Each of the two segments, in bytes. A frame that is larger makes its segment larger.
 pub const LOG_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What is read or written at a time, in bytes. Segments are a multiple of it.
+const PART_BYTES: usize = 64 * 1024;
 
 /// Where a log stands: after which frame, and after which commit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,16 +109,28 @@ pub(super) fn position_row(at: &Position) -> (&'static [u8], Vec<u8>) {
 /// memory alone, and no database may have what the log has not (LG3).
 pub(super) fn settle(dir: &Path) -> Result<(), JournalError> {
     for path in paths(dir) {
-        let synced = match File::open(&path) {
-            Ok(file) => file.sync(),
-            // One that is gone was not needed.
-            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(why) => Err(why),
-        };
-        synced
+        write_again(&path)
             .map_err(|why| JournalError::Storage(format!("syncing {}: {why}", path.display())))?;
     }
     Ok(())
+}
+
+/// Writes what a file holds to where it is: what could not be written once is not tried again by
+/// the system, even if it still shows it.
+fn write_again(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    let (mut at, mut part) = (0, vec![0; PART_BYTES]);
+    loop {
+        let read = file.read_at(&mut part, at)?;
+        if read == 0 {
+            return file.sync();
+        }
+        let part = &part[..read];
+        if part.iter().any(|it| *it != 0) {
+            file.write_all_at(part, at)?;
+        }
+        at += read as u64;
+    }
 }
 
 /// The folder of the two segments.
@@ -130,9 +147,23 @@ pub(super) fn paths(dir: &Path) -> [PathBuf; 2] {
 /// # Errors
 /// [`JournalError::Damaged`] where that is not what was written.
 pub(super) fn read(dir: &Path) -> Result<Contents, JournalError> {
-    let mut segments = [Vec::new(), Vec::new()];
+    for path in paths(dir) {
+        let bytes = fs::metadata(&path).map_or(0, |it| it.len());
+        if bytes < LOG_SEGMENT_BYTES {
+            let what = format!("expected {LOG_SEGMENT_BYTES} bytes or more, found {bytes}");
+            return Err(damaged(path.display().to_string(), what));
+        }
+    }
+    let contents = read_whole(dir)?;
+    contents.check()?;
+    Ok(contents)
+}
+
+/// Of a log that is damaged, what comes before that.
+pub(super) fn read_whole(dir: &Path) -> Result<Contents, JournalError> {
+    let mut segments = [Bytes::new(), Bytes::new()];
     for (segment, path) in segments.iter_mut().zip(paths(dir)) {
-        match fs::read(&path) {
+        match read_segment(&path) {
             Ok(bytes) => *segment = bytes,
             // As one without a whole head.
             Err(why) if why.kind() == io::ErrorKind::NotFound => {}
@@ -142,7 +173,31 @@ pub(super) fn read(dir: &Path) -> Result<Contents, JournalError> {
             }
         }
     }
-    Contents::of(&folder(dir), [&segments[0], &segments[1]])
+    Contents::of(&folder(dir), segments)
+}
+
+/// A segment without the zeroes at its end, so that one that holds little takes little memory.
+fn read_segment(path: &Path) -> io::Result<Bytes> {
+    let mut file = File::open(path)?;
+    let (mut bytes, mut zeroes, mut part) = (Vec::new(), 0, Vec::with_capacity(PART_BYTES));
+    while (&mut file).take(PART_BYTES as u64).read_to_end(&mut part)? != 0 {
+        if part.iter().all(|it| *it == 0) {
+            zeroes += part.len();
+        } else {
+            bytes.resize(bytes.len() + std::mem::take(&mut zeroes), 0);
+            bytes.extend_from_slice(&part);
+        }
+        part.clear();
+    }
+    // The newest frame may end in zeroes, but in fewer than a part: a value has 6 KiB at most.
+    bytes.resize(bytes.len() + zeroes.min(PART_BYTES), 0);
+    Ok(bytes.into())
+}
+
+/// Makes a new segment of zeroes.
+fn fill(file: &File) -> io::Result<()> {
+    let part = vec![0; PART_BYTES];
+    (0..LOG_SEGMENT_BYTES).step_by(PART_BYTES).try_for_each(|at| file.write_all_at(&part, at))
 }
 
 impl Log<File> {
@@ -174,8 +229,7 @@ impl Log<File> {
         }
         let make = |path: &PathBuf, head: &[u8]| {
             let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-            let zeroes = vec![0; usize::try_from(LOG_SEGMENT_BYTES).expect("it is small")];
-            file.write_all_at(&zeroes, 0)?;
+            fill(&file)?;
             file.write_all_at(head, 0)?;
             file.sync_all()?;
             Ok(file)
@@ -191,23 +245,10 @@ impl Log<File> {
 
     /// Goes on after what was read, of which the database has everything, synced.
     pub(super) fn resume(dir: &Path, contents: &Contents) -> io::Result<Self> {
-        let open = |path: &PathBuf| {
-            // One that is gone was not needed.
-            OpenOptions::new().write(true).create(true).truncate(false).open(path)
-        };
         let [first, second] = paths(dir);
-        let segments = [open(&first)?, open(&second)?];
-        sync_dir(&folder(dir))?;
-        let mut bytes = [0; 2];
-        for (segment, bytes) in segments.iter().zip(&mut bytes) {
-            *bytes = segment.metadata()?.len();
-            if *bytes < LOG_SEGMENT_BYTES {
-                let missing = usize::try_from(LOG_SEGMENT_BYTES - *bytes).expect("it is small");
-                segment.write_all_at(&vec![0; missing], *bytes)?;
-                segment.sync_all()?;
-                *bytes = LOG_SEGMENT_BYTES;
-            }
-        }
+        let open = |path| OpenOptions::new().write(true).open(path);
+        let segments = [open(first)?, open(second)?];
+        let bytes = [segments[0].metadata()?.len(), segments[1].metadata()?.len()];
         Self::after(segments, bytes, contents)
     }
 }

@@ -1,10 +1,12 @@
 //! Two files and a database, cut off wherever and however a power cut may: nothing is sampled.
 
-use std::{cell::RefCell, io, rc::Rc};
+use std::{cell::RefCell, fs, io, rc::Rc};
 
 use bytes::Bytes;
 
-use super::{Contents, Log, Position, Rows, SECTOR, Segment, frame::Head};
+use super::{
+    Contents, Log, PART_BYTES, Position, Rows, SECTOR, Segment, frame::Head, read_segment,
+};
 use crate::journal::{Hash, JournalError};
 
 /// Steps of a story. Each is tried with every one before it.
@@ -173,7 +175,10 @@ impl Disk {
 }
 
 fn contents(image: &[Vec<u8>; 2]) -> Result<Contents, JournalError> {
-    Contents::of("log".as_ref(), [&image[0], &image[1]])
+    let segments = image.each_ref().map(|it| Bytes::copy_from_slice(it));
+    let contents = Contents::of("log".as_ref(), segments)?;
+    contents.check()?;
+    Ok(contents)
 }
 
 fn rows(number: u64, sectors: usize) -> Bytes {
@@ -383,7 +388,7 @@ fn a_text_passes_for_no_frame() {
     let (secret, guessed) = ([2; 16], [0; 16]);
     let forged = |secret: &[u8; 16]| {
         let before = Position { number: 8, ..Position::default() };
-        super::frame::encode(secret, &before, None, b"").0
+        Bytes::from(super::frame::encode(secret, &before, None, b"").0)
     };
     assert!(super::frame::decode(&secret, &forged(&secret)).is_some());
     assert_eq!(super::frame::decode(&secret, &forged(&guessed)), None);
@@ -394,4 +399,17 @@ fn a_frame_that_is_larger_than_a_segment_makes_it_larger() {
     let disk = after(&[Step::Append(1), Step::Append(9), Step::Append(1)]);
     assert_eq!(contents(&disk.durable).unwrap().end().number, 3);
     assert!(disk.durable.iter().any(|it| SMALL_BYTES < it.len()));
+}
+
+#[test]
+fn only_zeroes_at_the_end_of_a_segment_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("0");
+    let mut stored = vec![0; 9 * PART_BYTES + 17];
+    (stored[3], stored[5 * PART_BYTES]) = (1, 1);
+    fs::write(&path, &stored).unwrap();
+    assert_eq!(read_segment(&path).unwrap(), stored[..7 * PART_BYTES]);
+    stored.truncate(6 * PART_BYTES + 17);
+    fs::write(&path, &stored).unwrap();
+    assert_eq!(read_segment(&path).unwrap(), stored);
 }
