@@ -4,10 +4,23 @@
 //! an hour has been quiet for an hour.
 
 use std::{
-    fmt,
+    env, fmt, fs,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
+
+use jiff::tz::TimeZone;
+
+/// Where the system keeps its zone.
+const ZONE: &str = "/etc/localtime";
+
+/// The zone of this machine, or that of `TZ`.
+pub fn zone() -> TimeZone {
+    // To learn the zone's name, too, the library would walk through all that there are.
+    let of_system = || TimeZone::tzif("", &fs::read(ZONE).ok()?).ok();
+    let zone = if env::var_os("TZ").is_none() { of_system() } else { None };
+    zone.unwrap_or_else(TimeZone::system)
+}
 
 /// A point in time of this machine, since it booted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,14 +1,17 @@
 //! Idempotency keys of commands, kept in the data directory but for those of one process alone.
 //!
-//! **Invariant:** a counter that is kept is used up on disk before its key is sent, so that no key
-//! ever names two intents, across crashes and commands that run at the same time. On a copy of the
-//! directory commands are another client: the original's go on counting. In the same directory a
+//! **Invariant:** a counter that is kept is used up in the file before its key is sent, so that no
+//! key ever names two intents, across crashes and commands that run at the same time. The file is
+//! synced once for each start of the machine, after which commands are another client: what a power
+//! cut takes of it names nothing twice. On a copy of the directory, too, commands are another client:
+//! the original's go on counting. In the same directory a
 //! file may come back from a backup: no counter is below the seconds since 1970, so that those used
 //! since the backup lie behind. Where commands came faster than one in a second the broker says that
 //! a key is used, and the command is sent once more as [`Alone`].
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Write as _},
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -29,6 +32,12 @@ const LOCK: &str = "cli-keys.lock";
 /// Bytes of chance in a client's name: two of them never meet.
 const CHANCE_BYTES: usize = 8;
 
+/// Digits at the end of a client's name that say which start of the machine it is of.
+const START_CHARS: usize = 8;
+
+/// A file of at most so many bytes is written in one piece, in place.
+const IN_PLACE_BYTES_MAX: usize = 512;
+
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
@@ -41,8 +50,9 @@ struct Kept {
 }
 
 impl Kept {
-    fn anew() -> io::Result<Self> {
-        Ok(Self { client_id: new_client()?, counter: 0, location: None })
+    fn anew(start: Option<&str>) -> io::Result<Self> {
+        let client_id = new_client()? + start.unwrap_or_default();
+        Ok(Self { client_id, counter: 0, location: None })
     }
 }
 
@@ -82,7 +92,7 @@ pub(crate) fn next(data: &Path) -> Result<wire::IdempotencyKey, Failure> {
 }
 
 fn next_at(data: &Path, now_s: u64) -> Result<wire::IdempotencyKey, Failure> {
-    take(data, now_s).map_err(|why| {
+    take(data, now_s, start().as_deref()).map_err(|why| {
         let file = data.join(FILE);
         Failure::local(format!(
             "Nothing was sent: the command's next key cannot be kept in {}: {why}. If the file is \
@@ -92,28 +102,40 @@ fn next_at(data: &Path, now_s: u64) -> Result<wire::IdempotencyKey, Failure> {
     })
 }
 
-fn take(data: &Path, now_s: u64) -> io::Result<wire::IdempotencyKey> {
+/// Of this start of the machine; `None` where the system does not say.
+fn start() -> Option<String> {
+    let name = fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(format!("-{}", &blake3::hash(&name).to_hex()[..START_CHARS]))
+}
+
+fn take(data: &Path, now_s: u64, start: Option<&str>) -> io::Result<wire::IdempotencyKey> {
     tasuki_proto::host::files::private_directory(data)?;
     let lock = paths::private(&data.join(LOCK))?;
     lock.lock()?;
     let path = data.join(FILE);
     let location = Location::of(data)?;
-    let mut kept = read(&path)?;
-    if kept.location.as_ref().is_some_and(|noted| !location.is(noted)) {
-        kept = Kept::anew()?;
+    let before = match fs::read(&path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => None,
+        read => Some(read?),
+    };
+    let mut kept = match &before {
+        None => Kept::anew(start)?,
+        Some(bytes) => checked::from_slice(bytes).map_err(io::Error::other)?,
+    };
+    let is_elsewhere = kept.location.as_ref().is_some_and(|noted| !location.is(noted));
+    let is_of_now = start.is_none_or(|it| kept.client_id.ends_with(it));
+    if is_elsewhere || !is_of_now {
+        kept = Kept::anew(start)?;
     }
     let counter = now_s.max(kept.counter + 1);
     let kept = Kept { counter, location: Some(location), ..kept };
-    paths::replace(&path, &checked::to_vec(&kept)?)?;
-    Ok(wire::IdempotencyKey { client_id: kept.client_id, counter })
-}
-
-fn read(path: &Path) -> io::Result<Kept> {
-    match fs::read(path) {
-        Ok(bytes) => checked::from_slice(&bytes).map_err(io::Error::other),
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Kept::anew(),
-        Err(why) => Err(why),
+    let bytes = checked::to_vec(&kept)?;
+    let is_as_long = before.is_some_and(|it| it.len() == bytes.len());
+    match start.is_some() && is_as_long && bytes.len() <= IN_PLACE_BYTES_MAX {
+        true => fs::OpenOptions::new().write(true).open(&path)?.write_all(&bytes)?,
+        false => paths::replace(&path, &bytes)?,
     }
+    Ok(wire::IdempotencyKey { client_id: kept.client_id, counter })
 }
 
 #[cfg(test)]
@@ -130,7 +152,7 @@ mod tests {
     #[test]
     fn a_file_from_a_backup_names_nothing_twice() {
         let data = tempfile::tempdir().unwrap();
-        let at = |now_s| take(data.path(), now_s).unwrap();
+        let at = |now_s| take(data.path(), now_s, Some("-1")).unwrap();
         let first = at(100);
         let backup = fs::read(data.path().join(FILE)).unwrap();
         at(101);
@@ -172,6 +194,20 @@ mod tests {
             }
         });
         assert_eq!(fs::read(&path).unwrap(), whole);
+    }
+
+    /// What was not synced before it may have lost.
+    #[test]
+    fn commands_after_a_start_of_the_machine_are_another_client() {
+        let data = tempfile::tempdir().unwrap();
+        let at = |start| take(data.path(), 0, start).unwrap();
+        let first = at(Some("-1"));
+        assert!(first.client_id.ends_with("-1"), "{first:?}");
+        assert_eq!(at(Some("-1")).client_id, first.client_id);
+        let second = at(Some("-2"));
+        assert!(second.client_id != first.client_id && second.counter == 1, "{second:?}");
+        // A system that does not say which start it is goes on, with a file that is synced.
+        assert_eq!(at(None).counter, 2);
     }
 
     #[test]

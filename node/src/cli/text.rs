@@ -4,7 +4,10 @@
 //! letters or hide any: no control characters but newlines, no escape sequences, no bidirectional
 //! or invisible ones.
 
-use std::{io::IsTerminal as _, sync::OnceLock};
+use std::{
+    io::IsTerminal as _,
+    sync::{LazyLock, OnceLock},
+};
 
 use jiff::{
     Timestamp,
@@ -12,6 +15,8 @@ use jiff::{
 };
 use tasuki_proto::visible::shown;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::clock;
 
 /// Narrower than this nothing is wrapped, in cells: words would stand alone.
 const WIDTH_MIN: usize = 30;
@@ -129,18 +134,18 @@ pub(crate) fn indented(text: &str, indent: usize, width: Option<usize>) -> Strin
 }
 
 /// The zone that times are shown in. Where a program did not say, as in tests: UTC.
-static ZONE: OnceLock<TimeZone> = OnceLock::new();
+static ZONE: OnceLock<LazyLock<TimeZone, fn() -> TimeZone>> = OnceLock::new();
 
 /// Chooses it, once: this machine's, or that of TZ, unless UTC is asked for.
 pub(super) fn set_zone(is_utc: bool) {
-    let zone = if is_utc { TimeZone::UTC } else { TimeZone::system() };
-    // Whoever was first chose already.
-    let _ = ZONE.set(zone);
+    let zone = if is_utc { || TimeZone::UTC } else { clock::zone };
+    // Whoever was first chose already. It is looked up when the first time is shown.
+    let _ = ZONE.set(LazyLock::new(zone));
 }
 
 /// A time of the broker's clock, with its zone's distance from UTC; `-` for never.
 pub(crate) fn time(ms: u64) -> String {
-    time_in(ms, ZONE.get().unwrap_or(&TimeZone::UTC))
+    time_in(ms, ZONE.get().map_or(&TimeZone::UTC, |it| &**it))
 }
 
 /// The same in UTC: for what is kept, or read elsewhere.

@@ -53,7 +53,7 @@ pub struct Args {
 
 /// Milliseconds since the Unix epoch.
 fn moment(text: &str) -> Result<u64, String> {
-    moment_ms(text, clock::wall_ms(), &jiff::tz::TimeZone::system()).ok_or_else(|| {
+    moment_ms(text, clock::wall_ms(), &clock::zone()).ok_or_else(|| {
         format!("is {text:?}; it takes a time such as 2026-11-21, or how long ago, such as 2h")
     })
 }

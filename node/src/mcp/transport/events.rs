@@ -8,17 +8,11 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    pin::Pin,
     sync::Arc,
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use rmcp::{
-    model::JsonRpcMessage,
-    transport::streamable_http_server::session::{
-        EventStore, EventStoreError, EventStream, ServerSseMessage,
-    },
-};
+use rmcp::{model::JsonRpcMessage, transport::streamable_http_server::session::ServerSseMessage};
 use tokio::sync::watch;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -33,6 +27,11 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Events on their way to one client that resumes.
 const REPLAY_MAX: usize = 16;
+
+/// A stream cannot be resumed.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the event is of no stream that is kept")]
+pub(super) struct UnknownEvent;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Events(Arc<Mutex<Kept>>);
@@ -126,25 +125,30 @@ impl Events {
         let later = later.map(|event| (event.number, event.message.clone())).collect();
         Some((later, stream.is_answered))
     }
-}
 
-#[async_trait::async_trait]
-impl EventStore for Events {
-    async fn store_event(
-        &self,
-        stream_id: &str,
-        event: &ServerSseMessage,
-    ) -> Result<String, EventStoreError> {
-        Ok(self.kept().store(stream_id, event))
+    #[cfg(test)]
+    pub(super) fn streams(&self) -> usize {
+        self.kept().streams.len()
     }
 
-    async fn replay_events_after(&self, last: &str) -> Result<EventStream, EventStoreError> {
-        let (stream_id, number) = last.rsplit_once('/').ok_or("not an event's id")?;
-        let mut number: u64 = number.parse()?;
+    /// Keeps an event of a stream, and returns its id.
+    pub(super) fn keep(&self, stream_id: &str, event: &ServerSseMessage) -> String {
+        self.kept().store(stream_id, event)
+    }
+
+    /// What came and will come after an event of a stream, to its answer.
+    ///
+    /// # Errors
+    /// When that is no event of a stream that is kept.
+    pub(super) fn replay(
+        &self,
+        last: &str,
+    ) -> Result<ReceiverStream<ServerSseMessage>, UnknownEvent> {
+        let (stream_id, number) = last.rsplit_once('/').ok_or(UnknownEvent)?;
+        let mut number: u64 = number.parse().map_err(|_| UnknownEvent)?;
         let mut latest = {
             let kept = self.kept();
-            let stream = kept.streams.get(stream_id).ok_or("the stream is no longer kept")?;
-            stream.latest.subscribe()
+            kept.streams.get(stream_id).ok_or(UnknownEvent)?.latest.subscribe()
         };
         let (events, stream_id) = (self.clone(), stream_id.to_owned());
         let (sender, receiver) = tokio::sync::mpsc::channel(REPLAY_MAX);
@@ -168,7 +172,7 @@ impl EventStore for Events {
                 }
             }
         });
-        Ok(Box::pin(ReceiverStream::new(receiver)) as Pin<Box<_>>)
+        Ok(ReceiverStream::new(receiver))
     }
 }
 
@@ -192,36 +196,36 @@ mod tests {
     #[tokio::test]
     async fn a_replay_begins_after_the_event_named_and_ends_with_the_answer() {
         let events = Events::default();
-        let first = events.store_event("s", &event("1".into(), false)).await.unwrap();
-        let mut live = events.replay_events_after(&first).await.unwrap();
-        let second = events.store_event("s", &event("2".into(), false)).await.unwrap();
+        let first = events.keep("s", &event("1".into(), false));
+        let mut live = events.replay(&first).unwrap();
+        let second = events.keep("s", &event("2".into(), false));
         assert_eq!(live.next().await.unwrap().event_id.as_deref(), Some(second.as_str()));
-        let answer = events.store_event("s", &event("3".into(), true)).await.unwrap();
+        let answer = events.keep("s", &event("3".into(), true));
         assert_eq!(live.next().await.unwrap().event_id.as_deref(), Some(answer.as_str()));
         assert!(live.next().await.is_none());
-        let again: Vec<_> = events.replay_events_after(&second).await.unwrap().collect().await;
+        let again: Vec<_> = events.replay(&second).unwrap().collect().await;
         assert_eq!(again.len(), 1);
-        assert_eq!(events.replay_events_after(&answer).await.unwrap().count().await, 0);
+        assert_eq!(events.replay(&answer).unwrap().count().await, 0);
         assert!(events.is_last(&answer) && !events.is_last(&second));
         assert!(!events.is_last("gone/1") && !events.is_last("garbage"));
-        assert!(events.replay_events_after("gone/1").await.is_err());
-        assert!(events.replay_events_after("garbage").await.is_err());
+        assert!(events.replay("gone/1").is_err());
+        assert!(events.replay("garbage").is_err());
     }
 
     #[tokio::test]
     async fn what_is_kept_is_bounded() {
         let events = Events::default();
         for _ in 0..EVENTS_PER_STREAM_MAX + 10 {
-            events.store_event("long", &event(String::new(), false)).await.unwrap();
+            events.keep("long", &event(String::new(), false));
         }
         assert_eq!(events.kept().streams["long"].events.len(), EVENTS_PER_STREAM_MAX);
         let mib = "x".repeat(1024 * 1024);
         for number in 0..40 {
-            events.store_event(&format!("s{number}"), &event(mib.clone(), true)).await.unwrap();
+            events.keep(&format!("s{number}"), &event(mib.clone(), true));
         }
         assert!(events.kept().bytes <= BYTES_MAX);
         for number in 0..STREAMS_MAX + 10 {
-            events.store_event(&format!("t{number}"), &event("".into(), true)).await.unwrap();
+            events.keep(&format!("t{number}"), &event("".into(), true));
         }
         assert_eq!(events.kept().streams.len(), STREAMS_MAX);
         assert_eq!(events.kept().order.len(), STREAMS_MAX);

@@ -23,5 +23,6 @@ mod errors;
 mod events;
 mod security;
 mod server_addresses;
+mod session_streams;
 mod sse;
 mod streamable;

@@ -8,7 +8,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 use futures::{Stream, StreamExt as _, future::ready};
@@ -20,7 +19,6 @@ use rmcp::{
     },
     transport::streamable_http_server::session::{
         RestoreOutcome, ServerSseMessage, SessionId, SessionManager,
-        local::{LocalSessionManager, LocalSessionManagerError},
     },
 };
 
@@ -28,8 +26,9 @@ use tasuki_proto::id::TokenId;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    events::Events,
+    events::{Events, UnknownEvent},
     service::ConnectionGuard,
+    session_streams::{SessionEnded, SessionStreams, SessionTransport, is_of_own_stream, key},
     write_ack::{Fate, WriteAck},
 };
 use crate::{
@@ -40,20 +39,10 @@ use crate::{
 /// Sessions of one address in memory: each holds a task and a queue.
 const SESSIONS_MAX: usize = 256;
 
-/// Messages on their way to one client. A full queue holds up the whole session.
-const CHANNEL_CAPACITY: usize = 256;
-
 /// Answers of one session that were not read yet and can be taken back.
 const AHEAD_MAX: usize = 256;
 
-/// What the ids of events of a session's own stream have in them, and no other's.
-const STANDALONE: &str = ":common/";
-
-/// A silent session is ended after this long. Waits are silent, so it is far above any hold.
-const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
-
 pub(super) struct Sessions {
-    local: LocalSessionManager,
     events: Events,
     doors: SubscriptionRegistry,
     known: Mutex<Known>,
@@ -83,6 +72,7 @@ struct Known {
 
 #[derive(Debug)]
 struct Session {
+    streams: Arc<SessionStreams>,
     used: u64,
     /// Empty when it was taken up again: its client's next call says it.
     client: String,
@@ -152,10 +142,6 @@ impl Asked {
     }
 }
 
-fn key(id: &RequestId) -> String {
-    format!("{id:?}")
-}
-
 impl Drop for Asking {
     fn drop(&mut self) {
         self.asked.all().open.remove(&self.id);
@@ -166,20 +152,17 @@ impl Drop for Asking {
 pub(super) enum SessionsError {
     #[error("{SESSIONS_MAX} sessions are open and none is idle")]
     Full,
+    #[error("there is no such session")]
+    Unknown,
     #[error(transparent)]
-    Local(#[from] LocalSessionManagerError),
+    Ended(#[from] SessionEnded),
+    #[error(transparent)]
+    Event(#[from] UnknownEvent),
 }
 
 impl Sessions {
     pub(super) fn new(doors: SubscriptionRegistry, owners: Owners) -> Self {
-        let mut local = LocalSessionManager::default();
-        local.session_config.channel_capacity = CHANNEL_CAPACITY;
-        local.session_config.keep_alive = Some(IDLE);
-        // An empty priming event is something that some clients cannot parse.
-        local.session_config.sse_retry = None;
-        let events = Events::default();
-        let local = local.with_event_store(Arc::new(events.clone()));
-        Self { local, events, doors, known: Mutex::default(), owners }
+        Self { events: Events::default(), doors, known: Mutex::default(), owners }
     }
 
     /// Those in memory.
@@ -248,11 +231,18 @@ impl Sessions {
         self.known().sessions.get(id).map(|it| it.asked.clone())
     }
 
-    fn begun(&self, id: SessionId, is_restoring: bool) {
+    fn streams(&self, id: &SessionId) -> Result<Arc<SessionStreams>, SessionsError> {
+        let known = self.known();
+        known.sessions.get(id).map(|it| Arc::clone(&it.streams)).ok_or(SessionsError::Unknown)
+    }
+
+    fn begin(&self, id: SessionId, is_restoring: bool) -> SessionTransport {
         self.doors.build(&id);
+        let (streams, transport) = SessionStreams::open(Arc::clone(&id), self.events.clone());
         let mut known = self.known();
         known.clock += 1;
         let session = Session {
+            streams,
             used: known.clock,
             client: String::new(),
             is_restoring,
@@ -261,6 +251,7 @@ impl Sessions {
             gone: CancellationToken::new(),
         };
         known.sessions.insert(id, session);
+        transport
     }
 
     async fn make_room(&self) -> Result<(), SessionsError> {
@@ -283,13 +274,12 @@ impl Sessions {
 
 impl SessionManager for Sessions {
     type Error = SessionsError;
-    type Transport = <LocalSessionManager as SessionManager>::Transport;
+    type Transport = SessionTransport;
 
-    async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionsError> {
+    async fn create_session(&self) -> Result<(SessionId, SessionTransport), SessionsError> {
         self.make_room().await?;
-        let (id, transport) = self.local.create_session().await?;
-        self.begun(Arc::clone(&id), false);
-        Ok((id, transport))
+        let id: SessionId = uuid::Uuid::new_v4().to_string().into();
+        Ok((Arc::clone(&id), self.begin(id, false)))
     }
 
     async fn initialize_session(
@@ -308,24 +298,24 @@ impl SessionManager for Sessions {
                 self.owners.all().insert(id.to_string(), token);
             }
         }
-        Ok(self.local.initialize_session(id, message).await?)
+        Ok(self.streams(id)?.introduce(message).await?)
     }
 
     async fn has_session(&self, id: &SessionId) -> Result<bool, SessionsError> {
-        Ok(self.local.has_session(id).await?)
+        Ok(self.known().sessions.contains_key(id))
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionsError> {
         let closed = self.known().sessions.remove(id);
         self.owners.all().remove(&**id);
         self.doors.remove(id);
-        let ended = self.local.close_session(id).await;
-        // Only then, so that nobody is told of a call that was cut off by its own client.
         if let Some(it) = &closed {
+            it.streams.end();
+            // Only then, so that nobody is told of a call that was cut off by its own client.
             it.gone.cancel();
             it.asked.disown_all();
         }
-        Ok(ended?)
+        Ok(())
     }
 
     async fn create_stream(
@@ -350,7 +340,7 @@ impl SessionManager for Sessions {
             }
             (_, _) => None,
         };
-        let stream = self.local.create_stream(id, message).await?;
+        let stream = self.streams(id)?.ask(message).await?;
         let stream = stream.filter(move |event| {
             let is_told = answered(event).is_none_or(|id| {
                 // Free again before the client can have read the answer.
@@ -379,7 +369,7 @@ impl SessionManager for Sessions {
             JsonRpcMessage::Notification(it)
                 if matches!(it.notification, ClientNotification::InitializedNotification(_))
         );
-        self.local.accept_message(id, message).await?;
+        self.streams(id)?.say(message).await?;
         if is_introduced && let Some(session) = self.known().sessions.get_mut(id) {
             session.is_restoring = false;
         }
@@ -391,7 +381,7 @@ impl SessionManager for Sessions {
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
-        let stream = self.local.create_standalone_stream(id).await?;
+        let stream = self.streams(id)?.listen()?;
         Ok(kept_with(stream, (used, self.doors.open(id))))
     }
 
@@ -401,9 +391,9 @@ impl SessionManager for Sessions {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         let used = self.used(id);
-        let is_standalone = last_event_id.contains(STANDALONE);
+        let is_standalone = is_of_own_stream(&last_event_id);
         let asked = self.asked(id);
-        let stream = self.local.resume(id, last_event_id).await?;
+        let stream = self.events.replay(&last_event_id)?;
         let stream = stream.inspect(move |event| {
             if let (Some(asked), Some(id)) = (&asked, answered(event)) {
                 asked.give(id);
@@ -416,13 +406,12 @@ impl SessionManager for Sessions {
     async fn restore_session(
         &self,
         id: SessionId,
-    ) -> Result<RestoreOutcome<Self::Transport>, SessionsError> {
+    ) -> Result<RestoreOutcome<SessionTransport>, SessionsError> {
         self.make_room().await?;
-        let restored = self.local.restore_session(Arc::clone(&id)).await?;
-        if matches!(restored, RestoreOutcome::Restored(_)) {
-            self.begun(id, true);
+        if self.known().sessions.contains_key(&id) {
+            return Ok(RestoreOutcome::AlreadyPresent);
         }
-        Ok(restored)
+        Ok(RestoreOutcome::Restored(self.begin(id, true)))
     }
 
     // `event_store` stays `None`: requests without a session are cancelled when their client
@@ -464,21 +453,4 @@ where
         let _held = &guard;
         message
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use tasuki_proto::limits::HOLD_MS_MAX;
-
-    use super::*;
-
-    /// A silent wait must not be taken for a dead session, nor a slow reader for a dead one.
-    #[test]
-    fn a_session_outlives_any_hold() {
-        let sessions = Sessions::new(SubscriptionRegistry::default(), Owners::default());
-        let config = sessions.local.session_config;
-        assert!(Duration::from_millis(HOLD_MS_MAX) < config.keep_alive.unwrap());
-        assert_eq!(config.sse_retry, None);
-        assert_eq!(config.channel_capacity, CHANNEL_CAPACITY);
-    }
 }

@@ -1,6 +1,5 @@
 //! `filebox_search_messages`.
 
-use jiff::tz::TimeZone;
 use rmcp::model::CallToolResponse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -120,7 +119,7 @@ impl Tool for SearchMessages {
 /// 0: from the beginning.
 fn since(named: Option<Name>) -> Result<u64, Refusal> {
     let Some(Name(text)) = named else { return Ok(0) };
-    moment_ms(&text, clock::wall_ms(), &TimeZone::system()).ok_or_else(|| {
+    moment_ms(&text, clock::wall_ms(), &clock::zone()).ok_or_else(|| {
         let why = format!("is {text:?}; use 2026-11-21, 2026-11-21T09:00:00Z, or an age: 2h, 7d");
         invalid("since", &why)
     })

@@ -1,0 +1,455 @@
+//! The messages of one session: what its client says, in order, and the streams on which the
+//! server's messages leave.
+//!
+//! A message goes to the stream of the request that it belongs to, or to the session's own. There is
+//! no task and no queue between: whoever sends puts it on the stream.
+//!
+//! **Invariants**
+//! - Each message is kept among the [events](Events) before it is on a stream.
+//! - Messages of a session leave one after the other; a stream that is not read holds them up.
+//! - The answer to a request that was taken back goes nowhere.
+
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
+
+use futures::Stream;
+use parking_lot::{Mutex, MutexGuard};
+use rmcp::{
+    RoleServer,
+    model::{
+        ClientJsonRpcMessage, ClientNotification, GetExtensions as _, GetMeta as _, JsonRpcMessage,
+        ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
+    },
+    service::OriginatingRequestId,
+    transport::{
+        Transport,
+        streamable_http_server::session::{ServerSseMessage, SessionId},
+    },
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::events::Events;
+
+/// Messages on their way to one client, or to the server. A full queue holds up the whole session.
+const QUEUE_MAX: usize = 256;
+
+/// Streams of a session's own that are open at once; the second oldest gives way.
+const OWN_STREAMS_MAX: usize = 33;
+
+/// A session is ended when its client does not introduce itself for this long.
+const INTRODUCTION_MAX: Duration = Duration::from_secs(60);
+
+/// A silent session is ended after this long. Waits are silent, so it is far above any hold.
+const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What comes after a session's id in the name of its own stream.
+const OWN: &str = ":common";
+
+/// The session's server is gone, or its client closed it.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the session has ended")]
+pub(super) struct SessionEnded;
+
+#[derive(Debug)]
+pub(super) struct SessionStreams {
+    id: SessionId,
+    events: Events,
+    state: Mutex<State>,
+    /// Held by the message that is leaving.
+    leaving: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// To the server; `None` once it is over.
+    said: Option<mpsc::Sender<Box<ClientJsonRpcMessage>>>,
+    /// Who waits for the answer to the introduction.
+    introducing: Option<oneshot::Sender<ServerJsonRpcMessage>>,
+    /// Of requests that are not answered, by their ids.
+    asked: BTreeMap<String, Asked>,
+    /// The session's own. What it says goes to the first that is open.
+    own: Vec<Outlet>,
+}
+
+type Outlet = mpsc::Sender<ServerSseMessage>;
+
+#[derive(Debug)]
+struct Asked {
+    stream: Arc<str>,
+    outlet: Outlet,
+    progress: Option<ProgressToken>,
+}
+
+/// Where a message leaves.
+struct Route {
+    /// What its events are kept under.
+    stream: Arc<str>,
+    outlet: Option<Outlet>,
+}
+
+/// The server's side of a session.
+#[derive(Debug)]
+pub(super) struct SessionTransport {
+    heard: mpsc::Receiver<Box<ClientJsonRpcMessage>>,
+    is_introduced: bool,
+    streams: Arc<SessionStreams>,
+}
+
+impl State {
+    /// The request that a notification is about.
+    fn asked_of(&self, notification: &ServerNotification) -> Option<&Asked> {
+        if let ServerNotification::ProgressNotification(it) = notification {
+            let token = Some(&it.params.progress_token);
+            self.asked.values().find(|it| it.progress.as_ref() == token)
+        } else if let ServerNotification::CancelledNotification(it) = notification {
+            self.asked.get(&key(it.params.request_id.as_ref()?))
+        } else {
+            None
+        }
+    }
+}
+
+impl SessionStreams {
+    pub(super) fn open(id: SessionId, events: Events) -> (Arc<Self>, SessionTransport) {
+        let (said, heard) = mpsc::channel(QUEUE_MAX);
+        let state =
+            State { said: Some(said), introducing: None, asked: BTreeMap::new(), own: Vec::new() };
+        let (state, leaving) = (Mutex::new(state), tokio::sync::Mutex::default());
+        let streams = Arc::new(Self { id, events, state, leaving });
+        let transport =
+            SessionTransport { heard, is_introduced: false, streams: Arc::clone(&streams) };
+        (streams, transport)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Has the client introduced, and returns what the server answers.
+    pub(super) async fn introduce(
+        &self,
+        message: ClientJsonRpcMessage,
+    ) -> Result<ServerJsonRpcMessage, SessionEnded> {
+        let (answer, answered) = oneshot::channel();
+        self.state().introducing = Some(answer);
+        self.say(message).await?;
+        answered.await.map_err(|_| SessionEnded)
+    }
+
+    /// Passes on what its client says.
+    pub(super) async fn say(&self, message: ClientJsonRpcMessage) -> Result<(), SessionEnded> {
+        if let JsonRpcMessage::Notification(it) = &message
+            && let ClientNotification::CancelledNotification(cancelled) = &it.notification
+            && let Some(request) = &cancelled.params.request_id
+        {
+            self.state().asked.remove(&key(request));
+        }
+        let said = self.state().said.clone().ok_or(SessionEnded)?;
+        said.send(Box::new(message)).await.map_err(|_| SessionEnded)
+    }
+
+    /// Passes on a request. The stream ends with its answer.
+    pub(super) async fn ask(
+        &self,
+        message: ClientJsonRpcMessage,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + use<>, SessionEnded> {
+        let (outlet, stream) = mpsc::channel(QUEUE_MAX);
+        if let JsonRpcMessage::Request(request) = &message {
+            let progress = request.request.get_meta().get_progress_token();
+            let stream = uuid::Uuid::new_v4().to_string().into();
+            let asked = Asked { stream, outlet, progress };
+            self.state().asked.insert(key(&request.id), asked);
+        }
+        self.say(message).await?;
+        Ok(ReceiverStream::new(stream))
+    }
+
+    /// What the server says to no request.
+    pub(super) fn listen(
+        &self,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + use<>, SessionEnded> {
+        let (outlet, stream) = mpsc::channel(QUEUE_MAX);
+        let mut state = self.state();
+        state.said.as_ref().ok_or(SessionEnded)?;
+        state.own.retain(|it| !it.is_closed());
+        if OWN_STREAMS_MAX <= state.own.len() {
+            state.own.remove(1);
+        }
+        state.own.push(outlet);
+        Ok(ReceiverStream::new(stream))
+    }
+
+    /// Ends it for both sides.
+    pub(super) fn end(&self) {
+        let mut state = self.state();
+        state.said = None;
+        state.introducing = None;
+        state.asked.clear();
+        state.own.clear();
+    }
+
+    /// Sends what the server says.
+    async fn send(&self, message: ServerJsonRpcMessage) -> Result<(), SessionEnded> {
+        let _alone = self.leaving.lock().await;
+        let Some(message) = self.introduced(message)? else { return Ok(()) };
+        let Some(Route { stream, outlet }) = self.route(&message) else { return Ok(()) };
+        let mut event = ServerSseMessage::from_message(message);
+        event.event_id = Some(self.events.keep(&stream, &event));
+        if let Some(outlet) = outlet {
+            // Whoever read it is gone, and resumes, or does not.
+            let _ = outlet.send(event).await;
+        }
+        Ok(())
+    }
+
+    /// Gives the answer to the introduction to whoever waits for it, and anything else back.
+    fn introduced(
+        &self,
+        message: ServerJsonRpcMessage,
+    ) -> Result<Option<ServerJsonRpcMessage>, SessionEnded> {
+        let mut state = self.state();
+        state.said.as_ref().ok_or(SessionEnded)?;
+        match message {
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
+                let Some(introducing) = state.introducing.take() else { return Ok(Some(message)) };
+                introducing.send(message).map(|()| None).map_err(|_| SessionEnded)
+            }
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => Ok(Some(message)),
+        }
+    }
+
+    /// Where a message leaves; `None`: nobody wants it any more.
+    fn route(&self, message: &ServerJsonRpcMessage) -> Option<Route> {
+        let mut state = self.state();
+        let answers = match message {
+            JsonRpcMessage::Response(it) => Some(&it.id),
+            JsonRpcMessage::Error(it) => it.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        if let Some(id) = answers {
+            let Asked { stream, outlet, .. } = state.asked.remove(&key(id))?;
+            return Some(Route { stream, outlet: Some(outlet) });
+        }
+        let asked = match message {
+            JsonRpcMessage::Request(it) => {
+                let of = it.request.extensions().get::<OriginatingRequestId>();
+                of.and_then(|it| state.asked.get(&key(&it.0)))
+            }
+            JsonRpcMessage::Notification(it) => state.asked_of(&it.notification),
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
+        };
+        Some(match asked {
+            Some(it) => Route { stream: Arc::clone(&it.stream), outlet: Some(it.outlet.clone()) },
+            None => Route {
+                stream: format!("{}{}", self.id, OWN).into(),
+                outlet: state.own.iter().find(|it| !it.is_closed()).cloned(),
+            },
+        })
+    }
+}
+
+/// A request's id, in an order.
+pub(super) fn key(id: &RequestId) -> String {
+    format!("{id:?}")
+}
+
+/// Whether an event is of a session's own stream.
+pub(super) fn is_of_own_stream(event_id: &str) -> bool {
+    event_id.rsplit_once('/').is_some_and(|(stream, _)| stream.ends_with(OWN))
+}
+
+impl Transport<RoleServer> for SessionTransport {
+    type Error = SessionEnded;
+
+    fn name() -> Cow<'static, str> {
+        "session".into()
+    }
+
+    fn send(
+        &mut self,
+        message: ServerJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), SessionEnded>> + Send + 'static {
+        let streams = Arc::clone(&self.streams);
+        async move { streams.send(message).await }
+    }
+
+    async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
+        let patience = if self.is_introduced { IDLE } else { INTRODUCTION_MAX };
+        let message = timeout(patience, self.heard.recv()).await.ok().flatten()?;
+        self.is_introduced = true;
+        Some(*message)
+    }
+
+    async fn close(&mut self) -> Result<(), SessionEnded> {
+        self.streams.end();
+        Ok(())
+    }
+}
+
+impl Drop for SessionTransport {
+    fn drop(&mut self) {
+        self.streams.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+    use serde_json::json;
+    use tasuki_proto::limits::HOLD_MS_MAX;
+
+    use super::*;
+
+    fn client(message: serde_json::Value) -> ClientJsonRpcMessage {
+        serde_json::from_value(message).unwrap()
+    }
+
+    fn server(message: serde_json::Value) -> ServerJsonRpcMessage {
+        serde_json::from_value(message).unwrap()
+    }
+
+    fn call(id: u64) -> ClientJsonRpcMessage {
+        client(json!({
+            "jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": { "name": "t", "_meta": { "progressToken": id + 100 } },
+        }))
+    }
+
+    fn answer(id: u64) -> ServerJsonRpcMessage {
+        server(json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [] } }))
+    }
+
+    fn progress(id: u64) -> ServerJsonRpcMessage {
+        server(json!({
+            "jsonrpc": "2.0", "method": "notifications/progress",
+            "params": { "progressToken": id + 100, "progress": 1 },
+        }))
+    }
+
+    fn changed() -> ServerJsonRpcMessage {
+        server(json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }))
+    }
+
+    fn open() -> (Arc<SessionStreams>, SessionTransport, Events) {
+        let events = Events::default();
+        let (streams, transport) = SessionStreams::open("s".into(), events.clone());
+        (streams, transport, events)
+    }
+
+    /// What is on a stream by now, and whether it has ended.
+    fn read(stream: &mut (impl Stream<Item = ServerSseMessage> + Unpin)) -> (Vec<String>, bool) {
+        let mut read = Vec::new();
+        loop {
+            match futures::FutureExt::now_or_never(stream.next()) {
+                Some(Some(event)) => read.push(event.event_id.unwrap()),
+                Some(None) => return (read, true),
+                None => return (read, false),
+            }
+        }
+    }
+
+    /// A silent wait must not be taken for a dead session.
+    #[test]
+    fn a_session_outlives_any_hold() {
+        assert!(Duration::from_millis(HOLD_MS_MAX) < IDLE);
+    }
+
+    #[tokio::test]
+    async fn an_answer_ends_its_own_stream_and_no_other() {
+        let (streams, mut transport, _) = open();
+        let mut first = streams.ask(call(1)).await.unwrap();
+        let mut second = streams.ask(call(2)).await.unwrap();
+        let mut own = streams.listen().unwrap();
+        for message in [progress(2), answer(1), changed(), progress(1)] {
+            transport.send(message).await.unwrap();
+        }
+        let ((first, is_over), (second, is_open)) = (read(&mut first), read(&mut second));
+        assert!(first.len() == 1 && is_over && first[0].ends_with("/1"), "{first:?}");
+        assert!(second.len() == 1 && !is_open, "{second:?}");
+        // Progress of what was answered is nobody's.
+        let (own, _) = read(&mut own);
+        assert_eq!(own, ["s:common/1", "s:common/2"]);
+        assert!(own.iter().all(|it| is_of_own_stream(it)) && !is_of_own_stream(&first[0]));
+        assert!(matches!(transport.receive().await, Some(JsonRpcMessage::Request(_))));
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_back_is_not_answered() {
+        let (streams, mut transport, _) = open();
+        let mut stream = streams.ask(call(1)).await.unwrap();
+        let mut own = streams.listen().unwrap();
+        let cancelled = json!({
+            "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 },
+        });
+        streams.say(client(cancelled)).await.unwrap();
+        transport.send(answer(1)).await.unwrap();
+        assert_eq!(read(&mut stream), (vec![], true));
+        assert_eq!(read(&mut own), (vec![], false));
+        assert!(matches!(transport.receive().await, Some(JsonRpcMessage::Request(_))));
+        assert!(matches!(transport.receive().await, Some(JsonRpcMessage::Notification(_))));
+    }
+
+    #[tokio::test]
+    async fn what_a_broken_stream_missed_is_kept() {
+        let (streams, mut transport, events) = open();
+        let stream = streams.ask(call(1)).await.unwrap();
+        drop(stream);
+        transport.send(progress(1)).await.unwrap();
+        transport.send(answer(1)).await.unwrap();
+        let own = streams.listen().unwrap();
+        let mut later = streams.listen().unwrap();
+        drop(own);
+        transport.send(changed()).await.unwrap();
+        // The next of its own takes over.
+        assert_eq!(read(&mut later), (vec!["s:common/1".to_owned()], false));
+        assert_eq!(events.streams(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_introduction_is_answered_to_whoever_waits_for_it() {
+        let (streams, mut transport, _) = open();
+        let hello = json!({
+            "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+                "protocolVersion": "2025-06-18", "capabilities": {},
+                "clientInfo": { "name": "c", "version": "1" },
+            },
+        });
+        let serve = async {
+            assert!(transport.receive().await.is_some());
+            transport.send(answer(0)).await.unwrap();
+        };
+        let (answered, ()) = tokio::join!(streams.introduce(client(hello)), serve);
+        assert!(matches!(answered, Ok(JsonRpcMessage::Response(_))));
+    }
+
+    #[tokio::test]
+    async fn what_is_over_is_over_for_both_sides() {
+        let (streams, mut transport, _) = open();
+        let (mut stream, mut own) =
+            (streams.ask(call(1)).await.unwrap(), streams.listen().unwrap());
+        streams.end();
+        assert!(read(&mut stream).1 && read(&mut own).1);
+        assert!(streams.say(call(2)).await.is_err() && streams.listen().is_err());
+        // What was said before is still heard.
+        assert!(transport.receive().await.is_some());
+        assert!(transport.receive().await.is_none());
+        assert!(transport.send(answer(1)).await.is_err());
+
+        let (streams, transport, _) = open();
+        drop(transport);
+        assert!(streams.ask(call(1)).await.is_err());
+        assert!(streams.introduce(call(1)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn streams_of_its_own_are_bounded() {
+        let (streams, _transport, _) = open();
+        let mut all: Vec<_> = (0..=OWN_STREAMS_MAX).map(|_| streams.listen().unwrap()).collect();
+        let over: Vec<_> = all.iter_mut().map(|it| read(it).1).collect();
+        assert_eq!(over.iter().position(|it| *it), Some(1));
+        assert_eq!(over.iter().filter(|it| **it).count(), 1);
+    }
+}
