@@ -212,6 +212,9 @@ impl Sealer {
 
     /// Whether this machine was told that mail is private, whatever the broker says.
     async fn is_pinned(&self) -> Result<bool, Refusal> {
+        if !Pin::may_be(self.data()) {
+            return Ok(false);
+        }
         let this = self.clone();
         let pin = on_disk(move || {
             let Shared { data, workspace, .. } = &*this.0;

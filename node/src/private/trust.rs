@@ -48,6 +48,12 @@ struct WrittenOwners {
 }
 
 impl Pin {
+    /// Whether this machine was ever told whom to trust. Looks at one name, which is quicker than to
+    /// have another thread do it.
+    pub fn may_be(data: &Path) -> bool {
+        !matches!(data.join(TRUST).try_exists(), Ok(false))
+    }
+
     /// Whom this machine trusts for `workspace`. Blocks on the disk.
     pub fn read(data: &Path, workspace: &WorkspaceId) -> Result<Option<Self>, StoreError> {
         let written: WrittenTrust = store::read(data, TRUST)?;
@@ -147,6 +153,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let (here, w) = (data.path(), "w".parse().unwrap());
         assert_eq!(Pin::read(here, &w).unwrap(), None);
+        assert!(!Pin::may_be(here));
         let own = owner_or_new(here, &w).unwrap();
         assert_eq!(owner_or_new(here, &w).unwrap(), own);
         // A key is taken away by whoever has it alone, and then the file as well.
@@ -160,6 +167,7 @@ mod tests {
         Pin::trust(here, &w, id).unwrap();
         let pin = |number, is_on| Some(Pin { owner: id, number, is_on });
         assert_eq!(Pin::read(here, &w).unwrap(), pin(0, true));
+        assert!(Pin::may_be(here));
         for (number, is_on, expected) in [
             (3, true, pin(3, true)),
             (2, false, pin(3, true)), // older
