@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use jiff::tz::TimeZone;
+use jiff::{Timestamp, tz::TimeZone};
 
 /// Where the system keeps its zone.
 const ZONE: &str = "/etc/localtime";
@@ -109,5 +109,5 @@ pub fn steady_ms() -> u64 {
 
 /// How far this machine's time is east of UTC, in seconds.
 pub fn utc_offset_s() -> i32 {
-    jiff::Zoned::now().offset().seconds()
+    zone().to_offset(Timestamp::now()).seconds()
 }

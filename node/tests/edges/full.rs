@@ -138,7 +138,7 @@ async fn a_full_disk_of_the_broker_is_told_and_what_waits_is_done_by_the_next() 
     // One that a supervisor starts again, with room: the call that was under way goes through.
     let filling = tokio::spawn(fill(lead, 0));
     broker.ended().await;
-    disk.grow("size=9m");
+    disk.grow("size=17m");
     broker.start().await;
     // And one that stays away once its disk is full again.
     broker.ended().await;

@@ -11,11 +11,11 @@ use std::{
 
 use axum::{
     body::Body,
-    extract::Request,
+    extract::{OriginalUri, Request},
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
-use http::{Method, StatusCode, header::CONTENT_TYPE};
+use http::{HeaderValue, Method, StatusCode, header::CONTENT_TYPE, request::Parts};
 use http_body::Frame;
 use rmcp::{
     model::ClientJsonRpcMessage,
@@ -59,7 +59,8 @@ const LAST_EVENT_HEADER: &str = "last-event-id";
 
 /// Streamable HTTP of one address.
 pub(super) struct Streamable<S: McpService> {
-    service: StreamableHttpService<S::Handler, Sessions>,
+    /// A handler is in many states of a session's task, each as large as it is: theirs is a pointer.
+    service: StreamableHttpService<Arc<S::Handler>, Sessions>,
     served: Arc<S>,
     sessions: Arc<Sessions>,
     /// `None`: sessions end with this server.
@@ -90,7 +91,7 @@ impl<S: McpService> Streamable<S> {
         let sessions = Arc::new(Sessions::new(doors.clone(), owners));
         let of_requests = Arc::clone(&served);
         let service = StreamableHttpService::new(
-            move || Ok(of_requests.of_requests()),
+            move || Ok(Arc::new(of_requests.of_requests())),
             sessions.clone(),
             config,
         );
@@ -157,6 +158,7 @@ impl<S: McpService> Streamable<S> {
             return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the node is stopping");
         }
         let (mut parts, body) = request.into_parts();
+        detach(&mut parts);
         let body = match read_body(&parts.headers, body).await {
             Ok(body) => body,
             Err(refusal) => return *refusal,
@@ -225,6 +227,22 @@ impl<S: McpService> Streamable<S> {
         });
         response.map(|body| Body::new(Kept { body, _open: Box::new((open, present)) }))
     }
+}
+
+/// Copies what a request's head has of the buffer that it was read into. That one is of 8 KiB, and
+/// would stay in memory for as long as the call is held.
+fn detach(parts: &mut Parts) {
+    for value in parts.headers.values_mut() {
+        if let Ok(mut copy) = HeaderValue::from_bytes(value.as_bytes()) {
+            copy.set_sensitive(value.is_sensitive());
+            *value = copy;
+        }
+    }
+    if let Ok(copy) = parts.uri.to_string().parse() {
+        parts.uri = copy;
+    }
+    // The router keeps another.
+    parts.extensions.remove::<OriginalUri>();
 }
 
 /// A response body, and what is open as long as it is.
