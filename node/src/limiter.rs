@@ -109,8 +109,9 @@ impl RoleLimiter {
     }
 }
 
-/// A limit of which each role has an equal share, so that one that floods takes nothing from the
-/// others. Nobody waits in line: whoever did would be what is counted here.
+/// A limit of which each role has an equal share, and never too little to work with, so that one
+/// that floods takes nothing from the others. Nobody waits in line: whoever did would be what is
+/// counted here.
 #[derive(Debug)]
 pub struct Shares(BTreeMap<RoleId, Limiter>);
 
@@ -118,9 +119,10 @@ impl Shares {
     pub fn new<'a>(
         what: &'static str,
         limit: usize,
+        share_min: usize,
         roles: impl ExactSizeIterator<Item = &'a RoleId>,
     ) -> Self {
-        let share = limit / roles.len().max(1);
+        let share = (limit / roles.len().max(1)).max(share_min);
         Self(roles.map(|role| (role.clone(), Limiter::new(what, share))).collect())
     }
 
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn a_role_that_floods_takes_nothing_from_the_others() {
         let [a, b] = ["A", "B"].map(|it| it.parse::<RoleId>().unwrap());
-        let shares = Shares::new("calls", 8, [&a, &b].into_iter());
+        let shares = Shares::new("calls", 8, 1, [&a, &b].into_iter());
         let flood: Vec<_> = (0..4).map(|_| shares.try_acquire(&a).unwrap().unwrap()).collect();
         assert_eq!(shares.try_acquire(&a).unwrap_err().reason, Reason::Overloaded);
         let other = shares.try_acquire(&b).unwrap().unwrap();
@@ -188,5 +190,8 @@ mod tests {
         drop((flood, other));
         assert!(shares.try_acquire(&a).is_ok());
         assert!(shares.try_acquire(&"C".parse().unwrap()).unwrap().is_none());
+        let crowded = Shares::new("calls", 2, 3, [&a, &b].into_iter());
+        let own: Vec<_> = (0..3).map(|_| crowded.try_acquire(&b).unwrap().unwrap()).collect();
+        assert!(crowded.try_acquire(&b).is_err() && own.len() == 3);
     }
 }

@@ -1,6 +1,12 @@
 //! A running node: its identity, its link to the broker, and the actors of its roles.
 
-use std::{fmt, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use ractor::{Actor as _, ActorRef, SpawnErr};
 use tasuki_broker::grpc::Carrier;
@@ -74,7 +80,7 @@ pub struct Node {
     identity: Arc<Identity>,
     link: Link,
     state: watch::Receiver<LinkState>,
-    handles: Vec<Arc<Handle>>,
+    handles: BTreeMap<RoleId, Arc<Handle>>,
     supervisor: ActorRef<()>,
     supervision: Option<JoinHandle<()>>,
 }
@@ -131,8 +137,8 @@ impl Node {
         let handles = hosted
             .into_iter()
             .zip(actors)
-            .map(|(hosted, actor)| {
-                Arc::new(Handle::new(hosted.role, hosted.presence, &link, actor))
+            .map(|(HostedRole { role, presence, .. }, actor)| {
+                (role.clone(), Arc::new(Handle::new(role, presence, &link, actor)))
             })
             .collect();
         let state = link.state();
@@ -142,7 +148,7 @@ impl Node {
 
     /// What the agent playing `role` can ask for; `None` when this node does not host it.
     pub fn actions(&self, role: &RoleId) -> Option<Arc<dyn Actions>> {
-        let handle = self.handles.iter().find(|handle| handle.role() == role)?;
+        let handle = self.handles.get(role)?;
         Some(handle.clone())
     }
 
@@ -243,8 +249,9 @@ fn check(roles: &[RoleSpec]) -> Result<(), NodeError> {
     if ROLES_MAX < roles.len() {
         return Err(NodeError::TooManyRoles(roles.len()));
     }
-    for (i, spec) in roles.iter().enumerate() {
-        if roles[..i].iter().any(|earlier| earlier.role == spec.role) {
+    let mut names = BTreeSet::new();
+    for spec in roles {
+        if !names.insert(&spec.role) {
             return Err(NodeError::RoleTwice(spec.role.clone()));
         }
         let count = spec.toolsets.len();

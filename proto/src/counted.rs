@@ -1,4 +1,4 @@
-//! Counts and lengths of time in sentences.
+//! Counts, lengths of time and lists of names in sentences.
 
 use std::fmt::Display;
 
@@ -19,6 +19,16 @@ pub fn agreeing<'a, N: Copy + PartialEq + From<u8>>(
     many: &'a str,
 ) -> &'a str {
     if is_one(number) { one } else { many }
+}
+
+/// The first of some names, and how many more there are: `A, B`, `A, B, …, T and 980 more`.
+pub fn listed_names<T: AsRef<str>>(names: &[T]) -> String {
+    const NAMES_MAX: usize = 20;
+    let shown: Vec<&str> = names.iter().take(NAMES_MAX).map(AsRef::as_ref).collect();
+    match names.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 /// A length of time, roughly: `3m 05s`.
@@ -52,6 +62,14 @@ mod tests {
             assert_eq!([0_u64, 1, 2].map(|number| counted(number, of)).join(", "), said);
         }
         assert_eq!([0_usize, 1, 2].map(|it| agreeing(it, "is", "are")), ["are", "is", "are"]);
+    }
+
+    #[test]
+    fn of_many_names_the_first_are_said() {
+        assert_eq!(listed_names(&["A", "B"]), "A, B");
+        let many: Vec<String> = (1..=1000).map(|it| format!("r{it}")).collect();
+        assert_eq!(listed_names(&many[..20]), many[..20].join(", "));
+        assert!(listed_names(&many).ends_with(", r20 and 980 more"), "{}", listed_names(&many));
     }
 
     #[test]

@@ -48,8 +48,8 @@ pub const LOOPS_PAGE_MAX: u32 = 200;
 /// Entries in one page of a history.
 pub const HISTORY_PAGE_MAX: u32 = 100;
 
-/// Roles of one node.
-pub const ROLES_MAX: usize = 64;
+/// Roles of one node, and roles that one token or invitation names.
+pub const ROLES_MAX: usize = 1000;
 
 /// Toolsets of one role.
 pub const TOOLSETS_MAX: usize = 16;
@@ -195,14 +195,22 @@ pub const SEALED_BYTES_MAX: usize = 320 * 1024;
 /// Keys of nodes in one roster, including those that may only read older mail.
 pub const ROSTER_KEYS_MAX: usize = 256;
 
-/// A roster: 256 nodes of a few roles each. It is stored in the record itself.
-pub const ROSTER_BYTES_MAX: usize = 96 * 1024;
+/// A roster: 256 nodes of a few roles each, or three of 1,000 whose names are as long as may be. It
+/// is stored in the record itself.
+pub const ROSTER_BYTES_MAX: usize = 256 * 1024;
 
 /// Keys of one workspace that wait for approval.
 pub const PENDING_KEYS_MAX: usize = 256;
 
 /// Keys of one token, which belongs to one machine, that wait for approval.
 pub const PENDING_KEYS_PER_TOKEN_MAX: usize = 64;
+
+/// Roles of all keys of one workspace that wait for approval. One message carries them, with the
+/// roster.
+pub const PENDING_ROLES_MAX: usize = 32_000;
+
+/// Roles of all keys of one token that wait for approval: a quarter of what all share.
+pub const PENDING_ROLES_PER_TOKEN_MAX: usize = 8_000;
 
 // Issues, tasks and deliveries
 

@@ -1,10 +1,13 @@
 //! `Directory`: nodes, roles, presence.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+};
 
 use tasuki_proto::{
     id::{NodeId, RoleId, Timestamp, TokenId},
-    limits::{LEASE_MS, ROLES_MAX, TOOLSETS_MAX},
+    limits::{ID_BYTES_MAX, LABEL_BYTES_MAX, LEASE_MS, ROLES_MAX, TOOLSETS_MAX},
     wire::{self, directory_event::Kind},
 };
 use tonic::Status;
@@ -24,15 +27,23 @@ use crate::{
     workspace::{Question, View},
 };
 
+/// A role of a registration, in bytes: its name and those of its toolsets, and a few besides.
+const ROLE_SPEC_BYTES_MAX: usize = (1 + TOOLSETS_MAX) * (ID_BYTES_MAX + 2) + 16;
+
+/// What a heartbeat says of a role, in bytes: its name, who plays it, and some numbers.
+const ROLE_PRESENCE_BYTES_MAX: usize = ID_BYTES_MAX + 2 * LABEL_BYTES_MAX + 48;
+
 impl Endpoint for wire::RegisterRequest {
     const MAKES_WORKSPACE: bool = true;
+    const LISTS_BYTES_MAX: usize = ROLES_MAX * ROLE_SPEC_BYTES_MAX;
 
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         check_count("roles", self.roles.len(), 0..=ROLES_MAX)?;
         let mut roles: Vec<RoleSpec> = Vec::with_capacity(self.roles.len());
+        let mut names = BTreeSet::new();
         for spec in &self.roles {
             let spec = role_spec(spec)?;
-            if roles.iter().any(|other| other.role == spec.role) {
+            if !names.insert(spec.role.clone()) {
                 return Err(status::invalid("roles", &format!("names {} twice", spec.role)));
             }
             roles.push(spec);
@@ -57,6 +68,8 @@ impl Endpoint for wire::RegisterRequest {
 }
 
 impl Endpoint for wire::HeartbeatRequest {
+    const LISTS_BYTES_MAX: usize = ROLES_MAX * ROLE_PRESENCE_BYTES_MAX;
+
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         check_count("roles", self.roles.len(), 0..=ROLES_MAX)?;
         let mut signs = Vec::with_capacity(self.roles.len());
@@ -90,17 +103,25 @@ impl Endpoint for wire::ListRolesRequest {
 
 impl Endpoint for wire::ListNodesRequest {
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
-        let nodes = session.query(None, |view| {
-            let nodes = view.workspace.directory.nodes.iter();
-            Ok(nodes.map(|(id, it)| (it.token.clone(), node(id, it, view))).collect::<Vec<_>>())
+        let after: Option<NodeId> = parse::optional("after", &self.after)?;
+        let seen = session.query(None, move |view| {
+            let after = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let all = view.workspace.directory.nodes.range((after, Bound::Unbounded));
+            let tokens = all.clone().map(|(_, it)| it.token.clone());
+            let (nodes, has_more) = fitting(all.map(|(id, it)| node(id, it, view)));
+            Ok((nodes.into_iter().zip(tokens).collect::<Vec<_>>(), has_more))
         });
+        let (seen, has_more) = seen.await?;
         // One whose token is over is shut out, however lately it was heard of.
-        let seen = nodes.await?.into_iter().map(|(token, node)| wire::Node {
+        let nodes = seen.into_iter().map(|(node, token)| wire::Node {
             is_present: node.is_present && token.is_none_or(|token| session.is_good(&token)),
             ..node
         });
+        let nodes: Vec<wire::Node> = nodes.collect();
+        let last = nodes.last().filter(|_| has_more);
+        let next = last.map(|it| it.node.clone()).unwrap_or_default();
         let software = concat!("tasuki-broker ", env!("CARGO_PKG_VERSION")).to_owned();
-        Ok(wire::ListNodesResponse { nodes: seen.collect(), software })
+        Ok(wire::ListNodesResponse { nodes, software, next })
     }
 }
 

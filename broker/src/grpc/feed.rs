@@ -7,11 +7,15 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, future, stream};
-use tasuki_proto::{id::Sequence, reason::Reason, wire};
-use tokio::sync::{
-    broadcast::{self, error::RecvError},
-    mpsc::{self, error::SendTimeoutError},
-    oneshot,
+use prost::Message as _;
+use tasuki_proto::{id::Sequence, limits::MESSAGE_BYTES_MAX, reason::Reason, wire};
+use tokio::{
+    sync::{
+        OwnedSemaphorePermit, Semaphore,
+        broadcast::{self, error::RecvError},
+        mpsc, oneshot,
+    },
+    time,
 };
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming, codegen::BoxStream};
@@ -26,12 +30,15 @@ use crate::{
 /// Records sent and not yet read by one subscriber.
 const UNREAD_MAX: usize = 256;
 
+/// The same in KiB: as much as the largest record may have.
+const UNREAD_KIB_MAX: usize = MESSAGE_BYTES_MAX / 1024;
+
 /// How long a subscriber may not read before it is cut off, to resume when it likes: longer than
 /// a network that comes back is away.
 const STUCK: Duration = Duration::from_secs(10);
 
-/// Records read back at once.
-const READ_RECORDS: usize = 256;
+/// Records read back at once: the registration of 1,000 roles has up to 1.1 MB.
+const READ_RECORDS: usize = 64;
 
 /// `Subscribe`: what happens in a workspace, from a sequence on.
 pub(super) async fn subscribe(
@@ -66,11 +73,14 @@ pub(super) async fn subscribe(
     let (last_word, why) = oneshot::channel();
     let until = it.only_kept.then_some(newest);
     let takes_oldest = it.latest != 0;
-    let reader = Reader { session, next, takes_oldest, until, items, last_word: Some(last_word) };
+    let room = Arc::new(Semaphore::new(UNREAD_KIB_MAX));
+    let last_word = Some(last_word);
+    let reader = Reader { session, next, takes_oldest, until, items, room, last_word };
     tokio::spawn(reader.run(live));
     // It has a place of its own, so it is never waited for.
     let why = stream::once(why).filter_map(|why| future::ready(why.ok().map(Err)));
-    Ok(Box::pin(ReceiverStream::new(stream).chain(why)))
+    let items = ReceiverStream::new(stream).map(|Unread { item, _room }| Ok(item));
+    Ok(Box::pin(items.chain(why)))
 }
 
 struct Reader {
@@ -82,9 +92,17 @@ struct Reader {
     takes_oldest: bool,
     /// The last one that is sent; `None`: it goes on.
     until: Option<Sequence>,
-    items: mpsc::Sender<Result<wire::FeedItem, Status>>,
+    items: mpsc::Sender<Unread>,
+    /// For what is not read yet, in KiB.
+    room: Arc<Semaphore>,
     /// Why the stream ends, if there is something to say about it.
     last_word: Option<oneshot::Sender<Status>>,
+}
+
+struct Unread {
+    item: wire::FeedItem,
+    /// Given back when it is read.
+    _room: OwnedSemaphorePermit,
 }
 
 /// The subscriber is gone, or was told why the stream ends.
@@ -166,14 +184,21 @@ impl Reader {
             events: record.events.iter().filter_map(|it| events::render(it, grant)).collect(),
             token: render::text(record.principal.token.as_ref()),
         };
-        match self.items.send_timeout(Ok(item), STUCK).await {
-            Ok(()) => {
+        let kib = item.encoded_len().div_ceil(1024).min(UNREAD_KIB_MAX);
+        let kib = u32::try_from(kib).expect("it is bounded");
+        let send = async {
+            let room = self.room.clone().acquire_many_owned(kib).await;
+            let _room = room.expect("nobody closes it");
+            self.items.send(Unread { item, _room }).await
+        };
+        match time::timeout(STUCK, send).await {
+            Ok(Ok(())) => {
                 self.next = record.sequence.next();
                 self.takes_oldest &= self.until.is_some();
                 Ok(())
             }
-            Err(SendTimeoutError::Closed(_)) => Err(Done),
-            Err(SendTimeoutError::Timeout(_)) => {
+            Ok(Err(_)) => Err(Done),
+            Err(_) => {
                 let (workspace, next) = (&self.session.workspace, self.next);
                 info!(%workspace, %next, "a subscriber does not read and is cut off");
                 let text = format!(

@@ -3,6 +3,7 @@
 //! Signatures are looked at here; what is refused for want of a good one reaches no workspace.
 
 use tasuki_proto::{
+    limits::ROSTER_BYTES_MAX,
     private::{NodeKey, SignedRoster},
     wire::{self, privacy_event::Kind},
 };
@@ -26,6 +27,8 @@ impl Endpoint for wire::GetRosterRequest {
 }
 
 impl Endpoint for wire::SetRosterRequest {
+    const LISTS_BYTES_MAX: usize = ROSTER_BYTES_MAX;
+
     async fn answer(self, session: &WorkspaceSession) -> Answer<Self> {
         let signed = SignedRoster::of_wire(&self.roster.unwrap_or_default());
         let signed =

@@ -77,8 +77,7 @@ pub struct Holdings {
 /// # Errors
 /// Those of the first call that has one.
 pub async fn gather<C: Calls>(broker: &C) -> Result<Overview, C::Error> {
-    let wire::ListNodesResponse { nodes, software } =
-        broker.call(&wire::ListNodesRequest::default()).await?;
+    let (nodes, software) = every_node(broker).await?;
     let roles = every_role(broker).await?;
     let loops = every_loop(broker).await?;
     let (holdings, unlisted, now_ms) = holdings(broker).await?;
@@ -106,8 +105,27 @@ pub async fn every_loop<C: Calls>(broker: &C) -> Result<Vec<wire::Loop>, C::Erro
     }
 }
 
+/// All nodes of the workspace, page by page, and the broker's program and version.
+///
+/// # Errors
+/// Those of the first call that has one.
+pub async fn every_node<C: Calls>(broker: &C) -> Result<(Vec<wire::Node>, String), C::Error> {
+    let (mut nodes, mut request) = (Vec::new(), wire::ListNodesRequest::default());
+    loop {
+        let page = broker.call(&request).await?;
+        nodes.extend(page.nodes);
+        if page.next.is_empty() {
+            return Ok((nodes, page.software));
+        }
+        request.after = page.next;
+    }
+}
+
 /// All roles of the workspace, page by page.
-async fn every_role<C: Calls>(broker: &C) -> Result<Vec<wire::Role>, C::Error> {
+///
+/// # Errors
+/// Those of the first call that has one.
+pub async fn every_role<C: Calls>(broker: &C) -> Result<Vec<wire::Role>, C::Error> {
     let (mut roles, mut request) = (Vec::new(), wire::ListRolesRequest::default());
     loop {
         let page = broker.call(&request).await?;

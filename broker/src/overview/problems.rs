@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tasuki_proto::{
-    counted::{counted, long},
+    counted::{counted, listed_names, long},
     limits::ROLE_HUMAN,
     wire::{self, LoopStatus},
 };
@@ -43,7 +43,7 @@ pub fn problems(it: &Overview) -> Vec<Problem> {
         );
     }
     for node in it.nodes.iter().filter(|node| !node.is_present && !node.roles.is_empty()) {
-        let (name, roles) = (&node.node, node.roles.join(", "));
+        let (name, roles) = (&node.node, listed_names(&node.roles));
         let away = ago(it.now_ms, node.last_seen_ms);
         add(
             format!("Node {name} of {roles} is away{away}."),

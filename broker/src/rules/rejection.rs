@@ -4,7 +4,7 @@ use super::{
     access::{INVITATIONS_MAX, TOKENS_MAX},
     board,
     clients::{CLIENTS_PER_TOKEN_MAX, RETIRED_PER_TOKEN_MAX},
-    directory::{NODES_MAX, NODES_PER_TOKEN_MAX},
+    directory::{HOSTED_ROLES_MAX, NODES_MAX, NODES_PER_TOKEN_MAX},
     guard,
     mailbox::MAILBOXES_MAX,
     pipeline, run, swarm,
@@ -173,6 +173,11 @@ pub enum Rejection {
          limit of one token; register under a name used before, or ask for another token"
     )]
     TooManyNodesOfToken { token: TokenId },
+    #[error(
+        "the nodes of this workspace would host more than {HOSTED_ROLES_MAX} roles, which is the \
+         limit; start nodes with fewer roles, or use another workspace"
+    )]
+    TooManyHostedRoles,
     #[error("{role} has no message {name}; filebox_list_messages shows what there is")]
     UnknownMessage { role: RoleId, name: String },
     #[error("there is no role {role} to write to; nothing was sent. Known roles: {known}")]
@@ -261,6 +266,7 @@ impl Rejection {
             | Self::TooManyLoops
             | Self::TooManyNodes
             | Self::TooManyNodesOfToken { .. }
+            | Self::TooManyHostedRoles
             | Self::TooManyInvitations
             | Self::TooManyTokens
             | Self::TooManyKeys

@@ -103,6 +103,11 @@ impl Story {
         roles.sort();
         roles.dedup();
         assert_eq!(roles.len(), all, "D2: a role with two hosts");
+        for (id, node) in nodes {
+            for spec in &node.roles {
+                assert_eq!(self.workspace.directory.host(&spec.role), Some(id), "D2: the host");
+            }
+        }
         for (id, node) in &before.nodes {
             let last = nodes.get(id).map_or(self.workspace.directory.forgotten, |it| it.epoch);
             assert!(node.epoch <= last, "D1: epoch {} of {id} may come back", node.epoch);
@@ -404,6 +409,42 @@ fn participants_that_somebody_chose_stay_as_they_are() {
         5 n2 registers pm: epoch 1
         6 A hands over s1: no: unknown_role",
     );
+}
+
+#[test]
+fn a_workspace_hosts_no_more_roles_than_it_has_room_for() {
+    let spec = |node: usize, role: usize| directory::RoleSpec {
+        role: format!("r{node}-{role}").parse().unwrap(),
+        toolsets: Vec::new(),
+        is_standby: None,
+    };
+    let register = |node: usize, roles: usize| directory::Register {
+        node: format!("n{node}").parse().unwrap(),
+        roles: (0..roles).map(|role| spec(node, role)).collect(),
+        take_over: false,
+        software: String::new(),
+        orphan_of: None,
+    };
+    let mut workspace = Workspace::default();
+    let now = Timestamp::from_millis(1);
+    let mut step = |register: directory::Register| {
+        let command = directory::Command::Register(register);
+        let decide = |asked: Asked<'_>| asked.workspace.directory.decide(asked, &command);
+        let decision = ask(now, &Caller::default(), &workspace, decide)?;
+        for event in &decision.events {
+            if let Event::Directory(event) = event {
+                workspace.directory.apply(now, &Principal::default(), event);
+            }
+        }
+        Ok::<_, Rejection>(())
+    };
+    let (nodes, each) = (64, directory::HOSTED_ROLES_MAX / 64);
+    (0..nodes).for_each(|node| step(register(node, each)).unwrap());
+    assert_eq!(step(register(nodes, 1)), Err(Rejection::TooManyHostedRoles));
+    // Those that are there register again, and one with fewer makes room.
+    step(register(0, each)).unwrap();
+    step(register(0, each - 1)).unwrap();
+    step(register(nodes, 1)).unwrap();
 }
 
 #[test]

@@ -34,6 +34,9 @@ const WRITE_MS: u64 = 5_000;
 /// quiet longest is forgotten.
 const ROLES_MAX: usize = 10_000;
 
+/// Roles that are forgotten at once: to look for the one that was quiet longest goes through all.
+const FORGOTTEN: usize = ROLES_MAX / 10;
+
 /// Shared by all workspaces of a broker.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LastSeen(Arc<Shared>);
@@ -95,8 +98,7 @@ impl LastSeen {
         let mut known = self.0.known.lock();
         known.insert((entry.workspace.clone(), entry.role.clone()), entry);
         if ROLES_MAX < known.len() {
-            let oldest = known.iter().min_by_key(|(_, it)| it.at_ms).map(|(key, _)| key.clone());
-            oldest.and_then(|oldest| known.remove(&oldest));
+            forget_oldest(&mut known);
         }
         drop(known);
         self.0.changed.notify_one();
@@ -158,6 +160,17 @@ impl LastSeen {
     }
 }
 
+fn forget_oldest(known: &mut Known) {
+    let mut ages: Vec<u64> = known.values().map(|it| it.at_ms).collect();
+    let (_, latest, _) = ages.select_nth_unstable(FORGOTTEN - 1);
+    let mut left = FORGOTTEN;
+    known.retain(|_, it| {
+        let is_forgotten = 0 < left && it.at_ms <= *latest;
+        left -= usize::from(is_forgotten);
+        !is_forgotten
+    });
+}
+
 /// What a file says; nothing where there is none.
 fn read(path: &Path) -> io::Result<Known> {
     let read = files::read_own(path).map_err(io::Error::other)?;
@@ -213,7 +226,14 @@ mod tests {
             kept.note(&workspace, &format!("r{ms}").parse().unwrap(), &sign(ms));
         }
         let known = kept.of(&workspace);
-        assert_eq!(known.len(), ROLES_MAX);
-        assert!(!known.contains_key(&"r0".parse().unwrap()), "the quietest is forgotten");
+        assert_eq!(known.len(), ROLES_MAX + 1 - FORGOTTEN);
+        let quietest = |ms: usize| known.contains_key(&format!("r{ms}").parse().unwrap());
+        assert!(!quietest(FORGOTTEN - 1) && quietest(FORGOTTEN), "the quietest are forgotten");
+        // Of many that were heard of at the same moment, not all are forgotten.
+        for role in 0..=ROLES_MAX {
+            kept.note(&workspace, &format!("s{role}").parse().unwrap(), &sign(20_000));
+        }
+        let count = kept.of(&workspace).len();
+        assert!((ROLES_MAX - FORGOTTEN..=ROLES_MAX).contains(&count), "{count}");
     }
 }

@@ -44,6 +44,11 @@ const ONE_SIDED: [(&str, &[Constant]); 2] = [
             Constant::of("broker", "WAITS_MAX", "Open waits of one workspace."),
             Constant::of("broker", "MAILBOXES_MAX", "Mailboxes of one workspace."),
             Constant::of("broker", "NODES_MAX", "Nodes of one workspace."),
+            Constant::of(
+                "broker",
+                "HOSTED_ROLES_MAX",
+                "Roles that the nodes of one workspace host.",
+            ),
             Constant::of("broker", "QUERY_BYTES_MAX", "A search query."),
             Constant::of("broker", "QUERY_TERMS_MAX", "Terms of a search query."),
             Constant::of("broker", "WILDCARDS_MAX", "Wildcards in one locked pattern."),

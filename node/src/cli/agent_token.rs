@@ -1,7 +1,7 @@
 //! `tasuki agent-token`: what an agent shows to this node when it is guarded.
 
 use serde_json::json;
-use tasuki_proto::{id::RoleId, nearest::did_you_mean};
+use tasuki_proto::{counted::listed_names, id::RoleId, nearest::did_you_mean};
 
 use super::{Failure, Output, hosting::sentence};
 use crate::{
@@ -56,6 +56,6 @@ fn check(role: &RoleId, config: &Config) -> Result<(), Failure> {
         return Ok(());
     }
     let near = did_you_mean(role.as_str(), roles.iter().map(String::as_str));
-    let roles = roles.join(", ");
+    let roles = listed_names(&roles);
     Err(Failure::usage(format!("This node does not host {role}. It hosts: {roles}{near}.")))
 }

@@ -2,7 +2,7 @@
 
 use owo_colors::OwoColorize as _;
 use tasuki_proto::{
-    counted::counted,
+    counted::{counted, listed_names},
     mail::BoxKind,
     wire::{
         self, board_event, call_event, directory_event, event::Noun, guard_event, mail_event,
@@ -52,7 +52,7 @@ fn directory_text(kind: &directory_event::Kind) -> String {
     let directory_event::Kind::NodeRegistered(e) = kind;
     let roles: Vec<String> = e.roles.iter().map(|role| line(&role.role)).collect();
     let what = format!("node {} joined", line(&e.node));
-    format!("{} with {} (epoch {})", what.cyan(), roles.join(", "), e.epoch)
+    format!("{} with {} (epoch {})", what.cyan(), listed_names(&roles), e.epoch)
 }
 
 fn pipeline_text(kind: &pipeline_event::Kind) -> String {

@@ -291,17 +291,28 @@ impl Session {
         }
     }
 
+    /// This node as the broker has it, if it does and can be asked.
+    async fn own_node(&mut self) -> Option<wire::Node> {
+        let caller = Some(self.shared.anonymous_caller());
+        let mut request = wire::ListNodesRequest { caller, ..Default::default() };
+        loop {
+            let page = self.ask(request.clone()).await.ok()?;
+            let own = self.shared.settings.node.as_str();
+            let found = page.nodes.into_iter().find(|it| it.node == own);
+            if found.is_some() || page.next.is_empty() {
+                return found;
+            }
+            request.after = page.next;
+        }
+    }
+
     /// Whether another live process registered this node after this one did.
     async fn fenced_by(&mut self) -> Option<Refusal> {
         if self.shared.settings.take_over {
             return None;
         }
-        let request = wire::ListNodesRequest { caller: Some(self.shared.anonymous_caller()) };
-        let listed = self.ask(request).await.ok()?;
-        let settings = &self.shared.settings;
-        let newer = listed.nodes.into_iter().find(|node| {
-            node.node == settings.node.as_str() && self.epoch.get() < node.epoch && node.is_present
-        })?;
+        let own = self.own_node().await?;
+        let newer = Some(own).filter(|it| self.epoch.get() < it.epoch && it.is_present)?;
         Some(Refusal {
             reason: Reason::StaleEpoch,
             message: format!(

@@ -52,6 +52,9 @@ use crate::{
 /// equal share.
 const CALLS_MAX: usize = 4096;
 
+/// The share of a role that is one of many: a few waits, and what a model calls side by side.
+const CALLS_OF_ROLE_MIN: usize = 16;
+
 /// The same of sub-agents that run here, of all together: several waits of each that a node takes in.
 const STEP_CALLS_MAX: usize = 256;
 
@@ -183,7 +186,7 @@ impl Host {
             workspace,
             guard: _,
         } = settings;
-        let calls = Shares::new("calls of this role", CALLS_MAX, roles.keys());
+        let calls = Shares::new("calls of this role", CALLS_MAX, CALLS_OF_ROLE_MIN, roles.keys());
         let learning = Learning::new(holds_file, clock.clone(), stopping.clone());
         let choices = |role: &RoleId| {
             toolsets.get(role).cloned().unwrap_or_else(|| toolset::usual_toolsets(role))

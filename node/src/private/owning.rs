@@ -3,8 +3,10 @@
 //! Nothing is ever taken out of a roster: a key that is no longer in use still proves what was
 //! written with it.
 
+use std::collections::BTreeSet;
+
 use tasuki_proto::{
-    id::NodeId,
+    id::{NodeId, RoleId},
     limits::ROSTER_KEYS_MAX,
     private::{NodeKey, Plays, Roster, Vouched},
 };
@@ -37,13 +39,12 @@ pub fn vouch(roster: &Roster, key: &NodeKey, now_ms: u64) -> Result<Roster, Unch
         Some(known) => {
             known.node.clone_from(&key.node);
             known.retired_ms = 0;
+            let mut new: BTreeSet<&RoleId> = key.roles.iter().collect();
             for plays in &mut known.roles {
-                plays.is_now = key.roles.contains(&plays.role);
+                plays.is_now = new.remove(&plays.role);
             }
-            let new = key.roles.iter().filter(|role| !known.ever_played(role));
-            let new: Vec<Plays> =
-                new.map(|role| Plays { role: role.clone(), is_now: true }).collect();
-            known.roles.extend(new);
+            let new = key.roles.iter().filter(|role| new.contains(role));
+            known.roles.extend(new.map(|role| Plays { role: role.clone(), is_now: true }));
         }
         None if ROSTER_KEYS_MAX <= count => return Err(Unchanged::Full),
         None => next.keys.push(Vouched {

@@ -32,6 +32,7 @@ mod lifecycle;
 mod logs;
 mod mail;
 mod mailstorm;
+mod many_roles;
 mod notices;
 mod outbox;
 mod patience;

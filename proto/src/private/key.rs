@@ -1,6 +1,6 @@
 //! A node's key, and how people compare one.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr};
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use minicbor::{Decode, Encode};
@@ -132,14 +132,15 @@ impl NodeKey {
     /// # Errors
     /// Says what is wrong with it.
     pub fn of_wire(workspace: &WorkspaceId, it: &wire::NodeKey) -> Result<Self, Unproven> {
-        let crowded = ROLES_MAX < it.roles.len();
+        if ROLES_MAX < it.roles.len() {
+            return Err(Unproven::Crowded);
+        }
         let roles: Vec<RoleId> = it
             .roles
             .iter()
             .map(|role| role.parse().map_err(|_| Unproven::Key("roles")))
             .collect::<Result<_, _>>()?;
-        let is_twice = (1..roles.len()).any(|at| roles[..at].contains(&roles[at]));
-        if crowded || is_twice {
+        if roles.iter().collect::<BTreeSet<_>>().len() < roles.len() {
             return Err(Unproven::Crowded);
         }
         let key = Self {

@@ -13,7 +13,7 @@ use axum::{
 use http::{HeaderMap, header::HOST};
 use maud::{Markup, html};
 use tasuki_proto::{
-    counted::counted,
+    counted::{counted, listed_names},
     token::{Right, SECRET_BYTES, Secret, Token},
     wire,
 };
@@ -27,7 +27,7 @@ use super::{
     },
     done,
 };
-use crate::overview::Calls as _;
+use crate::overview::{Calls as _, every_node};
 
 /// Presence is no event: it is looked at again after so many seconds.
 const EVERY_S: u32 = 10;
@@ -40,6 +40,9 @@ const LASTING: [(&str, u64); 4] = [
     ("7 days", 604_800_000),
 ];
 
+/// Roles of a node in the list; all are on the page *Now*.
+const ROLES_SHOWN_MAX: usize = 50;
+
 /// Tokens and invitations in the lists: the newest.
 const LISTED_MAX: usize = 100;
 
@@ -51,7 +54,7 @@ pub(super) fn routes(router: Router<Arc<App>>) -> Router<Arc<App>> {
 }
 
 async fn machines(visit: Visit) -> Result<Response, Trouble> {
-    let nodes = visit.call(&wire::ListNodesRequest::default()).await?;
+    let (nodes, software) = every_node(&visit).await?;
     let now_ms = visit.now_ms().await?;
     let offers = visit.call(&wire::ListRunnersRequest::default()).await.unwrap_or_default().offers;
     let offers: BTreeMap<&str, &wire::RunnerOffer> =
@@ -59,14 +62,14 @@ async fn machines(visit: Visit) -> Result<Response, Trouble> {
     let body = html! {
         h1 { "Machines" }
         section {
-            @if nodes.nodes.is_empty() { (nothing("No node has joined this workspace yet.")) }
+            @if nodes.is_empty() { (nothing("No node has joined this workspace yet.")) }
             @else { div.scroll { table {
                 thead { tr { th { "Node" } th { "State" } th { "Roles" } th { "Runs sub-agents" } th { "Program" } th { "Token" } } }
                 tbody {
-                    @for it in &nodes.nodes { (node(&visit, it, offers.get(it.node.as_str()).copied(), now_ms)) }
+                    @for it in &nodes { (node(&visit, it, offers.get(it.node.as_str()).copied(), now_ms)) }
                 }
             } } }
-            @if !nodes.software.is_empty() { p.note { "Broker: " (plain(&nodes.software)) } }
+            @if !software.is_empty() { p.note { "Broker: " (plain(&software)) } }
         }
         (tokens(&visit, now_ms).await)
     };
@@ -84,7 +87,10 @@ fn node(visit: &Visit, it: &wire::Node, offer: Option<&wire::RunnerOffer>, now_m
                 @else { span.chip.bad { "away" } " " span.note { "since " (ago(it.last_seen_ms, now_ms)) } }
                 div.note { "registered " (ago(it.registered_ms, now_ms)) }
             }
-            td { @for name in it.roles.iter().collect::<BTreeSet<_>>() { (role(visit, name)) " " } }
+            td {
+                @for name in it.roles.iter().collect::<BTreeSet<_>>().into_iter().take(ROLES_SHOWN_MAX) { (role(visit, name)) " " }
+                @if ROLES_SHOWN_MAX < it.roles.len() { span.note { "and " (it.roles.len() - ROLES_SHOWN_MAX) " more" } }
+            }
             td {
                 @if let Some(offer) = offer { (plain(&offer.runners.join(", "))) div.note { (counted(offer.places, "place")) } } @else { span.none { "none" } }
             }
@@ -154,7 +160,7 @@ fn token(visit: &Visit, it: &wire::Token, now_ms: u64) -> Markup {
             td { code { (plain(&it.token_id)) } div.note { (plain(&it.label)) } }
             td {
                 @if scope.workspace.is_empty() { "all workspaces" } @else { (plain(&scope.workspace)) }
-                div.note { @if scope.is_any_role { "any role" } @else { (plain(&scope.roles.join(", "))) } }
+                div.note { @if scope.is_any_role { "any role" } @else { (plain(&listed_names(&scope.roles))) } }
             }
             td { (plain(&scope.rights.join(", "))) }
             td { @if it.last_used_ms == 0 { span.none { "not since the start" } } @else { (ago(it.last_used_ms, now_ms)) } }

@@ -32,7 +32,7 @@ use super::{
     },
     Words, entry, escaped,
 };
-use crate::overview::{Calls as _, every_loop};
+use crate::overview::{Calls as _, every_loop, every_node};
 
 /// Mailboxes that are searched, a call each.
 const MAILBOXES_SEARCHED_MAX: usize = 64;
@@ -469,7 +469,7 @@ async fn runs(visit: &Visit, query: &str) -> Found {
 
 async fn names(visit: &Visit, query: &str) -> Found {
     let look = Look::new(visit);
-    let nodes = look.ask(wire::ListNodesRequest::default()).await.nodes;
+    let (nodes, _) = look.answer(every_node(visit).await);
     let mut hits = Vec::new();
     for node in nodes {
         if has_all(&format!("{} {}", node.node, node.software), query) {

@@ -312,7 +312,8 @@ fn state() -> Workspace {
         registered: at(500),
         token: None,
     };
-    state.directory.nodes.insert("n1".parse().unwrap(), node);
+    let item = directory::SnapshotItem::Node(Cow::Owned("n1".parse().unwrap()), Cow::Owned(node));
+    state.directory.restore(item).unwrap();
     let mut loops = state.loops.by_id.clone();
     let main = loops.first_entry().unwrap().into_mut();
     main.turn = 2.into();

@@ -6,7 +6,10 @@
 //!
 //! Not here: whether anybody is there (see [`super::presence`]).
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -27,9 +30,15 @@ pub const NODES_MAX: usize = 4096;
 /// many directories. Past it the token's own oldest that is away and hosts no role is forgotten.
 pub const NODES_PER_TOKEN_MAX: usize = 64;
 
+/// Roles that the nodes of one workspace host: at 2 KiB at most, 500 MB of the broker's memory. The
+/// nodes of one token host a quarter at most.
+pub const HOSTED_ROLES_MAX: usize = 256 * 1024;
+
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directory {
     pub nodes: BTreeMap<NodeId, Node>,
+    /// Which node hosts a role (D2).
+    hosts: BTreeMap<RoleId, NodeId>,
     /// The highest epoch of the nodes forgotten. New ones begin above it, so that no epoch of
     /// theirs comes back (D1).
     pub forgotten: Epoch,
@@ -87,7 +96,15 @@ impl Kept for Directory {
     fn restore(&mut self, item: SnapshotItem<'_>) -> Result<(), &'static str> {
         match item {
             SnapshotItem::Forgotten(epoch) => self.forgotten = epoch,
-            SnapshotItem::Node(id, it) => _ = self.nodes.insert(id.into_owned(), it.into_owned()),
+            SnapshotItem::Node(id, it) => {
+                let (id, it) = (id.into_owned(), it.into_owned());
+                for spec in &it.roles {
+                    if self.hosts.insert(spec.role.clone(), id.clone()).is_some_and(|of| of != id) {
+                        return Err("a role is hosted by two nodes");
+                    }
+                }
+                self.nodes.insert(id, it);
+            }
         }
         Ok(())
     }
@@ -178,15 +195,12 @@ pub struct NodeRegistered {
 impl Directory {
     /// Who hosts a role.
     pub fn host(&self, role: &RoleId) -> Option<&NodeId> {
-        self.nodes
-            .iter()
-            .find(|(_, node)| node.roles.iter().any(|spec| spec.role == *role))
-            .map(|(id, _)| id)
+        self.hosts.get(role)
     }
 
     /// A role as whoever hosts it registered it.
     pub fn spec(&self, role: &RoleId) -> Option<&RoleSpec> {
-        self.nodes.values().flat_map(|node| &node.roles).find(|spec| spec.role == *role)
+        self.nodes.get(self.host(role)?)?.roles.iter().find(|spec| spec.role == *role)
     }
 
     /// Whether this connection may act, and as this role (D1, D3).
@@ -198,12 +212,12 @@ impl Directory {
         {
             return Err(Rejection::NodeForbidden { node: id.clone(), owner: owner.clone() });
         }
-        let Some(node) = found.filter(|node| *epoch == node.epoch) else {
+        if found.is_none_or(|node| node.epoch != *epoch) {
             let current = found.map_or(Epoch::NONE, |node| node.epoch);
             return Err(Rejection::StaleEpoch { node: id.clone(), presented: *epoch, current });
-        };
+        }
         if let Some(role) = role
-            && !node.roles.iter().any(|spec| spec.role == *role)
+            && self.host(role) != Some(id)
         {
             return Err(Rejection::RoleForbidden { node: id.clone(), role: role.clone() });
         }
@@ -240,6 +254,10 @@ impl Directory {
             }
         }
         let earlier = self.nodes.get(&register.node);
+        let new = register.roles.iter().filter(|spec| self.host(&spec.role).is_none()).count();
+        if 0 < new && HOSTED_ROLES_MAX < self.hosts.len() + new {
+            return Err(Rejection::TooManyHostedRoles);
+        }
         let replaces = match earlier {
             Some(_) => None,
             None => self.room(now, context, caller.token.as_ref())?.cloned(),
@@ -304,11 +322,17 @@ impl Directory {
 
     pub(super) fn apply(&mut self, now: Timestamp, _: &Principal, event: &Event) {
         let Event::NodeRegistered(it) = event;
-        if let Some(gone) = it.replaces.as_ref().and_then(|gone| self.nodes.remove(gone)) {
+        if let Some(gone) = it.replaces.as_ref().and_then(|gone| self.remove(gone)) {
             self.forgotten = self.forgotten.max(gone.epoch);
         }
-        for node in self.nodes.values_mut() {
-            node.roles.retain(|spec| !it.roles.iter().any(|new| new.role == spec.role));
+        let earlier = self.remove(&it.node);
+        let hosts = &mut self.hosts;
+        let taken =
+            it.roles.iter().filter_map(|new| hosts.insert(new.role.clone(), it.node.clone()));
+        let losers: BTreeSet<NodeId> = taken.collect();
+        for loser in losers.iter().filter(|id| **id != it.node) {
+            let node = self.nodes.get_mut(loser).expect("D2: a host is a node");
+            node.roles.retain(|spec| hosts.get(&spec.role) == Some(loser));
         }
         let node = Node {
             epoch: it.epoch,
@@ -317,8 +341,16 @@ impl Directory {
             registered: now,
             token: it.token.clone(),
         };
-        let earlier = self.nodes.insert(it.node.clone(), node);
+        self.nodes.insert(it.node.clone(), node);
         let earlier = earlier.map_or(self.forgotten, |node| node.epoch);
         assert!(earlier < it.epoch, "D1: epoch {} of {} after {earlier}", it.epoch, it.node);
+    }
+
+    fn remove(&mut self, node: &NodeId) -> Option<Node> {
+        let gone = self.nodes.remove(node)?;
+        for spec in &gone.roles {
+            self.hosts.remove(&spec.role);
+        }
+        Some(gone)
     }
 }

@@ -13,13 +13,19 @@
 #[cfg(test)]
 mod tests;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use tasuki_proto::{
     id::{NodeId, PersonId, RoleId, Timestamp, TokenId},
-    limits::{PENDING_KEYS_MAX, PENDING_KEYS_PER_TOKEN_MAX},
+    limits::{
+        PENDING_KEYS_MAX, PENDING_KEYS_PER_TOKEN_MAX, PENDING_ROLES_MAX,
+        PENDING_ROLES_PER_TOKEN_MAX,
+    },
     private::{KeyId, NodeKey, Roster, SignedRoster},
 };
 
@@ -237,6 +243,13 @@ impl Privacy {
                 return Err(Rejection::TooManyKeys);
             }
         }
+        let others = || self.pending.values().filter(|it| it.key.node != key.node);
+        let is_own = |it: &&Pending| caller.token.is_some() && it.token == caller.token;
+        let all = key.roles.len() + roles_of(others());
+        let own = key.roles.len() + roles_of(others().filter(is_own));
+        if PENDING_ROLES_MAX < all || PENDING_ROLES_PER_TOKEN_MAX < own {
+            return Err(Rejection::TooManyKeys);
+        }
         let published = Published { key: key.clone(), token: caller.token.clone() };
         Ok(Decision::new([Event::KeyPublished(published)], Reply::Done))
     }
@@ -270,14 +283,16 @@ fn never_on() -> Rejection {
     Rejection::Invalid("roster says that mail is not private, which it is not".to_owned())
 }
 
+fn roles_of<'a>(pending: impl Iterator<Item = &'a Pending>) -> usize {
+    pending.map(|it| it.key.roles.len()).sum()
+}
+
 /// Whether a roster has a key with the roles it asks for, neither more nor fewer.
 fn has(roster: &Roster, key: &NodeKey) -> bool {
     let id: KeyId = key.id();
     roster.key(&id).is_some_and(|it| {
-        let plays = it.roles.iter().filter(|it| it.is_now).count();
-        it.node == key.node
-            && it.is_in_use()
-            && plays == key.roles.len()
-            && key.roles.iter().all(|role| it.plays(role))
+        let plays: BTreeSet<&RoleId> =
+            it.roles.iter().filter(|it| it.is_now).map(|it| &it.role).collect();
+        it.node == key.node && it.is_in_use() && plays == key.roles.iter().collect()
     })
 }

@@ -3,7 +3,7 @@
 use ed25519_dalek::SigningKey;
 use tasuki_proto::{
     id::Timestamp,
-    limits::PENDING_KEYS_PER_TOKEN_MAX,
+    limits::{PENDING_KEYS_PER_TOKEN_MAX, PENDING_ROLES_PER_TOKEN_MAX, ROLES_MAX},
     private::{NodeKey, OwnerKey, Plays, Roster, SignedRoster, Vouched},
 };
 
@@ -177,5 +177,20 @@ fn nobody_speaks_for_the_node_of_another_token_or_fills_the_list() {
     assert!(story.step("m0 shows B").starts_with("done"), "one it had is replaced");
     story.caller.token = Some("t1".parse().unwrap());
     assert!(story.step("n1 shows A").starts_with("done"));
+    story.replay();
+}
+
+#[test]
+fn keys_that_wait_have_no_more_roles_than_one_message_carries() {
+    let mut story = Story::default();
+    story.caller.token = Some("t1".parse().unwrap());
+    let roles: Vec<String> = (0..ROLES_MAX).map(|it| format!("r{it}")).collect();
+    let roles = roles.join(",");
+    for node in 0..PENDING_ROLES_PER_TOKEN_MAX / ROLES_MAX {
+        assert!(story.step(&format!("m{node} shows {roles}")).starts_with("done"));
+    }
+    assert_eq!(story.step("more shows A"), "no: overloaded");
+    assert!(story.step("m0 shows A").starts_with("done"), "it asks for fewer than before");
+    assert!(story.step("more shows A").starts_with("done"));
     story.replay();
 }

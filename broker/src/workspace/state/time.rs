@@ -31,10 +31,12 @@ impl State {
     pub(in crate::workspace) fn seen(&mut self, node: &NodeId, roles: &[(RoleId, RoleReport)]) {
         let now = self.now();
         self.last_active = now;
-        let Some(registered) = self.workspace.directory.nodes.get(node) else { return };
+        if !self.workspace.directory.nodes.contains_key(node) {
+            return;
+        }
         self.context.presence.node_seen(node, now);
         for (role, told) in roles {
-            if !registered.roles.iter().any(|spec| spec.role == *role) {
+            if self.workspace.directory.host(role) != Some(node) {
                 continue;
             }
             let sign = self.context.presence.role_told(role, now, told);

@@ -172,7 +172,7 @@ pub(super) static CALLS: &[Call] = &[
         }),
     ),
     inside("/tasuki.v1.Directory/ListNodes", Right::Read, |workspace, _| {
-        bytes(wire::ListNodesRequest { caller: caller(workspace) })
+        bytes(wire::ListNodesRequest { caller: caller(workspace), ..Default::default() })
     }),
     inside("/tasuki.v1.Directory/ListRoles", Right::Read, |workspace, _| {
         bytes(wire::ListRolesRequest { caller: caller(workspace), ..Default::default() })

@@ -130,7 +130,8 @@ async fn a_node_whose_token_is_over_is_not_present() {
     let path = "/tasuki.v1.Directory/Register";
     registered.unary(path, register.encode_to_vec().into()).await.unwrap();
     let is_present = async || {
-        let ask = wire::ListNodesRequest { caller: caller("w") }.encode_to_vec();
+        let ask =
+            wire::ListNodesRequest { caller: caller("w"), ..Default::default() }.encode_to_vec();
         let path = "/tasuki.v1.Directory/ListNodes";
         let said = broker.administrator().unary(path, ask.into()).await.unwrap();
         wire::ListNodesResponse::decode(said).unwrap().nodes[0].is_present

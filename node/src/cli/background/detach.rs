@@ -16,7 +16,7 @@ use std::{
 
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use serde_json::json;
-use tasuki_proto::host::logs::start_in;
+use tasuki_proto::{counted::listed_names, host::logs::start_in};
 use tokio::{
     io::AsyncReadExt as _,
     process::{Child, Command},
@@ -225,7 +225,7 @@ fn say_running(node: &NodeFile, output: &mut Output) -> Result<(), Failure> {
             })
         },
         || {
-            let (roles, workspace) = (line(&roles.join(", ")), line(workspace));
+            let (roles, workspace) = (line(&listed_names(&roles)), line(workspace));
             format!(
                 "Already running (pid {pid}): workspace {workspace}, roles {roles}.\n\
                  listening on {mcp} (MCP)\n"

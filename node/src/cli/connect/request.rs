@@ -5,7 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tasuki_proto::{id::RoleId, nearest::did_you_mean, reason::Reason, token::Token};
+use tasuki_proto::{
+    counted::listed_names, id::RoleId, nearest::did_you_mean, reason::Reason, token::Token,
+};
 
 use super::{
     EntryArgs,
@@ -322,7 +324,7 @@ fn role(
         Some(file) => file.roles.clone(),
         None => context.config.roles.value.iter().map(|role| role.name.to_string()).collect(),
     };
-    let names = roles.join(", ");
+    let names = listed_names(&roles);
     match asked {
         Some(role) if running.is_none() || roles.iter().any(|name| name == role.as_str()) => {
             Ok(role.clone())

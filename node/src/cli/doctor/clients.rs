@@ -7,6 +7,7 @@ use std::{
 };
 
 use http::Uri;
+use tasuki_proto::counted::listed_names;
 use tokio::{net::TcpStream, time::timeout};
 
 use super::finding::{Area, Finding, or_ok};
@@ -211,7 +212,7 @@ impl Place<'_> {
         if node.roles.contains(&self.entry.role) {
             return None;
         }
-        let roles = line(&node.roles.join(", "));
+        let roles = line(&listed_names(&node.roles));
         let what = format!("{} plays {role}; the node there hosts {roles}.", self.name());
         let mend = format!(
             "Add {role} to `roles` in tasuki.toml and start the node again, or connect another role: \

@@ -8,7 +8,10 @@ use std::{
 
 use rustix::process::{Resource, getrlimit};
 use serde_json::Value;
-use tasuki_proto::host::{dashboard::Dashboard, port_owner::why_taken};
+use tasuki_proto::{
+    counted::listed_names,
+    host::{dashboard::Dashboard, port_owner::why_taken},
+};
 use tokio::time::timeout;
 
 use super::{
@@ -107,7 +110,7 @@ pub(super) async fn node(config: &Config) -> Vec<Finding> {
         );
         found.push(Finding::warning(Area::Node, what, restart));
     }
-    or_ok(found, Area::Node, format!("pid {pid}, {url}, hosts {}", line(&roles.join(", "))))
+    or_ok(found, Area::Node, format!("pid {pid}, {url}, hosts {}", line(&listed_names(&roles))))
 }
 
 /// What a node says is wrong.

@@ -3,6 +3,7 @@
 use std::{process::Child, time::Duration};
 
 use serde_json::Value;
+use tasuki_broker::overview::every_role;
 use tasuki_proto::{id::RoleId, wire};
 use tokio::time::{Instant, sleep};
 
@@ -160,8 +161,7 @@ async fn look(
 }
 
 async fn last_seen(broker: &Broker) -> Vec<wire::Role> {
-    let told = broker.call(&wire::ListRolesRequest::default()).await;
-    told.map(|told| told.roles).unwrap_or_default()
+    every_role(broker).await.unwrap_or_default()
 }
 
 #[cfg(test)]

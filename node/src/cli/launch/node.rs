@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 
-use tasuki_proto::id::RoleId;
+use tasuki_proto::{counted::listed_names, id::RoleId};
 
 use super::report::{Report, Went};
 use crate::{
@@ -27,7 +27,7 @@ pub(super) async fn ensure(
             return Err(Failure::usage(format!(
                 "The running node does not host {missing}. It hosts: {}. Name {missing} among the \
                  `roles` of tasuki.toml, then `tasuki stop` and launch again.",
-                node.roles.join(", ")
+                listed_names(&node.roles)
             )));
         }
         let text = format!("workspace {} runs at {} (pid {})", node.workspace, node.mcp, node.pid);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tasuki_broker::overview::every_node;
 use tasuki_proto::{reason::Reason, wire};
 use tokio::time::sleep;
 
@@ -75,7 +76,7 @@ async fn own_node(config: &Config, broker: &Broker) -> Result<Option<wire::Node>
     }
     let known = Identity::known(data).map_err(|why| Failure::local(format!("{why}.")))?;
     let Some(name) = known.map(|name| name.to_string()) else { return Ok(None) };
-    let nodes = broker.call(&wire::ListNodesRequest::default()).await?.nodes;
+    let (nodes, _) = every_node(broker).await?;
     Ok(nodes.into_iter().find(|it| it.node == name))
 }
 

@@ -6,7 +6,7 @@ use tasuki_broker::overview::{
     role::{Held, RoleStatus, State},
 };
 use tasuki_proto::{
-    counted::counted,
+    counted::{counted, listed_names},
     wire::{self, LoopStatus},
 };
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -110,7 +110,7 @@ fn node_lines(it: &Gathered) -> String {
             (false, ms) => format!("away since {}", time(ms)).yellow().to_string(),
         };
         let here = if it.here.as_ref() == Some(&node.node) { "  here" } else { "" };
-        let (name, roles) = (line(&node.node), line(&node.roles.join(", ")));
+        let (name, roles) = (line(&node.node), line(&listed_names(&node.roles)));
         out += &format!("  {name}  {there}  {roles}  {}{here}\n", line(&node.software).dimmed());
     }
     out + &more(it.overview.nodes.len(), NODES_SHOWN_MAX, "nodes; --json shows all")

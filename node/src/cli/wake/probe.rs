@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tasuki_broker::overview::every_role;
 use tasuki_proto::{host::config::duration, id::RoleId, mail::MessageType, wire};
 use tokio::time::sleep;
 
@@ -126,8 +127,7 @@ fn reached(receipt: &wire::MailReceipt) -> Reached {
 
 /// The program that plays the role; empty: none does, or nobody says.
 async fn client(broker: &Broker, role: &RoleId) -> String {
-    let roles = broker.call(&wire::ListRolesRequest::default()).await;
-    let roles = roles.map(|it| it.roles).unwrap_or_default();
+    let roles = every_role(broker).await.unwrap_or_default();
     let found = roles.into_iter().find(|it| it.role == role.as_str());
     found.map(|it| it.client).unwrap_or_default()
 }

@@ -1,5 +1,7 @@
 //! What counts of files that came with a directory.
 
+use tasuki_proto::limits::ROLES_MAX;
+
 use super::*;
 
 /// Holds U3.
@@ -279,10 +281,10 @@ fn of_a_large_file_that_is_no_toml_the_first_error_is_told() {
 
 #[test]
 fn roles_that_several_may_play_are_as_many_as_there_may_be_and_named_once() {
-    let many: Vec<String> = (0..65).map(|it| format!("\"r{it}\"")).collect();
+    let many: Vec<String> = (0..=ROLES_MAX).map(|it| format!("\"r{it}\"")).collect();
     assert_eq!(
         problems(&format!("shared = [{}]\n", many.join(","))),
-        ["1: `shared` has 65 roles; the limit is 64"]
+        ["1: `shared` has 1001 roles; the limit is 1000"]
     );
     assert_eq!(problems("shared = [\"B\", \"B\"]\n"), ["1: `shared` names the role B twice"]);
 }

@@ -33,8 +33,9 @@ use crate::{
     link::{Link, reopen::Reopening},
 };
 
-/// Roles of others whose tools are offered here. What more there are is left out.
-const ROLES_MAX: usize = 256;
+/// Roles of others whose tools are offered here: each has up to 1 MiB of listings. What more there
+/// are is left out.
+const REMOTE_ROLES_MAX: usize = 256;
 
 /// Calls of other nodes' tools that are under way: each is a stream, of which a token has a number.
 const CALLS_MAX: usize = 32;
@@ -159,11 +160,15 @@ impl Roles {
                     Err(_) => return,
                 };
                 let mut all = self.all.lock();
-                if ROLES_MAX <= all.len() {
+                if REMOTE_ROLES_MAX <= all.len() {
                     all.retain(|_, it| it.view().shown() != Shown::Gone);
                 }
-                if ROLES_MAX <= all.len() {
-                    tracing::warn!(role = %name, "tools of a role are left out: there are too many");
+                if REMOTE_ROLES_MAX <= all.len() {
+                    tracing::warn!(
+                        role = %name,
+                        "tools of a role are left out: those of {REMOTE_ROLES_MAX} others are \
+                         offered already"
+                    );
                     return;
                 }
                 let calls = Arc::clone(&self.calls);

@@ -32,7 +32,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{alive::ends_with_its_peer, bearer::Peer, guarded::Handshakes, security::Here};
 
-/// Connections open at once: some 60 roles with a few dozen clients' connections each, at about
+/// Connections open at once: 1,000 roles with a few each, or some 60 with a few dozen, at about
 /// 20 KiB.
 pub const CONNECTIONS_MAX: usize = 4096;
 

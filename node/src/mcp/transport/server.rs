@@ -22,6 +22,7 @@ use axum::{
 use http::StatusCode;
 use serde_json::json;
 use tasuki_proto::{
+    counted::listed_names,
     echo::{bounded, echo},
     id::{RoleId, TokenId},
     limits::WORKSPACE_DEFAULT,
@@ -286,7 +287,7 @@ impl<S: McpService> Server<S> {
 
     fn unknown_role(&self, role: &str) -> Response {
         let names: Vec<&str> = self.of_role.keys().map(RoleId::as_str).collect();
-        let hosted = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let hosted = if names.is_empty() { "none".to_owned() } else { listed_names(&names) };
         let near = did_you_mean(role, names.iter().copied());
         let role = echo(role);
         let message = format!("this node does not host the role {role}; it hosts: {hosted}{near}");

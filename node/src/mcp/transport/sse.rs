@@ -18,7 +18,7 @@ use rmcp::{
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
-use tasuki_proto::id::TokenId;
+use tasuki_proto::{id::TokenId, limits::ROLES_MAX};
 use tokio::sync::mpsc;
 use tokio_util::sync::DropGuard;
 
@@ -32,8 +32,8 @@ use super::{
 };
 use crate::role::player::Ended;
 
-/// Streams open at once.
-const SESSIONS_MAX: usize = 512;
+/// Streams open at once: two of each role, while one takes the place of another.
+const SESSIONS_MAX: usize = 2 * ROLES_MAX;
 
 /// Messages on their way, per stream and direction.
 const CHANNEL_CAPACITY: usize = 256;
