@@ -193,6 +193,13 @@ impl Journal for MemoryJournal {
         Ok(held.workspaces.get(workspace).and_then(|kept| kept.bodies.get(key)).cloned())
     }
 
+    fn has_bodies(&self, workspace: &WorkspaceId, begin: &str) -> Result<bool, JournalError> {
+        let held = self.held();
+        let Some(kept) = held.workspaces.get(workspace) else { return Ok(false) };
+        let first = kept.bodies.range(BodyKey(begin.to_owned())..).next();
+        Ok(first.is_some_and(|(key, _)| key.0.starts_with(begin)))
+    }
+
     fn workspaces(&self) -> Vec<WorkspaceId> {
         let held = self.held();
         let written = held.workspaces.iter().filter(|(_, kept)| 0 < kept.last);

@@ -158,6 +158,9 @@ pub trait Journal: fmt::Debug + Send + Sync + 'static {
     /// A body, verified against its hash; `None` when none was ever written under this key.
     fn body(&self, workspace: &WorkspaceId, key: &BodyKey) -> Result<Option<Bytes>, JournalError>;
 
+    /// Whether there is a body whose key begins so. One that was just removed may count.
+    fn has_bodies(&self, workspace: &WorkspaceId, begin: &str) -> Result<bool, JournalError>;
+
     /// All workspaces that have records or a snapshot.
     fn workspaces(&self) -> Vec<WorkspaceId>;
 

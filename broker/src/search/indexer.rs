@@ -1,10 +1,14 @@
-//! Keeps the index of one workspace up to date, as long as the workspace is awake.
+//! Keeps the index of one workspace, as long as the workspace is awake.
 //!
 //! It follows the workspace's feed like any subscriber, behind the disk, so that no command ever
-//! waits for it; but it keeps the workspace awake only while it has something to write, ends when
-//! that falls asleep, and is there again when it wakes. What it missed it reads back from the journal; what the journal no longer has, or
-//! an index that cannot be used, it makes anew from all mail there is. When anything fails it says
-//! why, and tries again after a while: mail goes on.
+//! waits for it. Its index is closed as a rule ([`rest`](super::rest)): mail is written to it in
+//! batches, a few workspaces at a time, and it is closed again. Once somebody searched, it is open
+//! for a while and follows each record ([`tail`](super::tail)).
+//!
+//! It keeps the workspace awake only while it has something to write, ends when that falls asleep,
+//! and is there again when it wakes. What it missed it reads back from the journal; what the journal
+//! no longer has, or an index that cannot be used, it makes anew from all mail there is. When
+//! anything fails it says why, and tries again after a while: mail goes on.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -14,19 +18,20 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     Limits,
     disk_space::Room,
     index::{self, Extent, Index, IndexError, Origin},
+    rest::{RestEnd, IndexStatus},
     source::{self, Todo},
     tail::Following,
     writer::WriterThread,
 };
 use crate::{
     journal::JournalError,
-    workspace::{ExecuteError, Workspaces},
+    workspace::{ExecuteError, Follower, Workspaces},
 };
 
 /// Between attempts after a failure, doubling.
@@ -36,6 +41,8 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Where an index is.
 #[derive(Debug, Clone)]
 pub(super) enum State {
+    /// It is closed, and somebody who searches has it opened.
+    Resting,
     /// It cannot be searched yet; what is going on.
     Coming(String),
     Ready(Index),
@@ -62,8 +69,18 @@ impl Failure {
 }
 
 pub(super) enum End {
+    /// There is nothing to write, and nobody searched for a while.
+    Idle(IndexStatus),
     Asleep,
     Stopping,
+}
+
+/// How the index is to be opened next.
+#[derive(Debug, Default)]
+struct OpenMode {
+    must_rebuild: bool,
+    /// It was looked through for damage, or made, since the workspace woke.
+    is_checked: bool,
 }
 
 pub(super) struct Indexer {
@@ -74,6 +91,8 @@ pub(super) struct Indexer {
     pub(super) room: Room,
     pub(super) state: watch::Sender<State>,
     pub(super) through: watch::Sender<Sequence>,
+    /// Somebody searches.
+    pub(super) searched: Arc<Notify>,
     /// A search found the index not to be what it should be.
     pub(super) suspect: Arc<Notify>,
     pub(super) stopping: CancellationToken,
@@ -83,31 +102,34 @@ impl Indexer {
     /// Until the workspace falls asleep, or the broker stops.
     pub(super) async fn run(self) {
         let mut retry_after = RETRY_AFTER;
-        let mut must_rebuild = false;
+        let mut mode = OpenMode::default();
+        let mut is_told = false;
         loop {
-            self.tell("is being opened");
             let began = Instant::now();
-            let failure = match self.session(must_rebuild).await {
-                Ok(End::Asleep | End::Stopping) => return,
-                Err(failure) => failure,
-            };
+            // Apart: it is large, and most indexers rest.
+            let Err(failure) = Box::pin(self.rest_and_write(&mut mode)).await else { return };
             let workspace = &self.workspace;
             if failure.is_compacted() {
                 info!(%workspace, "the index of this workspace's mail is too old; it is made anew");
-                must_rebuild = true;
+                mode.must_rebuild = true;
                 continue;
             }
-            must_rebuild = match &failure {
+            mode.must_rebuild = match &failure {
                 Failure::Index(IndexError::Unfit(_)) => true,
                 // Whatever the engine stumbled over may be on disk.
                 Failure::Index(error) => !error.is_full(),
                 Failure::Journal(_) | Failure::Workspace(_) | Failure::NoRoom(_) => false,
             };
-            warn!(%workspace, "mail cannot be searched: {failure}");
-            self.state.send_replace(State::Failed(failure.to_string()));
             if RETRY_AFTER_MAX < began.elapsed() {
-                retry_after = RETRY_AFTER;
+                (retry_after, is_told) = (RETRY_AFTER, false);
             }
+            if is_told {
+                debug!(%workspace, "mail cannot be searched: {failure}");
+            } else {
+                warn!(%workspace, "mail cannot be searched: {failure}");
+            }
+            is_told = true;
+            self.state.send_replace(State::Failed(failure.to_string()));
             tokio::select! {
                 () = sleep(retry_after) => {}
                 () = self.stopping.cancelled() => return,
@@ -124,10 +146,60 @@ impl Indexer {
         self.state.send_replace(State::Coming(what.to_owned()));
     }
 
-    async fn session(&self, must_rebuild: bool) -> Result<End, Failure> {
+    /// Rests and writes by turns.
+    async fn rest_and_write(&self, mode: &mut OpenMode) -> Result<(), Failure> {
         // ActiveToken first, then what lies before: nothing can fall between.
-        let live = self.workspaces.follow(&self.workspace).await?;
-        let opened = if must_rebuild { None } else { self.open().await? };
+        let mut live = self.workspaces.follow(&self.workspace).await?;
+        let mut status = self.status().await?;
+        status.is_behind |= mode.must_rebuild;
+        loop {
+            let is_searched = match self.rest(&mut live, &mut status).await? {
+                RestEnd::Behind => false,
+                RestEnd::Searched => true,
+                RestEnd::Asleep => {
+                    self.note(&status).await;
+                    return Ok(());
+                }
+                RestEnd::Stopping => return Ok(()),
+            };
+            live.set_idle(false);
+            match self.session(&mut live, mode, is_searched).await? {
+                End::Idle(reached) => status = reached,
+                End::Asleep | End::Stopping => return Ok(()),
+            }
+        }
+    }
+
+    async fn status(&self) -> Result<IndexStatus, Failure> {
+        let journal = self.workspaces.journal().clone();
+        let (workspace, folder) = (self.workspace.clone(), self.folder.clone());
+        let read = move || IndexStatus::read(&*journal, &workspace, &folder);
+        let read = tokio::task::spawn_blocking(read).await;
+        Ok(read.map_err(|panic| IndexError::Unfit(format!("cannot be read: {panic}")))??)
+    }
+
+    /// Has the index open until it has all records, and longer when somebody searches.
+    async fn session(
+        &self,
+        live: &mut Follower,
+        mode: &mut OpenMode,
+        mut is_searched: bool,
+    ) -> Result<End, Failure> {
+        self.tell("is being opened");
+        let place = if is_searched {
+            None
+        } else {
+            tokio::select! {
+                place = Limits::place(&self.limits.batches) => Some(place?),
+                () = self.searched.notified() => None,
+                () = self.stopping.cancelled() => return Ok(End::Stopping),
+            }
+        };
+        is_searched |= place.is_none();
+        if !is_searched {
+            self.room.check(&self.folder)?;
+        }
+        let opened = if mode.must_rebuild { None } else { self.open(mode.is_checked).await? };
         let (index, writer_thread) = match opened {
             Some(index) => (index, None),
             None => match self.rebuild().await? {
@@ -135,20 +207,44 @@ impl Indexer {
                 None => return Ok(End::Stopping),
             },
         };
-        let mut following = Following::new(self, index, writer_thread);
-        let end = following.run(live).await;
+        *mode = OpenMode { must_rebuild: false, is_checked: true };
+        let mut following = Following::new(self, index, writer_thread, place);
+        let end = following.run(live, is_searched).await;
         // The next one to write must find nobody writing.
         following.let_go(end.is_err()).await;
         end
     }
 
+    /// Has the index of a workspace that fell asleep say how far it is: the records may be dropped
+    /// before the next time.
+    async fn note(&self, status: &IndexStatus) {
+        if status.noted.is_none_or(|noted| status.last <= noted) {
+            return;
+        }
+        let noted = async {
+            let place = tokio::select! {
+                place = Limits::place(&self.limits.batches) => place?,
+                () = self.stopping.cancelled() => return Ok(()),
+            };
+            let Some(index) = self.open(true).await? else { return Ok(()) };
+            let mut following = Following::new(self, index, None, Some(place));
+            let noted = following.note().await;
+            following.let_go(noted.is_err()).await;
+            noted
+        };
+        if let Err(failure) = noted.await {
+            debug!(workspace = %self.workspace, "an index does not say how far it is: {failure}");
+        }
+    }
+
     /// The index that is there; `None` when one is to be made.
-    async fn open(&self) -> Result<Option<Index>, Failure> {
+    async fn open(&self, is_checked: bool) -> Result<Option<Index>, Failure> {
         let (folder, origin) = (self.folder.clone(), self.origin());
         if !index::is_there(&folder) {
             return Ok(None);
         }
-        let opened = tokio::task::spawn_blocking(move || Index::open(&folder, origin)).await;
+        let open = if is_checked { Index::open_unchecked } else { Index::open };
+        let opened = tokio::task::spawn_blocking(move || open(&folder, origin)).await;
         let why = match opened {
             Ok(Ok(index)) => return Ok(Some(index)),
             Ok(Err(error)) if error.is_full() => return Err(error.into()),
@@ -168,7 +264,7 @@ impl Indexer {
     async fn rebuild(&self) -> Result<Option<(Index, WriterThread)>, Failure> {
         self.tell("waits until others are made");
         let _turn = Limits::place(&self.limits.rebuilds).await?;
-        let place = Limits::place(&self.limits.writers).await?;
+        let place = self.limits.writer().await?;
         self.tell("is being made");
         let began = Instant::now();
         self.room.check(&self.folder)?;

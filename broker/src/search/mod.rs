@@ -5,8 +5,9 @@
 //!   SearchMail ──▶ query ──▶ index ──▶ hits ──▶ workspace: may the role read them? ──▶ excerpts
 //! ```
 //!
-//! A workspace has an index from the first search in it; who never searches pays nothing. It is kept
-//! up to date while the workspace is awake, wakes none, and keeps none awake. Nothing of it is needed: it can be
+//! A workspace has an index from the first mail in it. What came in is indexed in the background, in
+//! batches, a few workspaces at a time; between them the index is closed. It wakes a workspace once,
+//! at a start of the broker, and only where it is behind. Nothing of it is needed: it can be
 //! deleted at any time, is made anew from the journal when it is damaged, too old, or of something
 //! else, and when it cannot be, searching says why and mail goes on.
 //!
@@ -21,6 +22,7 @@ mod index;
 mod indexer;
 pub mod local;
 mod query;
+mod rest;
 mod schema;
 mod source;
 mod tail;
@@ -51,6 +53,7 @@ use self::{
     disk_space::{FREE_BYTES_MIN, Room},
     index::{Index, IndexError},
     indexer::{Failure, Indexer, State},
+    rest::IndexStatus,
 };
 pub use self::{
     excerpt::Excerpt,
@@ -64,6 +67,10 @@ pub const FOLDER: &str = "search";
 
 /// Indexes written at once: each takes some 20 MB and three threads.
 const WRITERS_MAX: usize = 8;
+
+/// Indexes at once that catch up while nobody searches: one goes on while the other is a large one.
+/// Thousands of workspaces with new mail take turns.
+const BATCHES_MAX: usize = 2;
 
 /// Indexes made anew at once: that reads all mail of a workspace.
 const REBUILDS_MAX: usize = 1;
@@ -95,6 +102,9 @@ pub enum SearchError {
 #[derive(Debug)]
 struct Limits {
     writers: Arc<Semaphore>,
+    /// Somebody waits to write, and whoever has nothing to write makes room.
+    writer_wanted: Notify,
+    batches: Arc<Semaphore>,
     rebuilds: Arc<Semaphore>,
     searches: Arc<Semaphore>,
 }
@@ -103,6 +113,15 @@ impl Limits {
     async fn place(of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failure> {
         let gone = |_| Failure::NoRoom("the broker is stopping".to_owned());
         of.clone().acquire_owned().await.map_err(gone)
+    }
+
+    /// To write an index.
+    async fn writer(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        if let Ok(place) = self.writers.clone().try_acquire_owned() {
+            return Ok(place);
+        }
+        self.writer_wanted.notify_one();
+        Self::place(&self.writers).await
     }
 }
 
@@ -126,6 +145,7 @@ struct Shared {
 struct Kept {
     state: watch::Receiver<State>,
     through: watch::Receiver<Sequence>,
+    searched: Arc<Notify>,
     suspect: Arc<Notify>,
 }
 
@@ -136,12 +156,14 @@ impl fmt::Debug for Search {
 }
 
 impl Search {
-    /// `data` is the broker's part of the data directory. Indexes that are there are kept up to
-    /// date from now on, as soon as their workspaces wake.
+    /// `data` is the broker's part of the data directory. Indexes are kept from now on, as soon as
+    /// their workspaces wake.
     pub fn start(data: &Path, workspaces: &Workspaces, stopping: CancellationToken) -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
         let limits = Limits {
             writers: places(WRITERS_MAX),
+            writer_wanted: Notify::new(),
+            batches: places(BATCHES_MAX),
             rebuilds: places(REBUILDS_MAX),
             searches: places(SEARCHES_MAX),
         };
@@ -156,14 +178,45 @@ impl Search {
         let search = Self { shared: Arc::new(shared) };
         let woken = Arc::downgrade(&search.shared);
         workspaces.on_wake(move |workspace| {
-            if let Some(shared) = woken.upgrade() {
-                let search = Self { shared };
-                if index::is_there(&search.folder_of(workspace)) {
-                    search.keep(workspace);
-                }
+            if let Some(shared) = woken.upgrade()
+                && *workspace != WorkspaceId::system()
+            {
+                Self { shared }.keep(workspace);
             }
         });
         search
+    }
+
+    /// Has the indexes of workspaces that sleep catch up with what came in last before the broker
+    /// ended, one after the other.
+    pub fn catch_up(&self) {
+        let search = self.clone();
+        self.shared.indexers.spawn(async move {
+            let stopping = search.shared.stopping.clone();
+            for workspace in search.shared.workspaces.names() {
+                tokio::select! {
+                    () = search.catch_up_one(workspace) => {}
+                    () = stopping.cancelled() => return,
+                }
+            }
+        });
+    }
+
+    async fn catch_up_one(&self, workspace: WorkspaceId) {
+        if self.shared.workspaces.is_awake(&workspace) {
+            return;
+        }
+        let (journal, folder) =
+            (self.shared.workspaces.journal().clone(), self.folder_of(&workspace));
+        let id = workspace.clone();
+        let read = move || IndexStatus::read(&*journal, &id, &folder);
+        // One that cannot be read says so when it is searched.
+        let read = tokio::task::spawn_blocking(read).await;
+        if read.is_ok_and(|it| it.is_ok_and(|status| status.is_behind)) {
+            let mut kept = self.keep(&workspace);
+            // One that ended did what it could.
+            let _ = kept.state.wait_for(|it| !matches!(it, State::Coming(_))).await;
+        }
     }
 
     /// Looks for mail, in an index that has the record `include`.
@@ -186,17 +239,7 @@ impl Search {
         look: impl FnOnce(&Index) -> Result<Found, IndexError> + Send + 'static,
     ) -> Result<Found, SearchError> {
         let deadline = Instant::now() + PATIENCE;
-        let (index, mut kept) = self.ready(workspace, Some(deadline)).await?;
-        let has_it = kept.through.wait_for(|through| include <= *through);
-        let late = || {
-            let through = index.extent().through;
-            Unavailable(format!(
-                "the index has the records up to {through} and not yet {include}; try again shortly"
-            ))
-        };
-        if index.extent().through < include {
-            timeout_at(deadline, has_it).await.map_err(|_| late())?.map_err(|_| late())?;
-        }
+        let (index, kept) = self.ready_through(workspace, include, deadline).await?;
         let busy = || {
             Unavailable(format!("{SEARCHES_MAX} searches are under way already; try again shortly"))
         };
@@ -243,6 +286,32 @@ impl Search {
         index::is_begun(&self.folder_of(workspace))
     }
 
+    /// The index, once it has the record `include`.
+    async fn ready_through(
+        &self,
+        workspace: &WorkspaceId,
+        include: Sequence,
+        deadline: Instant,
+    ) -> Result<(Index, Kept), Unavailable> {
+        loop {
+            let (index, mut kept) = self.ready(workspace, Some(deadline)).await?;
+            let through = index.extent().through;
+            if include <= through {
+                return Ok((index, kept));
+            }
+            let late = |_| {
+                Unavailable(format!(
+                    "the index has the records up to {through} and not yet {include}; try again \
+                     shortly"
+                ))
+            };
+            // It may be closed meanwhile, and another opened.
+            let has_it = kept.through.wait_for(|through| include <= *through);
+            let _ = timeout_at(deadline, has_it).await.map_err(late)?;
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// The index, once it can be searched.
     async fn ready(
         &self,
@@ -251,7 +320,8 @@ impl Search {
     ) -> Result<(Index, Kept), Unavailable> {
         loop {
             let mut kept = self.keep(workspace);
-            let ready = kept.state.wait_for(|it| !matches!(it, State::Coming(_)));
+            kept.searched.notify_one();
+            let ready = kept.state.wait_for(|it| !matches!(it, State::Coming(_) | State::Resting));
             let state = match deadline {
                 Some(deadline) => timeout_at(deadline, ready).await.ok(),
                 None => Some(ready.await),
@@ -262,7 +332,7 @@ impl Search {
                 Some(Ok(State::Failed(why))) => {
                     return Err(Unavailable(format!("mail cannot be searched: {why}")));
                 }
-                Some(Ok(State::Coming(_))) => unreachable!("it was waited for"),
+                Some(Ok(State::Coming(_) | State::Resting)) => unreachable!("it was waited for"),
                 Some(Err(_)) if self.shared.stopping.is_cancelled() => {
                     return Err(Unavailable("the broker is stopping".to_owned()));
                 }
@@ -272,7 +342,9 @@ impl Search {
                     let state = kept.state.borrow().clone();
                     let what = match state {
                         State::Coming(what) => what,
-                        State::Ready(_) | State::Failed(_) => "is coming".to_owned(),
+                        State::Resting | State::Ready(_) | State::Failed(_) => {
+                            "is coming".to_owned()
+                        }
                     };
                     return Err(Unavailable(format!(
                         "the index of this workspace's mail {what}; try again shortly"
@@ -292,8 +364,13 @@ impl Search {
         }
         let (state, is_state) = watch::channel(State::Coming("is coming".to_owned()));
         let (through, is_through) = watch::channel(Sequence::NONE);
-        let suspect = Arc::new(Notify::new());
-        let kept = Kept { state: is_state, through: is_through, suspect: suspect.clone() };
+        let (searched, suspect) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let kept = Kept {
+            state: is_state,
+            through: is_through,
+            searched: searched.clone(),
+            suspect: suspect.clone(),
+        };
         all.insert(workspace.clone(), kept.clone());
         let shared = &self.shared;
         let indexer = Indexer {
@@ -304,6 +381,7 @@ impl Search {
             room: Room { free_bytes_min: FREE_BYTES_MIN },
             state,
             through,
+            searched,
             suspect,
             stopping: shared.stopping.clone(),
         };
@@ -322,7 +400,6 @@ impl Search {
                 // It woke while this indexer let go.
                 if search.shared.workspaces.is_awake(&workspace)
                     && !search.shared.stopping.is_cancelled()
-                    && index::is_there(&search.folder_of(&workspace))
                 {
                     search.keep(&workspace);
                 }

@@ -12,7 +12,7 @@ use tasuki_proto::{
 
 use super::schema::Doc;
 use crate::{
-    journal::{Journal, JournalError, bodies::Bodies},
+    journal::{Journal, JournalError, StoredRecord, bodies::Bodies, codec},
     rules::{
         Event, Record,
         mailbox::{self, Mailboxes, ThreadNumber},
@@ -22,6 +22,27 @@ use crate::{
 
 /// Threads of one look at a workspace's state, which nothing else happens during.
 const LOOK_THREADS: u32 = 250;
+
+/// Records read back at once.
+pub(super) const READ_RECORDS: usize = 256;
+
+/// Records from `from` on; fewer than [`READ_RECORDS`] at the end.
+///
+/// # Errors
+/// When they are damaged or no longer kept.
+pub(super) fn records(
+    journal: &dyn Journal,
+    workspace: &WorkspaceId,
+    from: Sequence,
+) -> Result<Vec<Record>, JournalError> {
+    let decode = |stored: StoredRecord| {
+        codec::decode_record(stored.record).map_err(|error| {
+            let place = format!("workspace {workspace}, {}", stored.sequence);
+            JournalError::Damaged { place, what: error.to_string() }
+        })
+    };
+    journal.read(workspace, from, READ_RECORDS)?.into_iter().map(decode).collect()
+}
 
 /// A thread of which something is to be indexed.
 #[derive(Debug, Clone, PartialEq, Eq)]

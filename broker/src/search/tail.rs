@@ -2,42 +2,37 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tasuki_proto::id::Sequence;
 use tokio::{
-    sync::broadcast::error::RecvError,
+    sync::{OwnedSemaphorePermit, broadcast::error::RecvError},
     time::{Instant, sleep_until},
 };
 
 use super::{
-    Limits,
     index::{Extent, Index, IndexError},
     indexer::{End, Failure, Indexer, State},
-    source::Changes,
+    rest::{NOTE_AFTER_RECORDS, IndexStatus},
+    source::{self, Changes, READ_RECORDS},
     writer::WriterThread,
 };
-use crate::{
-    journal::{JournalError, codec},
-    rules::Record,
-    workspace::Follower,
-};
+use crate::{rules::Record, workspace::Follower};
 
 /// From the first entry that came in until it can be found, at least; more come in meanwhile, and
 /// a commit costs some syncs of the disk.
 const COMMIT_AFTER: Duration = Duration::from_millis(200);
 
-/// Threads with something new at which a commit is made at once.
-const COMMIT_THREADS: usize = 2000;
+/// Threads with something new at which a commit is made at once: some MB of what is to be done, and
+/// seldom enough that the syncs of a commit do not hold up those of mail that comes in all the time.
+const COMMIT_THREADS: usize = 20_000;
+
+/// How long an index stays open after a search: others follow it as a rule, and find what was said
+/// since at once.
+const OPEN_AFTER_SEARCH: Duration = Duration::from_secs(300);
 
 /// How long nothing must come in until the writer is let go: long enough for what it puts together
 /// in the background.
 const WRITER_IDLE: Duration = Duration::from_secs(30);
-
-/// Records read back at once.
-const READ_RECORDS: usize = 256;
-
-/// Records without mail after which the index notes how far it is: reading them again is cheap,
-/// but one day they are no longer kept.
-const NOTE_AFTER_RECORDS: u64 = 2000;
 
 /// An index that is kept up to date.
 pub(super) struct Following<'a> {
@@ -52,6 +47,8 @@ pub(super) struct Following<'a> {
     /// When they are to be.
     due: Option<Instant>,
     writer_thread: Option<WriterThread>,
+    /// Held until somebody searches.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 impl<'a> Following<'a> {
@@ -59,6 +56,7 @@ impl<'a> Following<'a> {
         indexer: &'a Indexer,
         index: Index,
         writer_thread: Option<WriterThread>,
+        place: Option<OwnedSemaphorePermit>,
     ) -> Self {
         let through = index.extent().through;
         Self {
@@ -69,16 +67,30 @@ impl<'a> Following<'a> {
             changes: Changes::default(),
             due: None,
             writer_thread,
+            place,
         }
     }
 
-    /// Until the workspace falls asleep, or the broker stops.
-    pub(super) async fn run(&mut self, live: Follower) -> Result<End, Failure> {
+    /// Until it has all records, when nobody searches; else until nobody has for a while, the
+    /// workspace falls asleep, or the broker stops.
+    pub(super) async fn run(
+        &mut self,
+        live: &mut Follower,
+        is_searched: bool,
+    ) -> Result<End, Failure> {
         self.indexer.tell("is catching up");
         self.catch_up().await?;
         self.indexer.state.send_replace(State::Ready(self.index.clone()));
+        if !is_searched {
+            self.let_go(true).await;
+            if self.indexer.searched.notified().now_or_never().is_none() {
+                return Ok(End::Idle(self.status()));
+            }
+        }
+        self.place = None;
         let end = self.follow(live).await?;
         match end {
+            End::Idle(_) => self.let_go(true).await,
             // Asking who may read what came in last would wake it again; the journal has that.
             End::Asleep if !self.changes.is_empty() => {}
             // How far it is must be noted: the records may be dropped before the next time.
@@ -90,7 +102,21 @@ impl<'a> Following<'a> {
         Ok(end)
     }
 
-    async fn follow(&mut self, mut live: Follower) -> Result<End, Failure> {
+    /// Notes how far the index is, of a workspace that fell asleep.
+    pub(super) async fn note(&mut self) -> Result<(), Failure> {
+        self.read().await?;
+        // Who may read mail that came in last would have to be asked, which would wake it.
+        if self.changes.is_empty() { self.write().await } else { Ok(()) }
+    }
+
+    fn status(&self) -> IndexStatus {
+        let last = Sequence::from(self.next.get() - 1);
+        IndexStatus { noted: Some(self.noted), last, is_behind: false }
+    }
+
+    async fn follow(&mut self, live: &mut Follower) -> Result<End, Failure> {
+        let indexer = self.indexer;
+        let mut open_until = Instant::now() + OPEN_AFTER_SEARCH;
         loop {
             live.set_idle(self.changes.is_empty());
             let idle = Instant::now() + WRITER_IDLE;
@@ -107,33 +133,46 @@ impl<'a> Following<'a> {
                 () = sleep_until(idle), if self.due.is_none() && self.writer_thread.is_some() => {
                     self.let_go(false).await;
                 }
-                () = self.indexer.suspect.notified() => {
-                    let what = "gave a search what it should not have";
-                    return Err(IndexError::Unfit(what.to_owned()).into());
+                () = indexer.limits.writer_wanted.notified(),
+                    if self.due.is_none() && self.writer_thread.is_some() =>
+                {
+                    self.let_go(true).await;
                 }
-                () = self.indexer.stopping.cancelled() => return Ok(End::Stopping),
+                () = indexer.searched.notified() => {
+                    open_until = Instant::now() + OPEN_AFTER_SEARCH;
+                }
+                () = sleep_until(open_until), if self.due.is_none() => {
+                    return Ok(End::Idle(self.status()));
+                }
+                () = indexer.suspect.notified() => return Err(IndexError::suspect().into()),
+                () = indexer.stopping.cancelled() => return Ok(End::Stopping),
             }
         }
     }
 
     /// What the journal has from `next` on.
     async fn catch_up(&mut self) -> Result<(), Failure> {
+        self.read().await?;
+        if self.changes.is_empty() { Ok(()) } else { self.write().await }
+    }
+
+    async fn read(&mut self) -> Result<(), Failure> {
         loop {
-            let indexer = self.indexer;
-            let journal = indexer.workspaces.journal();
-            let records = journal.read(&indexer.workspace, self.next, READ_RECORDS)?;
-            if records.is_empty() {
-                break;
+            let journal = self.indexer.workspaces.journal().clone();
+            let (workspace, from) = (self.indexer.workspace.clone(), self.next);
+            let read = move || source::records(&*journal, &workspace, from);
+            // Decoding so many takes a while, and others are more urgent.
+            let read = tokio::task::spawn_blocking(read).await;
+            let gone = |panic| IndexError::Unfit(format!("met what cannot be read: {panic}"));
+            let records = read.map_err(gone)??;
+            for record in &records {
+                self.take(record).await?;
             }
-            for stored in records {
-                let place = || format!("workspace {}, {}", indexer.workspace, stored.sequence);
-                let record = codec::decode_record(stored.record).map_err(|error| {
-                    JournalError::Damaged { place: place(), what: error.to_string() }
-                })?;
-                self.take(&record).await?;
+            // Where mail comes in all the time, there are some more whenever it is asked.
+            if records.len() < READ_RECORDS {
+                return Ok(());
             }
         }
-        if self.changes.is_empty() { Ok(()) } else { self.write().await }
     }
 
     async fn take(&mut self, record: &Record) -> Result<(), Failure> {
@@ -171,7 +210,7 @@ impl<'a> Following<'a> {
         let writer_thread = match &mut self.writer_thread {
             Some(writer_thread) => writer_thread,
             none => {
-                let place = Limits::place(&indexer.limits.writers).await?;
+                let place = indexer.limits.writer().await?;
                 none.insert(WriterThread::start(&self.index, false, place).await?)
             }
         };

@@ -75,6 +75,30 @@ impl Mail {
         usize::try_from(self.numbers >> 33).unwrap() % below
     }
 
+    /// Goes on in another workspace.
+    async fn move_to(&mut self, id: WorkspaceId) {
+        (self.id, self.threads) = (id, BTreeMap::new());
+        for name in ROLES {
+            self.execute(mailbox::Command::Open(role(name))).await;
+        }
+    }
+
+    async fn fall_asleep(&self) {
+        until("asleep", || {
+            self.clock.fetch_add(120_000, Ordering::SeqCst);
+            self.workspaces.tick(&self.id);
+            !self.workspaces.is_awake(&self.id)
+        })
+        .await;
+    }
+
+    /// How far the index on disk goes.
+    fn noted(&self, search: &Search, id: &WorkspaceId) -> Option<Sequence> {
+        let incarnation = self.workspaces.journal().incarnation();
+        let extent = index::peek(&search.folder_of(id), index::Origin { incarnation });
+        extent.map(|it| it.through)
+    }
+
     async fn execute(&mut self, command: mailbox::Command) {
         let command = Command::Mail(command);
         let request = Request { caller: Caller::default(), key: None, command };
@@ -264,22 +288,14 @@ async fn a_workspace_with_an_index_falls_asleep_and_the_index_goes_on_when_it_wa
     let stopping = CancellationToken::new();
     let search = Search::start(data.path(), &mail.workspaces, stopping.clone());
     mail.check(&search).await;
-    let (id, folder) = (mail.id.clone(), search.folder_of(&mail.id));
+    let id = mail.id.clone();
     let kept = || search.shared.kept.lock().get(&id).cloned();
     for _ in 0..3 {
-        let (workspaces, clock) = (mail.workspaces.clone(), mail.clock.clone());
-        until("asleep", || {
-            clock.fetch_add(120_000, Ordering::SeqCst);
-            workspaces.tick(&id);
-            !workspaces.is_awake(&id)
-        })
-        .await;
+        mail.fall_asleep().await;
         until("let go", || kept().is_none()).await;
         assert!(!mail.workspaces.is_awake(&id), "its indexer woke it");
         // It need not read again what may be dropped.
-        let incarnation = mail.workspaces.journal().incarnation();
-        let index = Index::open(&folder, index::Origin { incarnation }).unwrap();
-        assert_eq!(index.extent().through, mail.last);
+        assert_eq!(mail.noted(&search, &id), Some(mail.last));
 
         for _ in 0..5 {
             mail.step().await;
@@ -291,6 +307,61 @@ async fn a_workspace_with_an_index_falls_asleep_and_the_index_goes_on_when_it_wa
     }
     stopping.cancel();
     search.gone().await;
+}
+
+#[tokio::test]
+async fn workspaces_with_new_mail_take_turns_and_leave_nothing_open() {
+    let data = TempDir::new().unwrap();
+    let mut mail = Mail::start(7).await;
+    let stopping = CancellationToken::new();
+    let search = Search::start(data.path(), &mail.workspaces, stopping.clone());
+    let mut all = Vec::new();
+    for number in 0..5 * BATCHES_MAX {
+        mail.move_to(format!("w{number}").parse().unwrap()).await;
+        for _ in 0..5 {
+            mail.step().await;
+        }
+        all.push((mail.id.clone(), mail.last));
+    }
+    until("all indexed", || all.iter().all(|(id, last)| mail.noted(&search, id) == Some(*last)))
+        .await;
+    let kept = |id| search.shared.kept.lock().get(id).cloned();
+    let is_closed = |id| kept(id).is_none_or(|it| matches!(*it.state.borrow(), State::Resting));
+    until("all closed", || all.iter().all(|(id, _)| is_closed(id))).await;
+    let limits = &search.shared.limits;
+    let free = (limits.batches.available_permits(), limits.writers.available_permits());
+    assert_eq!(free, (BATCHES_MAX, WRITERS_MAX));
+    mail.check(&search).await;
+    stopping.cancel();
+    search.gone().await;
+}
+
+#[tokio::test]
+async fn a_start_wakes_the_workspaces_whose_index_is_behind_and_no_others() {
+    let data = TempDir::new().unwrap();
+    let mut mail = Mail::start(9).await;
+    // One without mail.
+    mail.move_to("empty".parse().unwrap()).await;
+    mail.fall_asleep().await;
+    mail.move_to("w".parse().unwrap()).await;
+    for _ in 0..20 {
+        mail.step().await;
+    }
+    mail.fall_asleep().await;
+    for is_behind in [true, false] {
+        let stopping = CancellationToken::new();
+        let search = Search::start(data.path(), &mail.workspaces, stopping.clone());
+        search.catch_up();
+        let (id, last) = (mail.id.clone(), mail.last);
+        until("up to date", || mail.noted(&search, &id) == Some(last)).await;
+        if is_behind {
+            mail.fall_asleep().await;
+        }
+        until("at rest", || search.shared.indexers.is_empty()).await;
+        until("all asleep", || mail.workspaces.awake() == 0).await;
+        stopping.cancel();
+        search.gone().await;
+    }
 }
 
 #[tokio::test]

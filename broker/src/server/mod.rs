@@ -216,6 +216,7 @@ impl Broker {
         }
         let data = settings.data.display();
         info!(%address, dashboard = dashboard_url, %data, "broker started");
+        search.catch_up();
         let (server, last_seen) = (Mutex::new(Some(server)), Mutex::new(Some(last_seen)));
         Ok(Self {
             address,

@@ -5,6 +5,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use tasuki_proto::wire::{self, mailbox_client::MailboxClient};
@@ -128,6 +129,23 @@ fn index_of(data: &Path) -> PathBuf {
     data.join("broker").join("search").join("default")
 }
 
+/// Up to which record an index says that it goes; `None`: it is not made yet.
+fn indexed_through(data: &Path) -> Option<u64> {
+    let meta = fs::read(index_of(data).join("meta.json")).ok()?;
+    let meta: serde_json::Value = serde_json::from_slice(&meta).ok()?;
+    meta["payload"].as_str()?.split(' ').nth(2)?.parse().ok()
+}
+
+async fn until_indexed(data: &Path, through: u64) {
+    let mut pause = tokio::time::interval(Duration::from_millis(50));
+    let indexing = async {
+        while indexed_through(data).is_none_or(|it| it < through) {
+            pause.tick().await;
+        }
+    };
+    soon("an index on the disk", indexing).await;
+}
+
 async fn stop(broker: Process) {
     broker.terminate();
     let ended = broker.ended().await;
@@ -224,6 +242,45 @@ async fn a_search_is_narrowed_down_and_refused_with_words() {
     stop(broker).await;
 }
 
+/// The index is made from the first mail on, and a broker that was killed goes on with it.
+#[tokio::test]
+async fn mail_that_nobody_searches_is_indexed_all_the_same() {
+    let data = TempDir::new().unwrap();
+    let (mut broker, mut address) = Process::served(data.path()).await;
+    let mut mail = Mail::at(address, 0);
+    mail.open(&["qa", "dev"]).await;
+    let first = mail.send("qa", "dev", "one", "needle").await;
+    until_indexed(data.path(), first.sequence).await;
+    let mut last = 0;
+    for life in 0..3 {
+        for number in 0..200 {
+            last = mail.send("qa", "dev", &format!("{life} {number}"), "needle").await.sequence;
+        }
+        let counter = mail.counter;
+        broker.kill().await;
+        // One dies while it makes the index.
+        if life == 1 {
+            fs::remove_dir_all(index_of(data.path())).unwrap();
+            let (begun, _) = Process::served(data.path()).await;
+            let mut pause = tokio::time::interval(Duration::from_millis(1));
+            let beginning = async {
+                while !index_of(data.path()).join("meta.json").exists() {
+                    pause.tick().await;
+                }
+            };
+            soon("an index that is begun", beginning).await;
+            begun.kill().await;
+        }
+        (broker, address) = Process::served(data.path()).await;
+        // Nobody calls it.
+        until_indexed(data.path(), last).await;
+        mail = Mail::at(address, counter);
+    }
+    // The first search of all finds everything at once.
+    assert_eq!(mail.ask(search("dev", "needle", last)).await.unwrap().total, 601);
+    stop(broker).await;
+}
+
 /// Whatever became of the index while nobody looked: what is found is what is there.
 #[tokio::test]
 async fn an_index_that_is_old_damaged_or_gone_is_no_loss() {
@@ -232,8 +289,6 @@ async fn an_index_that_is_old_damaged_or_gone_is_no_loss() {
     let mut mail = Mail::at(address, 0);
     mail.open(&["qa", "dev"]).await;
     let sent = mail.send("qa", "dev", "one", "needle").await;
-    // No index before the first search.
-    assert!(!index_of(data.path()).exists());
     assert_eq!(mail.counts("dev", "needle", sent.sequence).await, 1);
     assert!(index_of(data.path()).join("meta.json").exists());
     let mut counter = mail.counter;
@@ -320,7 +375,6 @@ async fn reindex_makes_it_anew() {
     let (broker, address) = Process::served(data.path()).await;
     let mut mail = Mail::at(address, 0);
     mail.open(&["qa", "dev"]).await;
-    let sent = mail.send("qa", "dev", "one", "needle").await;
 
     // Not below a running broker.
     let refused = run(&["reindex"], data.path()).await;
@@ -328,9 +382,13 @@ async fn reindex_makes_it_anew() {
     assert!(refused.log.contains("is in use by another broker"), "{}", refused.log);
     stop(broker).await;
 
-    // Nobody has searched yet.
+    // There is no mail yet.
     let none = run(&["reindex"], data.path()).await;
     assert_eq!((none.code, none.out.as_str()), (Some(0), "no workspace has an index\n"));
+    let (broker, address) = Process::served(data.path()).await;
+    let mut mail = Mail::at(address, mail.counter);
+    let sent = mail.send("qa", "dev", "one", "needle").await;
+    stop(broker).await;
     let made = run(&["reindex", "--workspace", "default"], data.path()).await;
     assert_eq!((made.code, made.out.as_str()), (Some(0), "default: 1 entries\n"), "{}", made.log);
     let unknown = run(&["reindex", "--workspace", "x"], data.path()).await;

@@ -185,7 +185,7 @@ async fn searched(mail: &mut MailboxClient<Channel>, sizes: &Sizes) -> Result<Ve
         query: format!("topic{} fox", query * 7 % 997),
         ..SearchMailRequest::default()
     };
-    // The first search has the index made.
+    // The first search has the index catch up with what came in last.
     let began = Instant::now();
     while let Err(status) = mail.search_mail(request(0)).await {
         if Reason::of(&status) != Some(Reason::Unavailable) || INDEX_WITHIN < began.elapsed() {

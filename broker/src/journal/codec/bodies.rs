@@ -51,14 +51,17 @@ pub fn entry_key(loop_id: &LoopId, number: u64) -> BodyKey {
     BodyKey(format!("loop/{loop_id}/{number}"))
 }
 
+/// How the keys of all mail begin.
+pub const MAIL_KEYS: &str = "mail/";
+
 /// Where an entry of a thread is.
 pub fn mail_key(thread: MessageId, number: u32) -> BodyKey {
-    BodyKey(format!("mail/{thread}/{number}"))
+    BodyKey(format!("{MAIL_KEYS}{thread}/{number}"))
 }
 
 /// Where its text is, if it is long.
 pub fn mail_text_key(thread: MessageId, number: u32) -> BodyKey {
-    BodyKey(format!("mail/{thread}/{number}/text"))
+    BodyKey(format!("{MAIL_KEYS}{thread}/{number}/text"))
 }
 
 /// Where an attached file is.

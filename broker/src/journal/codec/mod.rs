@@ -12,7 +12,7 @@ use minicbor::{Decode, Decoder, Encode, encode::Write};
 
 pub use self::{
     bodies::{
-        MailText, board_key, board_result_key, decode_board_result, decode_board_value,
+        MAIL_KEYS, MailText, board_key, board_result_key, decode_board_result, decode_board_value,
         decode_body, decode_entry, decode_mail, decode_run_words, decode_words, encode_body,
         entry_key, file_key, mail_key, mail_text_key, run_key, swarm_key, text_owner, with_text,
     },

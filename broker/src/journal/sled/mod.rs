@@ -370,6 +370,11 @@ impl Journal for SledJournal {
         guarded(&self.shared.dir, || read::body(&engine, workspace, key))
     }
 
+    fn has_bodies(&self, workspace: &WorkspaceId, begin: &str) -> Result<bool, JournalError> {
+        let engine = self.shared.engine()?;
+        guarded(&self.shared.dir, || read::has_bodies(&engine, workspace, begin))
+    }
+
     fn workspaces(&self) -> Vec<WorkspaceId> {
         self.shared.index().workspaces().map(|(id, _)| id.clone()).collect()
     }

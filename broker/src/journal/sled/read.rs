@@ -298,6 +298,21 @@ pub(super) fn body(
     Ok(framed(db, &place, layout::BODY_PARTS_MAX, key)?.map(|(body, _)| body))
 }
 
+/// Whether there is a body whose key begins so.
+pub(super) fn has_bodies(
+    db: &Engine,
+    workspace: &WorkspaceId,
+    begin: &str,
+) -> Result<bool, JournalError> {
+    let begin = [&layout::bodies_prefix(workspace), begin.as_bytes()].concat();
+    // First: what is recent leaves there once the database has it.
+    if db.recent().has(&begin) {
+        return Ok(true);
+    }
+    let first = db.db().scan_prefix(&begin).next().transpose();
+    Ok(first.map_err(|error| from_sled("the bodies".as_ref(), error))?.is_some())
+}
+
 /// Bytes with a header before them, and their hash. They have at most `parts_max` parts.
 fn framed(
     db: &Engine,

@@ -3,7 +3,7 @@
 //! **Invariant:** a row leaves once the database has it, so whoever looks here first and there second
 //! misses none. It holds what one sync of the database takes, twice at most.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -35,6 +35,14 @@ impl Recent {
     /// The newest value of a key, if it is in here: none for one that is removed.
     pub(super) fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         self.0.read().rows.get(key).map(|(_, value)| value.clone())
+    }
+
+    /// Whether a key that begins so has a value in here.
+    pub(super) fn has(&self, begin: &[u8]) -> bool {
+        let state = self.0.read();
+        let from = (Bound::Included(begin), Bound::Unbounded);
+        let rows = state.rows.range::<[u8], _>(from);
+        rows.take_while(|(key, _)| key.starts_with(begin)).any(|(_, (_, value))| value.is_some())
     }
 
     /// All of it as a batch that says so, and its newest frame.

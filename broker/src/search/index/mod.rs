@@ -49,6 +49,9 @@ const NEWER_BY: f32 = 0.25;
 const NEWER_HALF_DAYS: f32 = 30.0;
 const NEWER_DAYS: usize = 365;
 
+/// Where the engine writes what an index consists of, with each commit.
+const META: &str = "meta.json";
+
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +66,11 @@ pub(super) enum IndexError {
 }
 
 impl IndexError {
+    /// A search stumbled over it.
+    pub(super) fn suspect() -> Self {
+        Self::Unfit("gave a search what it should not have".to_owned())
+    }
+
     /// Whether the disk has no room.
     pub(super) fn is_full(&self) -> bool {
         let full = |it: &io::Error| it.kind() == io::ErrorKind::StorageFull;
@@ -163,6 +171,18 @@ impl Index {
     /// # Errors
     /// [`IndexError::Unfit`] says why it must be made anew; others are of the disk.
     pub(super) fn open(folder: &Path, origin: Origin) -> Result<Self, IndexError> {
+        let index = Self::open_unchecked(folder, origin)?;
+        match damage(&index.shared.index)? {
+            Some(damage) => Err(IndexError::Unfit(damage)),
+            None => Ok(index),
+        }
+    }
+
+    /// The same without reading all of it: whether it is damaged is known.
+    ///
+    /// # Errors
+    /// As [`Index::open`].
+    pub(super) fn open_unchecked(folder: &Path, origin: Origin) -> Result<Self, IndexError> {
         let mut index = tantivy::Index::open_in_dir(folder)?;
         let payload = index.load_metas()?.payload.unwrap_or_default();
         let payload: Payload = payload.parse()?;
@@ -181,9 +201,6 @@ impl Index {
             return Err(IndexError::Unfit("has other fields".to_owned()));
         }
         index.set_tokenizers(Fields::tokenizers());
-        if let Some(damage) = damage(&index)? {
-            return Err(IndexError::Unfit(damage));
-        }
         Self::new(index, fields, folder, origin, extent)
     }
 
@@ -302,7 +319,15 @@ fn newer() -> Arc<[f32]> {
 
 /// Whether there is one, of whatever.
 pub(super) fn is_there(folder: &Path) -> bool {
-    folder.join("meta.json").exists()
+    folder.join(META).exists()
+}
+
+/// How far the one that is there says that it goes; `None`: there is none, or one of no use.
+pub(super) fn peek(folder: &Path, origin: Origin) -> Option<Extent> {
+    let meta = fs::read(folder.join(META)).ok()?;
+    let meta: serde_json::Value = serde_json::from_slice(&meta).ok()?;
+    let payload: Payload = meta.get("payload")?.as_str()?.parse().ok()?;
+    payload.extent.filter(|_| payload.version == VERSION && payload.origin == origin)
 }
 
 /// Whether there is one or what is left of one, perhaps of no use or out of reach.

@@ -90,6 +90,10 @@ impl Journal for Gated {
         self.inner.body(workspace, key)
     }
 
+    fn has_bodies(&self, workspace: &WorkspaceId, begin: &str) -> Result<bool, JournalError> {
+        self.inner.has_bodies(workspace, begin)
+    }
+
     fn workspaces(&self) -> Vec<WorkspaceId> {
         self.inner.workspaces()
     }
