@@ -24,7 +24,7 @@ use super::{
     Limits,
     disk_space::Room,
     index::{self, Extent, Index, IndexError, Origin},
-    rest::{RestEnd, IndexStatus},
+    rest::{IndexStatus, RestEnd},
     source::{self, Todo},
     tail::Following,
     writer::WriterThread,

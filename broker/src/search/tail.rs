@@ -12,7 +12,7 @@ use tokio::{
 use super::{
     index::{Extent, Index, IndexError},
     indexer::{End, Failure, Indexer, State},
-    rest::{NOTE_AFTER_RECORDS, IndexStatus},
+    rest::{IndexStatus, NOTE_AFTER_RECORDS},
     source::{self, Changes, READ_RECORDS},
     writer::WriterThread,
 };
