@@ -25,7 +25,7 @@ async fn the_last_of_a_thousand_roles_gets_its_mail() {
     let last = format!("r{ROLES_MAX}");
     let writer = Client::new(up.mcp, "/mcp/r1").await;
     let reader = Client::new(up.mcp, &format!("/mcp/{last}")).await;
-    let letter = json!({ "receiver_id": last, "msg_type": "BR", "title": "", "content": "hello" });
+    let letter = json!({ "receiver_id": last, "msg_type": "BR", "title": "t", "content": "hello" });
     ask(&writer, "filebox_send_message", letter).await;
     let woken = ask(&reader, "filebox_wait_for_message", json!({})).await;
     let entry = &woken["entries"][0];
