@@ -15,7 +15,7 @@ test:
 # minutes over each transport, five minutes of broken networks between machines, and fifty workers
 # on 2,000 tasks.
 soak:
-	TASUKI_ROUNDS=200 TASUKI_TASKS=2000 TASUKI_CUTS=100 TASUKI_TRIALS=200 TASUKI_WAIT_SECS=1500 \
+	TASUKI_ROUNDS=200 TASUKI_TASKS=2000 TASUKI_CUTS=500 TASUKI_TRIALS=200 TASUKI_WAIT_SECS=1500 \
 		TASUKI_CHAOS_SECS=300 TASUKI_THREADS=10000 \
 		./scripts/test.sh --release
 

@@ -27,11 +27,15 @@ use tasuki_broker::journal::{
 };
 use tokio::sync::Notify;
 
-/// Power cuts, each a seed.
+/// Power cuts, each a seed; `TASUKI_CUTS` says another number.
 const ROUNDS: u64 = 40;
 
-/// Those of them in which a child appends much.
-const LONG_ROUNDS: u64 = 8;
+/// One more in so many, in which a child appends much.
+const LONG_IN: u64 = 5;
+
+fn rounds() -> u64 {
+    std::env::var("TASUKI_CUTS").map_or(ROUNDS, |it| it.parse().expect("a number of cuts"))
+}
 
 /// Between two acknowledgements of a child on a busy machine.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -240,7 +244,7 @@ impl Round {
 fn a_power_cut_loses_nothing_that_was_acknowledged() {
     let base = tempfile::tempdir().expect("a directory");
     let shim = shim(base.path());
-    for seed in 0..ROUNDS {
+    for seed in 0..rounds() {
         let mut dice = Dice::new(seed + 1);
         // In every fourth round during creation.
         let acks = if seed % 4 == 0 { dice.roll(2) } else { dice.roll(300) };
@@ -260,7 +264,7 @@ fn a_power_cut_loses_nothing_that_was_acknowledged() {
 fn a_power_cut_under_load_loses_nothing_that_was_acknowledged() {
     let base = tempfile::tempdir().expect("a directory");
     let shim = shim(base.path());
-    for seed in 0..LONG_ROUNDS {
+    for seed in 0..rounds() / LONG_IN {
         let acks = 1500 + Dice::new(seed + 1).roll(1500);
         let settings = [("CUT_TORN", seed.to_string()), (PLAIN, "1".to_owned())];
         let round = Round::run(&shim, acks, &settings);

@@ -24,7 +24,7 @@ use super::{
     Limits,
     disk_space::Room,
     index::{self, Extent, Index, IndexError, Origin},
-    rest::{IndexStatus, RestEnd},
+    rest::{BATCH_GAP, IndexStatus, RestEnd},
     source::{self, Todo},
     tail::Following,
     writer::WriterThread,
@@ -152,8 +152,9 @@ impl Indexer {
         let mut live = self.workspaces.follow(&self.workspace).await?;
         let mut status = self.status().await?;
         status.is_behind |= mode.must_rebuild;
+        let mut not_before = Instant::now();
         loop {
-            let is_searched = match self.rest(&mut live, &mut status).await? {
+            let is_searched = match self.rest(&mut live, &mut status, not_before).await? {
                 RestEnd::Behind => false,
                 RestEnd::Searched => true,
                 RestEnd::Asleep => {
@@ -164,7 +165,9 @@ impl Indexer {
             };
             live.set_idle(false);
             match self.session(&mut live, mode, is_searched).await? {
-                End::Idle(reached) => status = reached,
+                End::Idle(reached) => {
+                    (status, not_before) = (reached, Instant::now() + BATCH_GAP);
+                }
                 End::Asleep | End::Stopping => return Ok(()),
             }
         }
@@ -186,7 +189,7 @@ impl Indexer {
         mut is_searched: bool,
     ) -> Result<End, Failure> {
         self.tell("is being opened");
-        let place = if is_searched {
+        let mut place = if is_searched {
             None
         } else {
             tokio::select! {
@@ -199,7 +202,14 @@ impl Indexer {
         if !is_searched {
             self.room.check(&self.folder)?;
         }
-        let opened = if mode.must_rebuild { None } else { self.open(mode.is_checked).await? };
+        // Nobody sees what a batch writes; who searches has all of it looked through.
+        let is_checked = mode.is_checked || !is_searched;
+        let opened = if mode.must_rebuild { None } else { self.open(is_checked).await? };
+        mode.is_checked |= is_searched || opened.is_none();
+        if opened.is_none() {
+            // That has a limit of its own.
+            place = None;
+        }
         let (index, writer_thread) = match opened {
             Some(index) => (index, None),
             None => match self.rebuild().await? {
@@ -207,7 +217,7 @@ impl Indexer {
                 None => return Ok(End::Stopping),
             },
         };
-        *mode = OpenMode { must_rebuild: false, is_checked: true };
+        mode.must_rebuild = false;
         let mut following = Following::new(self, index, writer_thread, place);
         let end = following.run(live, is_searched).await;
         // The next one to write must find nobody writing.
@@ -224,6 +234,8 @@ impl Indexer {
         let noted = async {
             let place = tokio::select! {
                 place = Limits::place(&self.limits.batches) => place?,
+                // It woke.
+                () = self.searched.notified() => return Ok(()),
                 () = self.stopping.cancelled() => return Ok(()),
             };
             let Some(index) = self.open(true).await? else { return Ok(()) };

@@ -31,6 +31,10 @@ const QUIET: Duration = Duration::from_secs(2);
 /// to be caught up with.
 const BATCH_AFTER_MAX: Duration = Duration::from_secs(60);
 
+/// Between two batches: mail that comes in all the time is not indexed one by one, each with a dozen
+/// syncs of the disk.
+pub(super) const BATCH_GAP: Duration = BATCH_AFTER_MAX;
+
 /// Records with mail that are indexed at once: a search that comes first has so many to catch up
 /// with, in less than its patience.
 const BATCH_RECORDS: u64 = 20_000;
@@ -108,14 +112,14 @@ struct Batch {
 }
 
 impl Batch {
-    fn due(self) -> Instant {
-        let due = (self.newest + QUIET).min(self.began + BATCH_AFTER_MAX);
+    fn due(self, not_before: Instant) -> Instant {
+        let due = (self.newest + QUIET).min(self.began + BATCH_AFTER_MAX).max(not_before);
         if BATCH_RECORDS <= self.records { self.newest } else { due }
     }
 }
 
 impl Indexer {
-    /// Until there is something to do.
+    /// Until there is something to do. A batch is due at `not_before`, unless it is large.
     ///
     /// # Errors
     /// A search found the index not to be what it should be.
@@ -123,6 +127,7 @@ impl Indexer {
         &self,
         live: &mut Follower,
         status: &mut IndexStatus,
+        not_before: Instant,
     ) -> Result<RestEnd, Failure> {
         if status.is_behind {
             return Ok(RestEnd::Behind);
@@ -131,7 +136,7 @@ impl Indexer {
         let mut batch: Option<Batch> = None;
         loop {
             live.set_idle(batch.is_none());
-            let due = batch.map_or_else(Instant::now, Batch::due);
+            let due = batch.map_or_else(Instant::now, |it| it.due(not_before));
             let records = tokio::select! {
                 received = live.recv() => match received {
                     Ok(record) if record.sequence <= status.last => 0,

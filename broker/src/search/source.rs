@@ -23,8 +23,8 @@ use crate::{
 /// Threads of one look at a workspace's state, which nothing else happens during.
 const LOOK_THREADS: u32 = 250;
 
-/// Records read back at once.
-pub(super) const READ_RECORDS: usize = 256;
+/// Records read back at once: the registration of 1,000 roles has up to 1.1 MB.
+pub(super) const READ_RECORDS: usize = 64;
 
 /// Records from `from` on; fewer than [`READ_RECORDS`] at the end.
 ///

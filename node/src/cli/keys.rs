@@ -108,6 +108,11 @@ fn start() -> Option<String> {
     Some(format!("-{}", &blake3::hash(&name).to_hex()[..START_CHARS]))
 }
 
+/// Whether a client's name says which start of the machine it is of.
+fn has_start(client_id: &str) -> bool {
+    1 < client_id.matches('-').count()
+}
+
 fn take(data: &Path, now_s: u64, start: Option<&str>) -> io::Result<wire::IdempotencyKey> {
     tasuki_proto::host::files::private_directory(data)?;
     let lock = paths::private(&data.join(LOCK))?;
@@ -123,7 +128,11 @@ fn take(data: &Path, now_s: u64, start: Option<&str>) -> io::Result<wire::Idempo
         Some(bytes) => checked::from_slice(bytes).map_err(io::Error::other)?,
     };
     let is_elsewhere = kept.location.as_ref().is_some_and(|noted| !location.is(noted));
-    let is_of_now = start.is_none_or(|it| kept.client_id.ends_with(it));
+    let is_of_now = match start {
+        Some(start) => kept.client_id.ends_with(start),
+        // What it was synced for may be long ago.
+        None => !has_start(&kept.client_id),
+    };
     if is_elsewhere || !is_of_now {
         kept = Kept::anew(start)?;
     }
@@ -131,7 +140,8 @@ fn take(data: &Path, now_s: u64, start: Option<&str>) -> io::Result<wire::Idempo
     let kept = Kept { counter, location: Some(location), ..kept };
     let bytes = checked::to_vec(&kept)?;
     let is_as_long = before.is_some_and(|it| it.len() == bytes.len());
-    match start.is_some() && is_as_long && bytes.len() <= IN_PLACE_BYTES_MAX {
+    let is_synced_once = start.is_some() && is_of_now && !is_elsewhere;
+    match is_synced_once && is_as_long && bytes.len() <= IN_PLACE_BYTES_MAX {
         true => fs::OpenOptions::new().write(true).open(&path)?.write_all(&bytes)?,
         false => paths::replace(&path, &bytes)?,
     }
@@ -206,7 +216,9 @@ mod tests {
         assert_eq!(at(Some("-1")).client_id, first.client_id);
         let second = at(Some("-2"));
         assert!(second.client_id != first.client_id && second.counter == 1, "{second:?}");
-        // A system that does not say which start it is goes on, with a file that is synced.
+        // A system that does not say which start it is goes on with its own, in a file that is synced.
+        let third = at(None);
+        assert!(third.client_id != second.client_id && third.counter == 1, "{third:?}");
         assert_eq!(at(None).counter, 2);
     }
 

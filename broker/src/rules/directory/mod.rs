@@ -256,7 +256,12 @@ impl Directory {
         let earlier = self.nodes.get(&register.node);
         let new = register.roles.iter().filter(|spec| self.host(&spec.role).is_none()).count();
         if 0 < new && HOSTED_ROLES_MAX < self.hosts.len() + new {
-            return Err(Rejection::TooManyHostedRoles);
+            let stay: BTreeSet<_> = register.roles.iter().map(|spec| &spec.role).collect();
+            let own = earlier.iter().flat_map(|node| &node.roles);
+            let given = own.filter(|spec| !stay.contains(&spec.role)).count();
+            if HOSTED_ROLES_MAX + given < self.hosts.len() + new {
+                return Err(Rejection::TooManyHostedRoles);
+            }
         }
         let replaces = match earlier {
             Some(_) => None,

@@ -225,7 +225,7 @@ fn say_running(node: &NodeFile, output: &mut Output) -> Result<(), Failure> {
             })
         },
         || {
-            let (roles, workspace) = (line(&listed_names(&roles)), line(workspace));
+            let (roles, workspace) = (line(&listed_names(roles)), line(workspace));
             format!(
                 "Already running (pid {pid}): workspace {workspace}, roles {roles}.\n\
                  listening on {mcp} (MCP)\n"

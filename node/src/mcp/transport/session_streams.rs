@@ -103,7 +103,9 @@ impl State {
     fn asked_of(&self, notification: &ServerNotification) -> Option<&Asked> {
         if let ServerNotification::ProgressNotification(it) = notification {
             let token = Some(&it.params.progress_token);
-            self.asked.values().find(|it| it.progress.as_ref() == token)
+            let all = || self.asked.values().filter(|it| it.progress.as_ref() == token);
+            // A client whose stream broke may have asked once more with the same.
+            all().find(|it| !it.outlet.is_closed()).or_else(|| all().next())
         } else if let ServerNotification::CancelledNotification(it) = notification {
             self.asked.get(&key(it.params.request_id.as_ref()?))
         } else {

@@ -310,10 +310,11 @@ impl SessionManager for Sessions {
         self.owners.all().remove(&**id);
         self.doors.remove(id);
         if let Some(it) = &closed {
-            it.streams.end();
-            // Only then, so that nobody is told of a call that was cut off by its own client.
+            // First, so that nothing that is answered now counts as read; the streams would end as
+            // if it were.
             it.gone.cancel();
             it.asked.disown_all();
+            it.streams.end();
         }
         Ok(())
     }
