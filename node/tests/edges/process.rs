@@ -114,19 +114,37 @@ impl Process {
         command
     }
 
+    /// Where it was started before, it waits for its address: another test's process may have been
+    /// given that meanwhile.
     pub(crate) async fn start(&mut self) {
         let log = self.data.with_extension("log");
-        self.start_saying(File::options().create(true).append(true).open(log).unwrap()).await;
+        let started = async {
+            loop {
+                let before = self.log().len();
+                let errors = File::options().create(true).append(true).open(&log).unwrap();
+                if self.try_start(errors).await {
+                    return;
+                }
+                let said = self.log().split_off(before);
+                assert!(said.contains("in use by process"), "it ended; {said}");
+            }
+        };
+        soon(started).await;
     }
 
     /// With a standard error of the caller's.
     pub(crate) async fn start_saying(&mut self, errors: impl Into<Stdio>) {
+        assert!(self.try_start(errors).await, "it ended; {}", self.log());
+    }
+
+    /// False: it ended.
+    async fn try_start(&mut self, errors: impl Into<Stdio>) -> bool {
         let mut child = self.command().stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (mut has_mcp, mut has_broker) = (false, self.broker.is_none());
         while !(has_mcp && has_broker) {
             let line = soon(lines.next_line()).await.unwrap();
-            let line = line.unwrap_or_else(|| panic!("it ended; {}", self.log()));
+            let Some(line) = line else { return false };
             let told = line.strip_prefix("listening on http");
             let told = told.map(|rest| rest.strip_prefix('s').unwrap_or(rest));
             let Some(address) = told.and_then(|it| it.strip_prefix("://")) else { continue };
@@ -140,6 +158,7 @@ impl Process {
             }
         }
         (self.child, self.lines) = (Some(child), Some(lines));
+        true
     }
 
     /// What it prints next, blank lines and where its dashboard is aside.
