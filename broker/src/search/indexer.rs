@@ -158,7 +158,7 @@ impl Indexer {
                 RestEnd::Behind => false,
                 RestEnd::Searched => true,
                 RestEnd::Asleep => {
-                    self.note(&status).await;
+                    self.note(&status, mode.is_checked).await;
                     return Ok(());
                 }
                 RestEnd::Stopping => return Ok(()),
@@ -202,10 +202,7 @@ impl Indexer {
         if !is_searched {
             self.room.check(&self.folder)?;
         }
-        // Nobody sees what a batch writes; who searches has all of it looked through.
-        let is_checked = mode.is_checked || !is_searched;
-        let opened = if mode.must_rebuild { None } else { self.open(is_checked).await? };
-        mode.is_checked |= is_searched || opened.is_none();
+        let opened = if mode.must_rebuild { None } else { self.open(mode.is_checked).await? };
         if opened.is_none() {
             // That has a limit of its own.
             place = None;
@@ -217,7 +214,7 @@ impl Indexer {
                 None => return Ok(End::Stopping),
             },
         };
-        mode.must_rebuild = false;
+        *mode = OpenMode { must_rebuild: false, is_checked: true };
         let mut following = Following::new(self, index, writer_thread, place);
         let end = following.run(live, is_searched).await;
         // The next one to write must find nobody writing.
@@ -227,7 +224,7 @@ impl Indexer {
 
     /// Has the index of a workspace that fell asleep say how far it is: the records may be dropped
     /// before the next time.
-    async fn note(&self, status: &IndexStatus) {
+    async fn note(&self, status: &IndexStatus, is_checked: bool) {
         if status.noted.is_none_or(|noted| status.last <= noted) {
             return;
         }
@@ -238,7 +235,7 @@ impl Indexer {
                 () = self.searched.notified() => return Ok(()),
                 () = self.stopping.cancelled() => return Ok(()),
             };
-            let Some(index) = self.open(true).await? else { return Ok(()) };
+            let Some(index) = self.open(is_checked).await? else { return Ok(()) };
             let mut following = Following::new(self, index, None, Some(place));
             let noted = following.note().await;
             following.let_go(noted.is_err()).await;

@@ -148,7 +148,13 @@ pub(super) fn paths(dir: &Path) -> [PathBuf; 2] {
 /// [`JournalError::Damaged`] where that is not what was written.
 pub(super) fn read(dir: &Path) -> Result<Contents, JournalError> {
     for path in paths(dir) {
-        let bytes = fs::metadata(&path).map_or(0, |it| it.len());
+        let bytes = match fs::metadata(&path) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                let what = format!("reading {}: {why}", path.display());
+                return Err(JournalError::Storage(what));
+            }
+            found => found.map_or(0, |it| it.len()),
+        };
         if bytes < LOG_SEGMENT_BYTES {
             let what = format!("expected {LOG_SEGMENT_BYTES} bytes or more, found {bytes}");
             return Err(damaged(path.display().to_string(), what));
