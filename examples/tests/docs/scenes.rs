@@ -63,7 +63,7 @@ pub(super) async fn set(scene: &str, world: &mut World) {
         }
         "issues" => drop(world.says("git init -q && mkdir src").await),
         "board" => drop(world.start("me", "tasuki up --role pm --role dev").await),
-        "locked" | "locking" => {
+        "locking" => {
             world.start("me", "tasuki up --role worker1 --role worker2").await;
             hosted(world, "worker2").await;
             world.says("git init -q && mkdir src tests").await;

@@ -37,7 +37,7 @@ const QUIET: Duration = Duration::from_millis(200);
 /// The database gets a row that old also while others come.
 const ROW_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// The database failed when it took longer for one batch, which is of 2 MiB at most.
+/// The database failed when it took longer for one batch: of some MiB, where one append is as large.
 const BATCH_TIME_MAX: Duration = Duration::from_mins(1);
 
 /// What a thread that syncs has in common with the one that writes.

@@ -89,11 +89,12 @@ pub fn repair_log(dir: &Path) -> Result<Report, JournalError> {
     let (lock, engine) = open(dir, swap::finish_or_keep)?;
     let mut progress = |_| ControlFlow::Continue(());
     let checked = guarded(&folder(dir), || {
-        let is_ours = mark::read(dir).is_ok_and(|mark| mark.is_none());
-        match log::read_whole(dir).and_then(|contents| match is_ours {
-            true => apply(dir, &engine, &contents),
-            false => Ok(()),
-        }) {
+        let applied = match mark::read(dir) {
+            Ok(None) => log::read_whole(dir).and_then(|it| apply(dir, &engine, &it)),
+            // While there is a mark, no log counts.
+            Ok(Some(_)) | Err(_) => Ok(()),
+        };
+        match applied {
             Ok(()) | Err(JournalError::Damaged { .. }) => {}
             Err(why) => return Err(why),
         }
