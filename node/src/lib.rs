@@ -21,6 +21,7 @@ mod hex;
 pub mod holder;
 pub mod hooks;
 pub mod identity;
+mod json_size;
 pub mod launch;
 pub mod limiter;
 pub mod link;

@@ -17,6 +17,7 @@ use super::{
     clean, names,
     pins::{Pins, Verdict, digest},
 };
+use crate::json_size::json_size;
 
 /// For each list of a server.
 pub const LIST_MAX: Duration = Duration::from_secs(3);
@@ -153,7 +154,7 @@ where
                 page(params).await.map_err(|why| format!("its {what} cannot be listed: {why}"))?;
             items.truncate(ITEMS_PER_SERVER_MAX - all.len());
             for item in items {
-                let bytes = serde_json::to_vec(&item).map_or(usize::MAX, |it| it.len());
+                let bytes = json_size(&item).unwrap_or(usize::MAX);
                 let Some(left) = room.checked_sub(bytes) else {
                     tracing::warn!("a server lists more {what} than are taken");
                     return Ok(all);

@@ -7,7 +7,7 @@
 //! - What nobody asked for is taken at a bounded rate. A server that floods is left, and whoever
 //!   else runs here does not notice.
 
-use std::{collections::HashSet, io, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use rmcp::{
     RoleClient,
@@ -21,6 +21,7 @@ use rmcp::{
 use tokio::time::Instant;
 
 use super::client::Calls;
+use crate::json_size::json_size;
 
 /// Messages, or lines that are none, within [`FLOOD_WITHIN`] that answer nothing.
 pub(super) const UNASKED_MAX: usize = 20_000;
@@ -59,24 +60,6 @@ impl FloodLimit {
         }
         is_within
     }
-}
-
-/// How large a message is as JSON.
-fn size_of(message: &RxJsonRpcMessage<RoleClient>) -> usize {
-    /// Counts what is written to it.
-    struct Counter(usize);
-    impl io::Write for Counter {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, message).map_or(usize::MAX, |()| counter.0)
 }
 
 /// Whether a server may ask, report progress or log on account of a request.
@@ -155,7 +138,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Ordered<T> {
             if self.is_asked_for(&message) {
                 return Some(message);
             }
-            if !self.unasked.admit(size_of(&message)) {
+            if !self.unasked.admit(json_size(&message).unwrap_or(usize::MAX)) {
                 return None;
             }
             match message {

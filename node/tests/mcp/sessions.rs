@@ -158,3 +158,29 @@ async fn answers_are_not_held_back() {
     took.sort();
     assert!(took[took.len() / 4] < Duration::from_millis(20), "{took:?}");
 }
+
+/// An answered stream read again says nothing of a request that is pending, though that has the
+/// same id: its answer was once taken for read, and never told.
+#[tokio::test]
+async fn what_is_resumed_takes_no_answer_of_another_request() {
+    let world = World::new().await;
+    let b = Client::new(world.addr, "/mcp/B").await;
+    let other = Client::new(world.addr, "/mcp/B").await;
+    for asking in [&other, &b] {
+        let answered = asking.post(&call(1, "loop_status", json!({}))).await.event().await;
+        let (stream, _) = answered.id.rsplit_once('/').unwrap();
+        let begun = format!("{stream}/0");
+        let mut pending = b.post(&wait(1)).await;
+        pending.event().await;
+        let again = soon(b.get(Some(&begun)).await.next_event()).await;
+        assert_eq!(again.is_some(), std::ptr::eq(asking, &b), "{again:?}");
+        assert_eq!(soon(asking.get(Some(&begun)).await.next_event()).await.unwrap(), answered);
+        assert!(world.shared.0.borrow().handed.len() <= 1);
+        world.shared.give_to("B", Default::default());
+        let turn = pending.event().await.json();
+        assert_eq!(turn["result"]["structuredContent"]["can_start"], true, "{turn}");
+        let told = world.shared.0.borrow().turn;
+        world.shared.until("handed", |state| state.handed.last() == Some(&told)).await;
+        world.shared.give_to("A", Default::default());
+    }
+}

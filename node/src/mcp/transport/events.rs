@@ -1,10 +1,10 @@
 //! Events of streams whose client may come back for what it missed.
 //!
 //! Kept in memory: a client whose node restarted asks its question again. An event's id is its
-//! stream's id, a slash, and its number from 1; a stream's id is not guessable, so knowing one
-//! event of it is leave to read the rest.
+//! stream's name, a slash, and its number from 1; a stream's name begins with its session's id.
 //!
 //! - **EV1** What is replayed begins strictly after the event named, and ends with the answer.
+//! - **EV2** A stream is replayed in its own session alone.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,9 +12,12 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use rmcp::{model::JsonRpcMessage, transport::streamable_http_server::session::ServerSseMessage};
+use rmcp::transport::streamable_http_server::session::ServerSseMessage;
 use tokio::sync::watch;
 use tokio_stream::wrappers::ReceiverStream;
+
+use super::session_streams::is_answer;
+use crate::json_size::json_size;
 
 /// Events of one stream: an hour and a half of progress; the oldest go first.
 const EVENTS_PER_STREAM_MAX: usize = 512;
@@ -27,6 +30,9 @@ const BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Events on their way to one client that resumes.
 const REPLAY_MAX: usize = 16;
+
+/// What the events of one stream are kept under.
+pub(super) type StreamName = Arc<str>;
 
 /// A stream cannot be resumed.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
@@ -59,6 +65,25 @@ struct Event {
     message: ServerSseMessage,
 }
 
+/// A name for a stream of a request.
+pub(super) fn stream_name(session: &str) -> StreamName {
+    format!("{session}:{}", uuid::Uuid::new_v4()).into()
+}
+
+/// The name of the stream that an event is of.
+pub(super) fn stream_of(event_id: &str) -> &str {
+    event_id.rsplit_once('/').map_or(event_id, |(stream, _)| stream)
+}
+
+/// Whether an event is the last of a request's stream.
+pub(super) fn ends_stream(event: &ServerSseMessage) -> bool {
+    event.message.as_deref().is_some_and(is_answer)
+}
+
+fn session_of(stream: &str) -> Option<&str> {
+    stream.rsplit_once(':').map(|(session, _)| session)
+}
+
 impl Kept {
     fn store(&mut self, stream_id: &str, event: &ServerSseMessage) -> String {
         if !self.streams.contains_key(stream_id) {
@@ -70,20 +95,14 @@ impl Kept {
             self.streams.insert(stream_id.to_owned(), stream);
             self.order.push_back(stream_id.to_owned());
         }
-        let bytes = event
-            .message
-            .as_deref()
-            .map_or(0, |message| serde_json::to_vec(message).map_or(0, |json| json.len()));
+        let bytes = event.message.as_deref().and_then(json_size).unwrap_or(0);
         let mut id = String::new();
         if let Some(stream) = self.streams.get_mut(stream_id) {
             let number = *stream.latest.borrow() + 1;
             id = format!("{stream_id}/{number}");
             let mut message = event.clone();
             message.event_id = Some(id.clone());
-            stream.is_answered |= matches!(
-                event.message.as_deref(),
-                Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
-            );
+            stream.is_answered |= ends_stream(event);
             stream.events.push_back(Event { number, bytes, message });
             self.bytes += bytes;
             if EVENTS_PER_STREAM_MAX < stream.events.len()
@@ -136,15 +155,19 @@ impl Events {
         self.kept().store(stream_id, event)
     }
 
-    /// What came and will come after an event of a stream, to its answer.
+    /// What came and will come after an event of a session's stream, to its answer.
     ///
     /// # Errors
-    /// When that is no event of a stream that is kept.
+    /// When that is no event of a stream that is kept for this session.
     pub(super) fn replay(
         &self,
+        session: &str,
         last: &str,
     ) -> Result<ReceiverStream<ServerSseMessage>, UnknownEvent> {
         let (stream_id, number) = last.rsplit_once('/').ok_or(UnknownEvent)?;
+        if session_of(stream_id) != Some(session) {
+            return Err(UnknownEvent);
+        }
         let mut number: u64 = number.parse().map_err(|_| UnknownEvent)?;
         let mut latest = {
             let kept = self.kept();
@@ -196,20 +219,31 @@ mod tests {
     #[tokio::test]
     async fn a_replay_begins_after_the_event_named_and_ends_with_the_answer() {
         let events = Events::default();
-        let first = events.keep("s", &event("1".into(), false));
-        let mut live = events.replay(&first).unwrap();
-        let second = events.keep("s", &event("2".into(), false));
+        let first = events.keep("s:1", &event("1".into(), false));
+        let mut live = events.replay("s", &first).unwrap();
+        let second = events.keep("s:1", &event("2".into(), false));
         assert_eq!(live.next().await.unwrap().event_id.as_deref(), Some(second.as_str()));
-        let answer = events.keep("s", &event("3".into(), true));
+        let answer = events.keep("s:1", &event("3".into(), true));
         assert_eq!(live.next().await.unwrap().event_id.as_deref(), Some(answer.as_str()));
         assert!(live.next().await.is_none());
-        let again: Vec<_> = events.replay(&second).unwrap().collect().await;
+        let again: Vec<_> = events.replay("s", &second).unwrap().collect().await;
         assert_eq!(again.len(), 1);
-        assert_eq!(events.replay(&answer).unwrap().count().await, 0);
+        assert_eq!(events.replay("s", &answer).unwrap().count().await, 0);
         assert!(events.is_last(&answer) && !events.is_last(&second));
-        assert!(!events.is_last("gone/1") && !events.is_last("garbage"));
-        assert!(events.replay("gone/1").is_err());
-        assert!(events.replay("garbage").is_err());
+        assert!(!events.is_last("s:gone/1") && !events.is_last("garbage"));
+        assert!(events.replay("s", "s:gone/1").is_err());
+        assert!(events.replay("s", "garbage").is_err());
+    }
+
+    /// Holds EV2.
+    #[tokio::test]
+    async fn a_stream_is_replayed_in_its_own_session_alone() {
+        let events = Events::default();
+        let first = events.keep(&stream_name("s"), &event("1".into(), false));
+        assert!(events.replay("s", &first).is_ok());
+        for other in ["", "t", "s:", "ss"] {
+            assert!(events.replay(other, &first).is_err(), "{other}");
+        }
     }
 
     #[tokio::test]

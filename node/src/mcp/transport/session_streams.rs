@@ -31,7 +31,7 @@ use tokio::{
 };
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::events::Events;
+use super::events::{Events, StreamName, stream_of};
 
 /// Messages on their way to one client, or to the server. A full queue holds up the whole session.
 const QUEUE_MAX: usize = 256;
@@ -78,15 +78,14 @@ type Outlet = mpsc::Sender<ServerSseMessage>;
 
 #[derive(Debug)]
 struct Asked {
-    stream: Arc<str>,
+    stream: StreamName,
     outlet: Outlet,
     progress: Option<ProgressToken>,
 }
 
 /// Where a message leaves.
 struct Route {
-    /// What its events are kept under.
-    stream: Arc<str>,
+    stream: StreamName,
     outlet: Option<Outlet>,
 }
 
@@ -153,16 +152,16 @@ impl SessionStreams {
         said.send(Box::new(message)).await.map_err(|_| SessionEnded)
     }
 
-    /// Passes on a request. The stream ends with its answer.
+    /// Passes on a request. Its stream has this name, and ends with its answer.
     pub(super) async fn ask(
         &self,
         message: ClientJsonRpcMessage,
+        name: StreamName,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + use<>, SessionEnded> {
         let (outlet, stream) = mpsc::channel(QUEUE_MAX);
         if let JsonRpcMessage::Request(request) = &message {
             let progress = request.request.get_meta().get_progress_token();
-            let stream = uuid::Uuid::new_v4().to_string().into();
-            let asked = Asked { stream, outlet, progress };
+            let asked = Asked { stream: name, outlet, progress };
             self.state().asked.insert(key(&request.id), asked);
         }
         self.say(message).await?;
@@ -196,6 +195,10 @@ impl SessionStreams {
     /// Sends what the server says.
     async fn send(&self, message: ServerJsonRpcMessage) -> Result<(), SessionEnded> {
         let _alone = self.leaving.lock().await;
+        if self.state().said.is_none() {
+            // Nobody is left to read an answer. Who asks or tells something learns that it is over.
+            return if is_answer(&message) { Ok(()) } else { Err(SessionEnded) };
+        }
         let Some(message) = self.introduced(message)? else { return Ok(()) };
         let Some(Route { stream, outlet }) = self.route(&message) else { return Ok(()) };
         let mut event = ServerSseMessage::from_message(message);
@@ -212,15 +215,11 @@ impl SessionStreams {
         &self,
         message: ServerJsonRpcMessage,
     ) -> Result<Option<ServerJsonRpcMessage>, SessionEnded> {
-        let mut state = self.state();
-        state.said.as_ref().ok_or(SessionEnded)?;
-        match message {
-            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {
-                let Some(introducing) = state.introducing.take() else { return Ok(Some(message)) };
-                introducing.send(message).map(|()| None).map_err(|_| SessionEnded)
-            }
-            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => Ok(Some(message)),
+        if !is_answer(&message) {
+            return Ok(Some(message));
         }
+        let Some(introducing) = self.state().introducing.take() else { return Ok(Some(message)) };
+        introducing.send(message).map(|()| None).map_err(|_| SessionEnded)
     }
 
     /// Where a message leaves; `None`: nobody wants it any more.
@@ -253,6 +252,11 @@ impl SessionStreams {
     }
 }
 
+/// Whether a message is the last on the stream of a request.
+pub(super) fn is_answer(message: &ServerJsonRpcMessage) -> bool {
+    matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
+}
+
 /// A request's id, in an order.
 pub(super) fn key(id: &RequestId) -> String {
     format!("{id:?}")
@@ -260,7 +264,7 @@ pub(super) fn key(id: &RequestId) -> String {
 
 /// Whether an event is of a session's own stream.
 pub(super) fn is_of_own_stream(event_id: &str) -> bool {
-    event_id.rsplit_once('/').is_some_and(|(stream, _)| stream.ends_with(OWN))
+    stream_of(event_id).ends_with(OWN)
 }
 
 impl Transport<RoleServer> for SessionTransport {
@@ -303,7 +307,7 @@ mod tests {
     use serde_json::json;
     use tasuki_proto::limits::HOLD_MS_MAX;
 
-    use super::*;
+    use super::{super::events::stream_name, *};
 
     fn client(message: serde_json::Value) -> ClientJsonRpcMessage {
         serde_json::from_value(message).unwrap()
@@ -341,6 +345,13 @@ mod tests {
         (streams, transport, events)
     }
 
+    async fn ask(
+        streams: &SessionStreams,
+        id: u64,
+    ) -> Result<impl Stream<Item = ServerSseMessage> + Unpin + use<>, SessionEnded> {
+        streams.ask(call(id), stream_name("s")).await
+    }
+
     /// What is on a stream by now, and whether it has ended.
     fn read(stream: &mut (impl Stream<Item = ServerSseMessage> + Unpin)) -> (Vec<String>, bool) {
         let mut read = Vec::new();
@@ -362,8 +373,8 @@ mod tests {
     #[tokio::test]
     async fn an_answer_ends_its_own_stream_and_no_other() {
         let (streams, mut transport, _) = open();
-        let mut first = streams.ask(call(1)).await.unwrap();
-        let mut second = streams.ask(call(2)).await.unwrap();
+        let mut first = ask(&streams, 1).await.unwrap();
+        let mut second = ask(&streams, 2).await.unwrap();
         let mut own = streams.listen().unwrap();
         for message in [progress(2), answer(1), changed(), progress(1)] {
             transport.send(message).await.unwrap();
@@ -381,7 +392,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_taken_back_is_not_answered() {
         let (streams, mut transport, _) = open();
-        let mut stream = streams.ask(call(1)).await.unwrap();
+        let mut stream = ask(&streams, 1).await.unwrap();
         let mut own = streams.listen().unwrap();
         let cancelled = json!({
             "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 },
@@ -397,7 +408,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_broken_stream_missed_is_kept() {
         let (streams, mut transport, events) = open();
-        let stream = streams.ask(call(1)).await.unwrap();
+        let stream = ask(&streams, 1).await.unwrap();
         drop(stream);
         transport.send(progress(1)).await.unwrap();
         transport.send(answer(1)).await.unwrap();
@@ -430,19 +441,20 @@ mod tests {
     #[tokio::test]
     async fn what_is_over_is_over_for_both_sides() {
         let (streams, mut transport, _) = open();
-        let (mut stream, mut own) =
-            (streams.ask(call(1)).await.unwrap(), streams.listen().unwrap());
+        let (mut stream, mut own) = (ask(&streams, 1).await.unwrap(), streams.listen().unwrap());
         streams.end();
         assert!(read(&mut stream).1 && read(&mut own).1);
         assert!(streams.say(call(2)).await.is_err() && streams.listen().is_err());
         // What was said before is still heard.
         assert!(transport.receive().await.is_some());
         assert!(transport.receive().await.is_none());
-        assert!(transport.send(answer(1)).await.is_err());
+        // Nobody wants an answer any more; who asks or tells something learns that.
+        assert!(transport.send(answer(1)).await.is_ok());
+        assert!(transport.send(changed()).await.is_err());
 
         let (streams, transport, _) = open();
         drop(transport);
-        assert!(streams.ask(call(1)).await.is_err());
+        assert!(ask(&streams, 1).await.is_err());
         assert!(streams.introduce(call(1)).await.is_err());
     }
 

@@ -6,7 +6,7 @@
 //! told its session is gone gives the server up, often for good.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -26,7 +26,7 @@ use tasuki_proto::id::TokenId;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    events::{Events, UnknownEvent},
+    events::{Events, StreamName, UnknownEvent, ends_stream, stream_name, stream_of},
     service::ConnectionGuard,
     session_streams::{SessionEnded, SessionStreams, SessionTransport, is_of_own_stream, key},
     write_ack::{Fate, WriteAck},
@@ -93,8 +93,16 @@ struct Asked(Arc<Mutex<Requests>>);
 struct Requests {
     /// The ids of those that are not answered, and whose streams are open.
     open: BTreeSet<String>,
-    /// What becomes of the answers that were not read yet, of those too whose streams broke.
-    ahead: BTreeMap<String, Fate>,
+    /// The answers that were not read yet, of those too whose streams broke; the oldest first.
+    ahead: VecDeque<Ahead>,
+}
+
+/// An answer that is to come. Its request's id may be in use again before it does.
+#[derive(Debug)]
+struct Ahead {
+    stream: StreamName,
+    id: String,
+    fate: Fate,
 }
 
 /// An id in use until dropped.
@@ -110,35 +118,46 @@ impl Asked {
     }
 
     /// `None`: a request with this id is not answered yet, and only one of the two would be.
-    fn begin(&self, id: &RequestId, fate: Fate) -> Option<Asking> {
+    fn begin(&self, id: &RequestId, stream: StreamName, fate: Fate) -> Option<Asking> {
         let id = key(id);
         let mut all = self.all();
         if !all.open.insert(id.clone()) {
             return None;
         }
         if AHEAD_MAX <= all.ahead.len() {
-            all.ahead.pop_first();
+            all.ahead.pop_front();
         }
-        all.ahead.insert(id.clone(), fate);
+        all.ahead.push_back(Ahead { stream, id: id.clone(), fate });
         Some(Asking { asked: self.clone(), id })
     }
 
-    /// The answer is being read. False: its request was taken back.
-    fn give(&self, id: &RequestId) -> bool {
-        let fate = self.all().ahead.remove(&key(id));
-        fate.inspect(Fate::give).is_some()
+    /// The answer on a stream is being read. False: its request was taken back.
+    fn give(&self, stream: &str) -> bool {
+        let mut all = self.all();
+        let at = all.ahead.iter().position(|it| *it.stream == *stream);
+        let given = at.and_then(|at| all.ahead.remove(at));
+        drop(all);
+        given.inspect(|it| it.fate.give()).is_some()
     }
 
     /// The client took a request back.
     fn disown(&self, id: &RequestId) {
-        let fate = self.all().ahead.remove(&key(id));
-        fate.iter().for_each(Fate::disown);
+        let id = key(id);
+        let mut disowned = Vec::new();
+        self.all().ahead.retain(|it| {
+            let is_kept = it.id != id;
+            if !is_kept {
+                disowned.push(it.fate.clone());
+            }
+            is_kept
+        });
+        disowned.iter().for_each(Fate::disown);
     }
 
     /// The client takes back all that was not answered.
     fn disown_all(&self) {
         let ahead = std::mem::take(&mut self.all().ahead);
-        ahead.values().for_each(Fate::disown);
+        ahead.iter().for_each(|it| it.fate.disown());
     }
 }
 
@@ -331,22 +350,22 @@ impl SessionManager for Sessions {
             let line = ConnectionGuard { what: Ended::Stream, gone };
             request.request.extensions_mut().insert(line);
         }
+        let name = stream_name(id);
         let mut asking = match (&message, asked) {
             (JsonRpcMessage::Request(request), Some(asked)) => {
                 let fate = fate(request.request.extensions());
-                match asked.begin(&request.id, fate) {
+                match asked.begin(&request.id, Arc::clone(&name), fate) {
                     Some(asking) => Some(asking),
                     None => return Ok(refused_twice(request.id.clone()).left_stream()),
                 }
             }
             (_, _) => None,
         };
-        let stream = self.streams(id)?.ask(message).await?;
+        let stream = self.streams(id)?.ask(message, Arc::clone(&name)).await?;
         let stream = stream.filter(move |event| {
-            let is_told = answered(event).is_none_or(|id| {
-                // Free again before the client can have read the answer.
-                asking.take().is_none_or(|it| it.asked.give(id))
-            });
+            // Free again before the client can have read the answer.
+            let is_told =
+                !ends_stream(event) || asking.take().is_none_or(|it| it.asked.give(&name));
             ready(is_told)
         });
         Ok(kept_with(stream, used).right_stream())
@@ -394,10 +413,12 @@ impl SessionManager for Sessions {
         let used = self.used(id);
         let is_standalone = is_of_own_stream(&last_event_id);
         let asked = self.asked(id);
-        let stream = self.events.replay(&last_event_id)?;
+        let stream = self.events.replay(id, &last_event_id)?;
         let stream = stream.inspect(move |event| {
-            if let (Some(asked), Some(id)) = (&asked, answered(event)) {
-                asked.give(id);
+            if ends_stream(event)
+                && let (Some(asked), Some(id)) = (&asked, &event.event_id)
+            {
+                asked.give(stream_of(id));
             }
         });
         let door = is_standalone.then(|| self.doors.open(id)).flatten();
@@ -424,15 +445,6 @@ fn fate(extensions: &Extensions) -> Fate {
     let parts = extensions.get::<http::request::Parts>();
     let probe = parts.and_then(|parts| parts.extensions.get::<WriteAck>());
     probe.map(|probe| probe.fate().clone()).unwrap_or_default()
-}
-
-/// Which request an event answers.
-fn answered(event: &ServerSseMessage) -> Option<&RequestId> {
-    match event.message.as_deref()? {
-        JsonRpcMessage::Response(response) => Some(&response.id),
-        JsonRpcMessage::Error(error) => error.id.as_ref(),
-        JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
-    }
 }
 
 /// What is said to a request whose id is taken.
