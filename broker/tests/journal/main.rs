@@ -378,6 +378,55 @@ async fn a_lost_log_or_database_is_refused_and_a_lost_log_can_be_replaced() {
     assert!(refusal(dir.path()).contains("meta"), "{}", refusal(dir.path()));
 }
 
+#[tokio::test]
+async fn a_repair_of_the_log_keeps_what_it_can_and_takes_no_other_log() {
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
+    let old = tempfile::tempdir().expect("a directory");
+    common::copy(dir.path(), old.path());
+    one_more(dir.path(), 4).await;
+    // The log alone has the newest.
+    swap_in("db", old.path(), dir.path());
+
+    let mut kept = Vec::new();
+    for gone in ["log/0", "log/1"] {
+        let copy = tempfile::tempdir().expect("a directory");
+        common::copy(dir.path(), copy.path());
+        std::fs::remove_file(copy.path().join(gone)).expect("removes");
+        assert!(refusal(copy.path()).contains("bytes or more, found 0"), "{gone}");
+        repair_log(copy.path()).expect("repairs");
+        let journal = on_disk(copy.path());
+        kept.push(sequences(&journal, 1, 9).len());
+        journal.close().await.expect("closes");
+    }
+    kept.sort_unstable();
+    assert_eq!(kept, [3, 4], "what was in the file that is gone is lost");
+
+    let other = tempfile::tempdir().expect("a directory");
+    written(other.path()).await;
+    swap_in("log", other.path(), dir.path());
+    let refused = repair_log(dir.path()).expect_err("it is refused").to_string();
+    assert!(refused.contains("the log beside it is of"), "{refused}");
+    // Nothing of it was thrown away.
+    swap_in("log", dir.path(), other.path());
+    verify(other.path()).expect("it is whole");
+}
+
+/// A directory that was a broker's, and of which only the rest is there, is not begun anew.
+#[tokio::test]
+async fn a_lost_database_with_its_log_is_no_new_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
+    tasuki_proto::host::location::note(dir.path()).expect("notes");
+    for part in ["db", "log"] {
+        std::fs::remove_dir_all(dir.path().join(part)).expect("removes");
+    }
+    let refused = refusal(dir.path());
+    assert!(refused.contains("found neither"), "{refused}");
+    std::fs::remove_file(dir.path().join("location.json")).expect("removes");
+    on_disk(dir.path()).close().await.expect("closes");
+}
+
 /// Appends one record in a sitting of its own.
 async fn one_more(dir: &Path, sequence: u64) {
     let journal = on_disk(dir);

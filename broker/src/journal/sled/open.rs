@@ -2,7 +2,8 @@
 //! start-up's check.
 //!
 //! While a file `creating` is there nothing was ever acknowledged, and creation begins anew.
-//! Without it, database and log are both there or neither is; anything else is damage.
+//! Without it, database and log are both there or neither is; anything else is damage. Neither was
+//! ever there where no broker noted its [`location`].
 //!
 //! Releases before the log had a mark instead ([`super::mark`]). As long as it is there it counts,
 //! and no log does.
@@ -14,7 +15,7 @@ use std::{
 };
 
 use sled::Batch;
-use tasuki_proto::host::files;
+use tasuki_proto::host::{files, location};
 
 use super::{
     check::{self, Checked, check},
@@ -22,7 +23,7 @@ use super::{
     engine::{Engine, folder, guarded, storage, sync_dir},
     layout,
     lock::Lock,
-    log::{self, Contents, Log, Position},
+    log::{self, Contents, Frame, Log, Position},
     mark::{self, HighWater},
     read::{self, damaged},
     swap,
@@ -119,10 +120,27 @@ pub(super) fn bring_up(dir: &Path, engine: &Engine) -> Result<Newest, JournalErr
 }
 
 /// Gives the database what it lacks of this.
-pub(super) fn apply(dir: &Path, engine: &Engine, contents: &Contents) -> Result<(), JournalError> {
+fn apply(dir: &Path, engine: &Engine, contents: &Contents) -> Result<(), JournalError> {
     check::check_incarnation(engine, &contents.incarnation())?;
     let at = read::position(engine)?;
-    let frames = contents.after(at.number, at.hash)?;
+    give(dir, engine, contents.after(at.number, at.hash)?)
+}
+
+/// Gives the database what it lacks of a log that may be damaged, as far as nothing is missing.
+///
+/// # Errors
+/// Also when the log is another database's.
+pub(super) fn apply_intact(
+    dir: &Path,
+    engine: &Engine,
+    contents: &Contents,
+) -> Result<(), JournalError> {
+    check::check_incarnation(engine, &contents.incarnation())?;
+    let at = read::position(engine)?;
+    give(dir, engine, &contents.intact_after(at.number, at.hash))
+}
+
+fn give(dir: &Path, engine: &Engine, frames: &[Frame]) -> Result<(), JournalError> {
     if !frames.is_empty() {
         log::settle(dir)?;
     }
@@ -182,7 +200,19 @@ fn is_fresh(dir: &Path) -> Result<bool, JournalError> {
             Ok(_) | Err(_) => Ok(true),
         };
     }
-    Ok([folder(dir), mark::path(dir), log::folder(dir)].iter().all(|it| !it.exists()))
+    if [folder(dir), mark::path(dir), log::folder(dir)].iter().any(|it| it.exists()) {
+        return Ok(false);
+    }
+    // Noted once both were made.
+    if dir.join(location::FILE).exists() {
+        let place = dir.display().to_string();
+        return Err(damaged(
+            place,
+            "expected the database and the log that a broker had here, found neither; restore a \
+             backup, or give an empty directory with --data to begin anew",
+        ));
+    }
+    Ok(true)
 }
 
 /// Makes a database; of this incarnation, or a new one.

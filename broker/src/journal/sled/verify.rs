@@ -14,7 +14,7 @@ use super::{
     lock::Lock,
     log,
     mark::{self, HighWater},
-    open::{Newest, apply, bring_up, take_over},
+    open::{Newest, apply_intact, bring_up, take_over},
     read::{self, damaged},
     swap,
 };
@@ -79,24 +79,25 @@ pub fn verify_with_progress(
     Ok(report)
 }
 
-/// Gives the database what the log has before any damage, and begins a new log, once the database is
-/// found whole. For a log that was lost or spoilt: what only that part of it had is lost, and nothing
-/// notices it.
+/// Gives the database what follows it in the log without a gap, and begins a new log, once the
+/// database is found whole. For a log that was lost or spoilt: what only the rest of it had is lost,
+/// and nothing notices it.
 ///
 /// # Errors
-/// As [`verify`], except for the log.
+/// As [`verify`], except for the log; of that only when it is another database's.
 pub fn repair_log(dir: &Path) -> Result<Report, JournalError> {
     let (lock, engine) = open(dir, swap::finish_or_keep)?;
     let mut progress = |_| ControlFlow::Continue(());
     let checked = guarded(&folder(dir), || {
-        let applied = match mark::read(dir) {
-            Ok(None) => log::read_whole(dir).and_then(|it| apply(dir, &engine, &it)),
+        match mark::read(dir) {
+            Ok(None) => match log::read_whole(dir) {
+                Ok(contents) => apply_intact(dir, &engine, &contents)?,
+                // There is nothing to keep.
+                Err(JournalError::Damaged { .. }) => {}
+                Err(why) => return Err(why),
+            },
             // While there is a mark, no log counts.
-            Ok(Some(_)) | Err(_) => Ok(()),
-        };
-        match applied {
-            Ok(()) | Err(JournalError::Damaged { .. }) => {}
-            Err(why) => return Err(why),
+            Ok(Some(_)) | Err(_) => {}
         }
         check_all(&engine, None, &mut progress)
     });

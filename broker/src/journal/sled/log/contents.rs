@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{
     Position,
-    frame::{Frame, Head, SECTOR, decode, frame_bytes, frame_number},
+    frame::{Frame, Head, SECTOR, decode, frame_bytes, frame_number, rows_of},
 };
 use crate::journal::{
     Hash, JournalError,
@@ -60,17 +60,21 @@ impl Parsed {
     }
 }
 
-/// The first frame from this byte on with a number above this one. Those of an earlier use of the
+/// The frames from this byte on with a number above this one. Those of an earlier use of the
 /// segment have lower ones.
-fn later(secret: &[u8; 16], bytes: &Bytes, from: usize, number: u64) -> Option<u64> {
+fn later(
+    secret: &[u8; 16],
+    bytes: &Bytes,
+    from: usize,
+    number: u64,
+) -> impl Iterator<Item = Frame> {
     let sectors = (from..bytes.len()).step_by(SECTOR);
     // No frame is smaller than a sector. Looked at first: a checksum reads as much as a length says.
     let highest = number + 2 * (bytes.len() / SECTOR) as u64;
-    let may_be = |at: &usize| {
+    let may_be = move |at: &usize| {
         frame_number(&bytes[*at..]).is_some_and(|found| number < found && found <= highest)
     };
-    let mut frames = sectors.filter(may_be).filter_map(|at| decode(secret, &bytes.slice(at..)));
-    frames.next().map(|it| it.at.number)
+    sectors.filter(may_be).filter_map(|at| decode(secret, &bytes.slice(at..)))
 }
 
 impl Contents {
@@ -115,7 +119,8 @@ impl Contents {
         let end = self.end().number;
         for (at, bytes) in self.segments.iter().enumerate() {
             let from = if at == self.newest { self.rest } else { 0 };
-            if let Some(found) = later(&self.secret, bytes, from, end) {
+            if let Some(found) = later(&self.secret, bytes, from, end).next() {
+                let found = found.at.number;
                 let what = format!("expected frame {}, found {found} after it", end + 1);
                 return Err(damaged(&self.place, what));
             }
@@ -165,5 +170,24 @@ impl Contents {
             return Err(damaged(&self.place, what));
         }
         Ok(&self.frames[skip..])
+    }
+
+    /// Of a log that is damaged, the frames that follow this one without a gap, wherever they are
+    /// and whatever comes before them.
+    pub(in super::super) fn intact_after(&self, number: u64, hash: Hash) -> Vec<Frame> {
+        let segments = self.segments.iter();
+        let mut found: Vec<_> =
+            segments.flat_map(|it| later(&self.secret, it, 0, number)).collect();
+        found.sort_by_key(|it| it.at.number);
+        let (mut frames, mut last) = (Vec::new(), (number, hash));
+        for frame in found {
+            if (frame.at.number, frame.previous) == (last.0 + 1, last.1)
+                && rows_of(&frame.rows).is_some()
+            {
+                last = (frame.at.number, frame.at.hash);
+                frames.push(frame);
+            }
+        }
+        frames
     }
 }

@@ -34,7 +34,7 @@ use tasuki_proto::stored::LogPosition;
 use self::frame::{Head, encode, frame_bytes};
 pub(super) use self::{
     contents::Contents,
-    frame::{Rows, SECTOR, rows_of},
+    frame::{Frame, Rows, SECTOR, rows_of},
 };
 use super::{
     engine::{self, sync_dir},
@@ -109,8 +109,15 @@ pub(super) fn position_row(at: &Position) -> (&'static [u8], Vec<u8>) {
 /// memory alone, and no database may have what the log has not (LG3).
 pub(super) fn settle(dir: &Path) -> Result<(), JournalError> {
     for path in paths(dir) {
-        write_again(&path)
-            .map_err(|why| JournalError::Storage(format!("syncing {}: {why}", path.display())))?;
+        match write_again(&path) {
+            // Of a log that is repaired.
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            Err(why) => {
+                let what = format!("syncing {}: {why}", path.display());
+                return Err(JournalError::Storage(what));
+            }
+            Ok(()) => {}
+        }
     }
     Ok(())
 }
@@ -165,7 +172,7 @@ pub(super) fn read(dir: &Path) -> Result<Contents, JournalError> {
     Ok(contents)
 }
 
-/// Of a log that is damaged, what comes before that.
+/// What a log holds that may be damaged.
 pub(super) fn read_whole(dir: &Path) -> Result<Contents, JournalError> {
     let mut segments = [Bytes::new(), Bytes::new()];
     for (segment, path) in segments.iter_mut().zip(paths(dir)) {

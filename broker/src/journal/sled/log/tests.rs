@@ -362,6 +362,48 @@ fn damage_is_refused_by_its_frame_or_changes_nothing() {
     assert!(0 < refused && 0 < harmless && 0 < at_end, "{refused}, {harmless}, {at_end}");
 }
 
+/// Where a frame is, whole.
+fn found(image: &[Vec<u8>; 2], number: u64) -> bool {
+    image.iter().any(|segment| {
+        let bytes = Bytes::copy_from_slice(segment);
+        let mut sectors = (0..bytes.len()).step_by(SECTOR);
+        sectors.any(|at| {
+            super::frame::decode(&[2; 16], &bytes.slice(at..))
+                .is_some_and(|it| it.at.number == number)
+        })
+    })
+}
+
+/// Whatever is spoilt, a repair keeps each frame that follows the database without a gap.
+#[test]
+fn a_repair_keeps_all_that_follows_the_database() {
+    let story = [Step::Append(1), Step::Append(1), Step::Append(2), Step::Append(1)];
+    let disk = after(&story);
+    let last = disk.applied;
+    let mut kept_behind_damage = 0;
+    for segment in 0..2 {
+        for at in 0..disk.durable[segment].len() {
+            let mut image = disk.durable.clone();
+            image[segment][at] ^= 1;
+            let segments = image.each_ref().map(|it| Bytes::copy_from_slice(it));
+            let spoilt = Contents::of("log".as_ref(), segments).unwrap();
+            for number in disk.synced..=last {
+                let frames = spoilt.intact_after(number, disk.hash(number));
+                for (at, frame) in (number..).zip(&frames) {
+                    let expected = &disk.frames[usize::try_from(at).unwrap()];
+                    assert_eq!((&frame.at, &frame.rows), (&expected.0, &expected.1));
+                }
+                let kept = number + frames.len() as u64;
+                let expected = (number + 1..=last).take_while(|it| found(&image, *it)).last();
+                assert_eq!(kept, expected.unwrap_or(number), "{segment}, byte {at}");
+                let is_refused = spoilt.after(number, disk.hash(number)).is_err();
+                kept_behind_damage += u32::from(is_refused && number < kept);
+            }
+        }
+    }
+    assert!(0 < kept_behind_damage);
+}
+
 #[test]
 fn frames_that_are_gone_are_missed() {
     let mut disk = after(&[Step::Append(1), Step::Append(1), Step::Restart, Step::Append(1)]);
