@@ -25,7 +25,7 @@ use super::{
     disk_space::Room,
     index::{self, Extent, Index, IndexError, Origin},
     rest::{BATCH_GAP, IndexStatus, RestEnd},
-    source::{self, Todo},
+    source::{self, Filled, Todo},
     tail::Following,
     writer::WriterThread,
 };
@@ -37,6 +37,12 @@ use crate::{
 /// Between attempts after a failure, doubling.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+
+/// Threads that a pass over all mail may write for it to be the last.
+const FILLED_WITH: usize = 1_000;
+
+/// Where mail comes in faster than it is indexed, one has to be the last.
+const PASSES_MAX: usize = 4;
 
 /// Where an index is.
 #[derive(Debug, Clone)]
@@ -300,24 +306,38 @@ impl Indexer {
     }
 
     /// False: the broker stops.
+    ///
+    /// It goes over all mail again until little came in meanwhile. What came in while it was gone
+    /// over is indexed once more, from records, which may be dropped by then if that took long.
     async fn fill(&self, writer_thread: &WriterThread) -> Result<bool, Failure> {
-        let (mut from, mut first) = (0, None);
-        let ahead = loop {
-            let page = source::page(&self.workspaces, &self.workspace, from).await?;
-            first = first.or(Some(page.sequence));
-            if from == page.end {
-                break page.sequence;
+        let mut filled = Filled::default();
+        for pass in 1.. {
+            let (mut from, mut first, mut written) = (0, None, 0);
+            let ahead = loop {
+                let page = source::page(&self.workspaces, &self.workspace, from).await?;
+                first = first.or(Some(page.sequence));
+                if from == page.end {
+                    break page.sequence;
+                }
+                let todos = filled.lacks(&page, from);
+                from = page.next;
+                if !todos.is_empty() {
+                    written += todos.len();
+                    self.room.check(&self.folder)?;
+                    self.write(writer_thread, todos, None).await?;
+                }
+                self.tell(&format!("is being made, {from} of {} threads so far", page.end));
+                if self.stopping.is_cancelled() {
+                    return Ok(false);
+                }
+            };
+            if FILLED_WITH < written && pass < PASSES_MAX {
+                continue;
             }
-            from = page.next;
-            self.room.check(&self.folder)?;
-            self.write(writer_thread, page.todos, None).await?;
-            self.tell(&format!("is being made, {from} of {} threads so far", page.end));
-            if self.stopping.is_cancelled() {
-                return Ok(false);
-            }
-        };
-        let through = first.unwrap_or(ahead);
-        writer_thread.write(move |writer| writer.commit(Extent { through, ahead })).await?;
+            let through = first.unwrap_or(ahead);
+            writer_thread.write(move |writer| writer.commit(Extent { through, ahead })).await?;
+            break;
+        }
         Ok(true)
     }
 

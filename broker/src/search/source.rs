@@ -58,7 +58,7 @@ pub(super) struct Todo {
 
 impl Todo {
     /// A thread is not there any more.
-    fn removal(thread: ThreadNumber) -> Self {
+    pub(super) fn removal(thread: ThreadNumber) -> Self {
         let id = MessageId::from_bits(0);
         Self { id, thread, readers: Vec::new(), from: 1, to: 0, is_again: true }
     }
@@ -162,6 +162,39 @@ pub(super) struct Page {
     pub(super) end: u32,
     /// The newest record then.
     pub(super) sequence: Sequence,
+}
+
+/// What of each thread an index that is made has already.
+#[derive(Debug, Default)]
+pub(super) struct Filled {
+    /// Entries and readers, by the thread's number.
+    threads: Vec<(u32, usize)>,
+}
+
+impl Filled {
+    /// What of a page, which begins at `from`, the index lacks. It counts as had from then on.
+    pub(super) fn lacks(&mut self, page: &Page, from: u32) -> Vec<Todo> {
+        let mut lacks = Vec::new();
+        let mut there = page.todos.iter().peekable();
+        for number in from..page.next {
+            let todo = there.next_if(|it| it.thread.0 == number);
+            let now = todo.map_or((0, 0), |it| (it.to, it.readers.len()));
+            let at = number as usize;
+            if self.threads.len() <= at {
+                self.threads.resize(at + 1, (0, 0));
+            }
+            let had = std::mem::replace(&mut self.threads[at], now);
+            if had == now {
+                continue;
+            }
+            let is_again = had != (0, 0);
+            lacks.push(match todo {
+                Some(todo) => Todo { is_again, ..todo.clone() },
+                None => Todo::removal(ThreadNumber(number)),
+            });
+        }
+        lacks
+    }
 }
 
 /// Threads from `from` on.

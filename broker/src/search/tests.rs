@@ -400,3 +400,35 @@ async fn a_query_that_the_engine_gives_up_over_fails_alone() {
     stopping.cancel();
     search.gone().await;
 }
+
+#[test]
+fn a_pass_writes_only_what_changed_since_the_one_before() {
+    use super::source::{Filled, Page, Todo};
+    use crate::rules::mailbox::ThreadNumber;
+
+    let thread = |number: u32, to: u32, readers: &[&str]| Todo {
+        id: MessageId::from_bits(u128::from(number) + 1),
+        thread: ThreadNumber(number),
+        readers: readers.iter().map(|it| role(it)).collect(),
+        from: 1,
+        to,
+        is_again: false,
+    };
+    let page = |todos: &[Todo], next| Page {
+        todos: todos.to_vec(),
+        next,
+        end: next,
+        sequence: Sequence::NONE,
+    };
+    let mut filled = Filled::default();
+    let first = [thread(10, 1, &["a"]), thread(12, 2, &["a", "b"]), thread(13, 1, &["b"])];
+    assert_eq!(filled.lacks(&page(&first, 14), 10), first);
+    assert_eq!(filled.lacks(&page(&first, 14), 10), []);
+    // One got an entry, one a reader, one is gone, and one is new.
+    let second = [thread(10, 2, &["a"]), thread(12, 2, &["a", "b", "c"]), thread(14, 1, &["a"])];
+    let again = |it: &Todo| Todo { is_again: true, ..it.clone() };
+    let gone = Todo::removal(ThreadNumber(13));
+    let lacks = [again(&second[0]), again(&second[1]), gone, second[2].clone()];
+    assert_eq!(filled.lacks(&page(&second, 15), 10), lacks);
+    assert_eq!(filled.lacks(&page(&second, 15), 10), []);
+}
