@@ -150,6 +150,8 @@ async fn serve(settings: Settings) -> u8 {
             };
         }
     };
+    // Whoever is told that it listens may stop it at once.
+    let told = told_to_stop();
     say(&format!("listening on {} (broker gRPC)", broker.url()));
     if let Some(fingerprint) = broker.fingerprint() {
         say(&format!("advertised as https://{}", broker.advertised()));
@@ -163,7 +165,7 @@ async fn serve(settings: Settings) -> u8 {
             tracing::error!("{why}; acknowledged work is on disk, start again once it is well");
             return EXIT_DISK;
         }
-        () = told_to_stop() => {}
+        () = told => {}
     }
     tracing::info!("stopping");
     match broker.stop().await {
@@ -184,14 +186,16 @@ fn start_hint(error: &StartError, data: &Path) -> String {
     found.map(|why| format!(". {why}")).unwrap_or_default()
 }
 
-async fn told_to_stop() {
-    let (Ok(mut term), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = interrupt.recv() => {}
+/// Listens from the call on, whether or not it is polled.
+fn told_to_stop() -> impl Future<Output = ()> {
+    let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async move {
+        let (Ok(mut term), Ok(mut interrupt)) = signals else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
     }
 }

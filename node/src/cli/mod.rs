@@ -244,6 +244,23 @@ impl Command {
         }
     }
 
+    /// Whether it has several things to do at once.
+    fn is_multi_threaded(&self) -> bool {
+        #[cfg(unix)]
+        if matches!(self, Self::Accept(_)) {
+            return true;
+        }
+        matches!(
+            self,
+            Self::Up(_)
+                | Self::Node(_)
+                | Self::Launch(_)
+                | Self::LaunchAgent(_)
+                | Self::Run(_)
+                | Self::Worker(_)
+        )
+    }
+
     /// Whether it may be the first that keeps something in its data directory.
     fn keeps_data(&self) -> bool {
         match self {
@@ -464,11 +481,11 @@ fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
     if cli.command.keeps_data() {
         config.claim_data(&around);
     }
-    // A bridge or a hook does one thing at a time, and a second thread would only be one more to wake.
-    let mut threads = if is_wake_hook || matches!(cli.command, Command::Mcp(_)) {
-        runtime::Builder::new_current_thread()
-    } else {
+    // Most do one thing at a time, and a second thread would only be one more to start and to wake.
+    let mut threads = if cli.command.is_multi_threaded() {
         runtime::Builder::new_multi_thread()
+    } else {
+        runtime::Builder::new_current_thread()
     };
     let runtime = threads
         .enable_all()

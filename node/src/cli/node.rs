@@ -44,11 +44,13 @@ pub(crate) async fn run(args: Args, config: &Config, output: &mut Output) -> Res
         listener,
     )
     .await?;
+    // Whoever is told that it listens may stop it at once.
+    let stopping = stopped();
     hosting.announce(None, None, None, output)?;
     args.hosted.background.ready(config, output)?;
     tokio::select! {
         failure = hosting.run(output) => Err(failure),
-        () = stopped() => {
+        () = stopping => {
             hosting.shut_down(config).await;
             Ok(())
         }

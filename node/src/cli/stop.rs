@@ -1,47 +1,56 @@
 //! When it is time to stop.
 
-/// Resolves when this process is asked to stop: SIGTERM, Ctrl-C, or the end of its terminal.
+/// Resolves when this process is asked to stop: SIGTERM, Ctrl-C, or the end of its terminal. It
+/// listens from the call on, whether or not it is polled.
 ///
 /// That end counts once: the shell in the terminal tells of it (SIGHUP), and the system does, too.
-pub async fn stopped() {
-    let interrupt = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-            drop(interrupt.await);
-            return;
-        };
-        tokio::select! {
-            _ = interrupt => {}
-            _ = terminate.recv() => {}
-            () = hangup::heard() => {}
+#[cfg(unix)]
+pub fn stopped() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{Signal, SignalKind, signal};
+    async fn heard(signal: Option<Signal>) {
+        match signal {
+            Some(mut signal) => drop(signal.recv().await),
+            None => std::future::pending().await,
         }
     }
-    #[cfg(not(unix))]
-    drop(interrupt.await);
+    let interrupt = signal(SignalKind::interrupt()).ok();
+    let terminate = signal(SignalKind::terminate()).ok();
+    let hangup = hangup::listen();
+    async move {
+        tokio::select! {
+            () = heard(interrupt) => {}
+            () = heard(terminate) => {}
+            () = heard(hangup) => hangup::told(),
+        }
+    }
+}
+
+/// Resolves when this process is asked to stop with Ctrl-C.
+#[cfg(not(unix))]
+pub async fn stopped() {
+    drop(tokio::signal::ctrl_c().await);
 }
 
 #[cfg(unix)]
 mod hangup {
     use std::{
         fs,
-        future::pending,
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    use tokio::signal::unix::{SignalKind, signal};
+    use tokio::signal::unix::{Signal, SignalKind, signal};
 
     static WAS_HEARD: AtomicBool = AtomicBool::new(false);
 
-    /// Resolves when the terminal ends, unless that was heard before.
-    pub(super) async fn heard() {
+    /// Listens for the end of the terminal, unless that was heard before.
+    pub(super) fn listen() -> Option<Signal> {
         // Whoever listens for a signal does not ignore it any more.
-        if WAS_HEARD.load(Ordering::Relaxed) || is_ignored() {
-            return pending().await;
-        }
-        let Ok(mut hangup) = signal(SignalKind::hangup()) else { return pending().await };
-        hangup.recv().await;
+        let is_over = WAS_HEARD.load(Ordering::Relaxed) || is_ignored();
+        if is_over { None } else { signal(SignalKind::hangup()).ok() }
+    }
+
+    /// The terminal has ended.
+    pub(super) fn told() {
         tracing::warn!(
             "the terminal was closed, so this stops; `tasuki up --detach` runs without a terminal"
         );

@@ -150,6 +150,8 @@ async fn host(
             .await?;
     let listening = own.get().map(Broker::url);
     let dashboard = own.get().and_then(Broker::dashboard);
+    // Whoever is told that it listens may stop it at once.
+    let stopping = stopped();
     hosting.announce(listening.as_deref(), running, dashboard, output)?;
     args.hosted.background.ready(config, output)?;
     let link = hosting.watch_link();
@@ -169,7 +171,7 @@ async fn host(
              is well."
         ))),
         failure = hosting.run(output) => Err(failure),
-        () = stopped() => {
+        () = stopping => {
             hosting.shut_down(config).await;
             Ok(())
         }
