@@ -10,12 +10,26 @@ use std::{
 };
 
 use jiff::{Timestamp, tz::TimeZone};
+use parking_lot::Mutex;
 
 /// Where the system keeps its zone.
 const ZONE: &str = "/etc/localtime";
 
-/// The zone of this machine, or that of `TZ`.
+/// How long a zone that was read is taken for this machine's.
+const ZONE_FOR: Duration = Duration::from_secs(10);
+
+/// The zone of this machine, or that of `TZ`; as it was some seconds ago.
 pub fn zone() -> TimeZone {
+    static LAST: Mutex<Option<(Moment, TimeZone)>> = Mutex::new(None);
+    let mut last = LAST.lock();
+    let at = now();
+    match &*last {
+        Some((read, zone)) if at.since(*read) < ZONE_FOR => zone.clone(),
+        Some(_) | None => last.insert((at, read_zone())).1.clone(),
+    }
+}
+
+fn read_zone() -> TimeZone {
     // To learn the zone's name, too, the library would walk through all that there are.
     let of_system = || TimeZone::tzif("", &fs::read(ZONE).ok()?).ok();
     let zone = if env::var_os("TZ").is_none() { of_system() } else { None };

@@ -6,9 +6,8 @@
 //!
 //! - [`keys`]: idempotency keys that cannot expire while in use.
 //! - `network_monitor`: what makes the link look whether the connection still stands.
-//! - `session`: registration and heartbeats.
+//! - `session`: registration and heartbeats. `receipts`: how far turns and mail got.
 //! - `call`: commands and reads. `mail`: what else there is of mail. `waits`: parked questions.
-//!   `receipts`: how far turns and mail got.
 //! - `cache`: what loops and mail looked like, for when nobody can be asked.
 //! - `feed`: what changed, for whoever follows. [`news`]: the same, as it is shown.
 //!
@@ -19,6 +18,7 @@ pub mod news;
 
 mod cache;
 mod call;
+mod detach_on_drop;
 mod feed;
 mod mail;
 mod network_monitor;
@@ -33,6 +33,7 @@ mod waits;
 use std::{
     io,
     ops::Deref,
+    panic::AssertUnwindSafe,
     path::PathBuf,
     sync::{
         Arc, Weak,
@@ -49,11 +50,12 @@ use tasuki_proto::{
     reason::Reason,
     wire,
 };
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     cache::Cache,
+    detach_on_drop::DetachOnDrop,
     keys::Keys,
     mail::{Drains, InFlight, MailKeys, TRANSFERS_MAX},
     news::News,
@@ -402,11 +404,12 @@ impl Link {
         if self.shared.closing.is_cancelled() {
             return Err(stopping());
         }
-        let (reply, answer) = oneshot::channel();
-        let command = command(self.clone());
-        self.spawn(async move { drop(reply.send(command.await)) });
-        let lost = || outcome_unknown("the node stopped or failed before it came");
-        answer.await.unwrap_or_else(|_| Err(lost()))
+        let ended = self.shared.ended.clone();
+        let command = ended.run_until_cancelled_owned(command(self.clone()));
+        let command = AssertUnwindSafe(command).catch_unwind().boxed();
+        let answer = DetachOnDrop::new(&self.shared.tasks, command).await.ok().flatten();
+        let lost = "the node stopped or failed before it came";
+        answer.unwrap_or_else(|| Err(outcome_unknown(lost)))
     }
 
     /// Runs work that [`Link::shutdown`] gives time to end, and ends when its time is over.
