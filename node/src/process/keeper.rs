@@ -79,6 +79,9 @@ pub const NOT_FOUND: i32 = 127;
 /// Between looks at how many processes a command has, in milliseconds.
 const WATCH_MS: u64 = 50;
 
+/// For the words that say why a command was ended to be written, where its output is full.
+const SAYING_MAX: Duration = Duration::from_secs(1);
+
 /// Why there was no sandbox, in bytes.
 const WHY_BYTES_MAX: u64 = 2048;
 
@@ -106,13 +109,16 @@ struct CommandState {
 struct ProcessWatch {
     scope: SignalScope,
     threads_max: u64,
+    /// Held from before the command is ended until it is said why.
+    saying: Arc<Mutex<()>>,
 }
 
 impl ProcessWatch {
     /// `None`: the system keeps it, or nobody can.
     fn new(policy: &Policy, scope: Option<SignalScope>) -> Option<Self> {
         let threads_max = policy.processes.map_or(PROCESSES_MAX, |it| it.min(PROCESSES_MAX));
-        scope.filter(|_| geteuid().is_root()).map(|scope| Self { scope, threads_max })
+        let saying = Arc::default();
+        scope.filter(|_| geteuid().is_root()).map(|scope| Self { scope, threads_max, saying })
     }
 
     /// Ends what is more than the limit, and says so on the command's output.
@@ -123,6 +129,7 @@ impl ProcessWatch {
         {
             return;
         }
+        let _saying = self.saying.lock();
         self.scope.kill_others();
         writeln!(io::stderr(), "tasuki: the command was ended: more than {most} processes").ok();
     }
@@ -156,6 +163,7 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
     let mut listening = caller.try_clone()?;
     let watch = ProcessWatch::new(&ordered.policy, scope);
     listening.set_read_timeout(watch.as_ref().map(|_| Duration::from_millis(WATCH_MS)))?;
+    let saying = watch.as_ref().map(|it| Arc::clone(&it.saying));
     let state_there = Arc::clone(&state);
     thread::spawn(move || {
         let signal = |signal| {
@@ -185,6 +193,10 @@ pub fn keep(order: &str, words: &[String]) -> io::Result<()> {
         tree::signal_group(child, Signal::KILL);
         (waitpid(Some(child), WaitOptions::empty())?, state.was_stopped)
     };
+    // Whoever says why it was ended is a thread of this process, and ends with it.
+    if let Some(saying) = saying {
+        drop(saying.try_lock_for(SAYING_MAX));
+    }
     scope.iter().for_each(SignalScope::kill_others);
     let is_all_gone = tree::end_all();
     let status = status.map(|(_, status)| status);
