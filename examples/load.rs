@@ -13,7 +13,7 @@ use tasuki_examples::{
     Result,
     load::{
         Figure, Sizes, board, calls, dashboard, gateway, limits, mail, mailboxes, pipeline, relay,
-        runs, snapshots, stack, startup, swarm, waits,
+        runs, snapshots, stack, startup, swarm, up, waits,
     },
 };
 
@@ -61,6 +61,8 @@ enum What {
     Startup,
     /// Mail: one caller, many, and from one MCP client to the other
     Mail,
+    /// Mail through `tasuki up`: one caller, 16 and 64, to one that waits; memory of sessions
+    Up,
     /// A workspace with a million messages
     Mailboxes,
     /// Commands while a snapshot of 300 MB is written
@@ -84,6 +86,7 @@ enum What {
 #[derive(Clone, Copy, ValueEnum)]
 enum Serve {
     Echo,
+    Http,
     McpEcho,
     McpStdio,
 }
@@ -93,6 +96,7 @@ async fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     match cli.serve {
         Some(Serve::Echo) => limits::serve_echo(|line| println!("{line}")).await?,
+        Some(Serve::Http) => limits::serve_http(|line| println!("{line}")).await?,
         Some(Serve::McpEcho) => limits::serve_mcp_echo(|line| println!("{line}")).await?,
         Some(Serve::McpStdio) => limits::serve_mcp_stdio().await?,
         None => return measure(&cli).await,
@@ -123,6 +127,7 @@ async fn measure(cli: &Cli) -> Result<ExitCode> {
             What::Waits => waits::parked(&sizes).await?,
             What::Startup => startup::history(&sizes).await?,
             What::Mail => mail::all(&sizes).await?,
+            What::Up => up::all(&sizes).await?,
             What::Mailboxes => mailboxes::full(&sizes).await?,
             What::Snapshots => snapshots::beside(&sizes).await?,
             What::Swarm => swarm::all(&sizes).await?,

@@ -134,6 +134,14 @@ impl Agent {
         Ok(Said::of(&self.request("tools/call", params).await?))
     }
 
+    /// Asks whether anybody is there.
+    ///
+    /// # Errors
+    /// When no answer came.
+    pub async fn ping(&mut self) -> Result<()> {
+        self.request("ping", json!({})).await.map(drop)
+    }
+
     /// Lists the tools.
     ///
     /// # Errors

@@ -271,7 +271,7 @@ fn every_figure_can_be_measured() {
     // Pages are painted where there is a browser.
     let is_paint = |it: &&serde_json::Value| it["name"].as_str().unwrap().contains("first paint");
     let painted = if figures.iter().any(|it| is_paint(&it)) { 16 } else { 0 };
-    assert_eq!(figures.len(), 61 + painted + 17 + 6, "{said}");
+    assert_eq!(figures.len(), 74 + painted + 17 + 6, "{said}");
     for figure in figures {
         let score = figure["score"].as_f64().unwrap();
         // A few waits may fit into pages the process had before.

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, serve::ListenerExt as _};
+use axum::{Json, Router, serve::ListenerExt as _};
 use futures::future::BoxFuture;
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt as _,
@@ -19,6 +19,7 @@ use rmcp::{
         streamable_http_server::session::local::LocalSessionManager,
     },
 };
+use serde_json::{Value, json};
 use tasuki_proto::wire::{HandOverRequest, HandOverResponse};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, process::Command, time::Instant};
@@ -73,7 +74,7 @@ impl Disk {
     }
 }
 
-/// Starts this program again, to serve `what` (`echo` or `mcp-echo`).
+/// Starts this program again, to serve `what` (`echo`, `http` or `mcp-echo`).
 ///
 /// # Errors
 /// When it does not start.
@@ -153,7 +154,7 @@ pub const SIGNATURE: &str = "LOAD_SIGNATURE";
 fn listed() -> Vec<Tool> {
     let count = std::env::var(LISTED).ok().and_then(|it| it.parse().ok()).unwrap_or(1);
     let tool = |number: usize| {
-        let schema = serde_json::json!({
+        let schema = json!({
             "type": "object",
             "properties": {
                 "path": { "type": "string", "description": "Where it is, by its name or place." },
@@ -203,7 +204,7 @@ impl ServerHandler for McpEcho {
         if let Ok(name) = std::env::var(SIGNATURE) {
             arguments.insert("signed".to_owned(), name.into());
         }
-        let text = serde_json::Value::from(arguments).to_string();
+        let text = Value::from(arguments).to_string();
         let result = CallToolResult::success(vec![ContentBlock::text(text)]);
         Ok(CallToolResponse::Complete(result))
     }
@@ -214,10 +215,28 @@ fn refusal() -> CallToolResult {
     let message = "`agent_id` names \"B\", but this connection is for role A. Leave `agent_id` out \
                    or give \"A\".";
     let mut result = CallToolResult::error(vec![ContentBlock::text(message)]);
-    result.structured_content = Some(serde_json::json!({ "error": {
+    result.structured_content = Some(json!({ "error": {
         "code": "role_forbidden", "message": message, "retryable": false, "maybe_applied": false
     } }));
     result
+}
+
+/// Serves HTTP that answers every JSON-RPC request with an empty result, until this process is
+/// killed.
+///
+/// # Errors
+/// When it cannot listen.
+pub async fn serve_http(say: impl FnOnce(String)) -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    say(format!("listening on http://{} (http)", listener.local_addr()?));
+    let answer = |Json(request): Json<Value>| async move {
+        let result = json!({ "content": [{ "type": "text", "text": "{}" }] });
+        Json(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
+    };
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    Ok(axum::serve(listener, Router::new().fallback(answer)).await?)
 }
 
 /// Serves MCP with a tool that does nothing, until this process is killed.

@@ -74,7 +74,7 @@ pub async fn full(sizes: &Sizes) -> Result<Vec<Figure>> {
     fill(&mut writers, sizes.listed, stored).await?;
     let mut mail = MailboxClient::new(own);
     let page = listed(&mut mail, sizes).await?;
-    let mut found = searched(&mut mail, sizes).await?;
+    let (first, mut found) = searched(&mut mail, sizes).await?;
     let (median_search, p99) = (median(&mut found), found[found.len() * 99 / 100]);
     broker.stop().await?;
     let messages = sizes.messages;
@@ -99,6 +99,12 @@ pub async fn full(sizes: &Sizes) -> Result<Vec<Figure>> {
             Quantity::Micros(page),
             page / 1000.0,
             Target::AtMost(10.0),
+        ),
+        figure(
+            format!("first search, after {messages} messages at once"),
+            Quantity::Seconds(first),
+            first,
+            Target::None,
         ),
         figure(
             format!("search among {messages} messages, median"),
@@ -178,7 +184,8 @@ async fn listed(mail: &mut MailboxClient<Channel>, sizes: &Sizes) -> Result<f64>
     Ok(median(&mut times))
 }
 
-async fn searched(mail: &mut MailboxClient<Channel>, sizes: &Sizes) -> Result<Vec<f64>> {
+/// Seconds until the first is answered, and microseconds of each after it.
+async fn searched(mail: &mut MailboxClient<Channel>, sizes: &Sizes) -> Result<(f64, Vec<f64>)> {
     let request = |query: usize| SearchMailRequest {
         caller: caller(),
         role: "to-0".to_owned(),
@@ -193,16 +200,17 @@ async fn searched(mail: &mut MailboxClient<Channel>, sizes: &Sizes) -> Result<Ve
         }
         sleep(INDEX_PAUSE).await;
     }
+    let first = began.elapsed().as_secs_f64();
     let mut times = Vec::new();
     for query in 1..=QUERIES.min(sizes.calls * 10) {
         let began = Instant::now();
         mail.search_mail(request(query)).await?;
         times.push(micros(began.elapsed()));
     }
-    Ok(times)
+    Ok((first, times))
 }
 
 /// Exact up to 9 PB.
-fn bytes(count: u64) -> f64 {
+pub(super) fn bytes(count: u64) -> f64 {
     number(usize::try_from(count / 1024).unwrap_or(usize::MAX)) * 1024.0
 }

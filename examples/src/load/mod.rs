@@ -8,7 +8,8 @@
 //! - [`calls`]: durable commands through gRPC; [`stack`]: MCP calls that change nothing;
 //!   [`relay`]: from one MCP client to the other; [`waits`]: memory and time of parked waits;
 //!   [`startup`]: start with a million records.
-//! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages.
+//! - [`mail`]: the same of mail; [`mailboxes`]: a workspace with a million messages; [`up`]: mail
+//!   between agents of one machine, and what their sessions take.
 //! - [`swarm`]: issues and tasks, and workers that wait for one.
 //! - [`board`]: boards: updates, reads of any checkpoint, waits, and callers that race on one.
 //! - [`pipeline`]: a pipeline's phases beside handovers.
@@ -31,6 +32,7 @@ pub mod snapshots;
 pub mod stack;
 pub mod startup;
 pub mod swarm;
+pub mod up;
 pub mod waits;
 
 use std::{path::PathBuf, time::Duration};
