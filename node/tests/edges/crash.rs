@@ -11,7 +11,7 @@ use crate::{
     agents::{Agent, Broken, Transport},
     chance::Chance,
     process::{Process, soon},
-    strikes::{Three, Trouble, rounds},
+    strikes::{Processes, Trouble, rounds},
 };
 
 /// Acknowledged steps between two kills, at most.
@@ -87,7 +87,7 @@ async fn everything_in_one_process_is_killed_and_goes_on() {
 async fn two_nodes(a: Transport, b: Transport, salt: u64) {
     let mut chance = Chance::new(salt);
     let dir = tempfile::tempdir().unwrap();
-    let mut world = Three::start(dir.path(), ["--role A", "--role B"]).await;
+    let mut world = Processes::three(dir.path(), ["--role A", "--role B"]).await;
     world.nodes[0].json(NO_LIMITS).await;
     let (troubles, game) = Game::new();
     let mut agents = JoinSet::new();
@@ -102,8 +102,8 @@ async fn two_nodes(a: Transport, b: Transport, salt: u64) {
     game.end(&troubles, agents).await;
     let history = world.nodes[0].json(HISTORY).await;
     game.check(&history);
-    world.broker.kill().await;
-    world.broker.start().await;
+    world.broker_mut().kill().await;
+    world.broker_mut().start().await;
     let again = world.nodes[1].json(HISTORY).await;
     assert_eq!(again, history);
 }

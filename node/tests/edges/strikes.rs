@@ -1,4 +1,4 @@
-//! `kill -9` at random moments: of a broker and two nodes, alone or together.
+//! `kill -9` at random moments: of a broker and two nodes, alone or together, or of all in one process.
 
 use std::path::Path;
 
@@ -29,46 +29,63 @@ impl Trouble {
     }
 }
 
-/// A broker that stands alone, and two nodes.
-pub(crate) struct Three {
-    pub(crate) broker: Process,
-    pub(crate) nodes: [Process; 2],
+/// A broker that stands alone and two nodes, or all of it in one process.
+pub(crate) struct Processes {
+    /// `None`: it is in the node.
+    broker: Option<Process>,
+    pub(crate) nodes: Vec<Process>,
 }
 
-impl Three {
+impl Processes {
     /// `roles` are what the nodes are told of theirs.
-    pub(crate) async fn start(place: &Path, roles: [&str; 2]) -> Self {
+    pub(crate) async fn three(place: &Path, roles: [&str; 2]) -> Self {
         let broker = Process::broker(&place.join("broker"), "").await;
         let address = broker.broker.unwrap();
-        let nodes = [
+        let nodes = vec![
             Process::node(&place.join("a"), address, roles[0]).await,
             Process::node(&place.join("b"), address, roles[1]).await,
         ];
-        Self { broker, nodes }
+        Self { broker: Some(broker), nodes }
     }
 
-    /// Kills one, two or all, and starts them again.
+    /// The same in one.
+    pub(crate) async fn one(place: &Path, roles: &str) -> Self {
+        Self { broker: None, nodes: vec![Process::up(&place.join("up"), roles).await] }
+    }
+
+    /// The broker can go without its nodes.
+    pub(crate) fn is_broker_apart(&self) -> bool {
+        self.broker.is_some()
+    }
+
+    pub(crate) fn broker(&self) -> &Process {
+        self.broker.as_ref().unwrap_or(&self.nodes[0])
+    }
+
+    pub(crate) fn broker_mut(&mut self) -> &mut Process {
+        self.broker.as_mut().unwrap_or(&mut self.nodes[0])
+    }
+
+    /// Kills one, some or all, and starts them again.
     pub(crate) async fn strike(&mut self, chance: &mut Chance, troubles: &watch::Sender<Trouble>) {
-        // One bit each for the broker and the two nodes; never none.
-        let whom = chance.below(7) + 1;
-        let is_hit = |bit: u64| whom & (1 << bit) != 0;
-        troubles.send_modify(|it| it.comes(is_hit(0), is_hit(1) || is_hit(2)));
-        let [node_a, node_b] = &mut self.nodes;
-        for (bit, process) in [&mut self.broker, node_a, node_b].into_iter().enumerate() {
-            if is_hit(bit as u64) {
-                process.kill().await;
-            }
+        let has_own = self.is_broker_apart();
+        let count = usize::from(has_own) + self.nodes.len();
+        // One bit each; never none.
+        let whom = chance.below((1 << count) - 1) + 1;
+        let is_hit = |at: usize| whom & (1 << at) != 0;
+        let is_node_hit = if has_own { 1 < whom } else { true };
+        troubles.send_modify(|it| it.comes(is_hit(0), is_node_hit));
+        let all = self.broker.iter_mut().chain(&mut self.nodes).enumerate();
+        let mut hit: Vec<_> = all.filter(|(at, _)| is_hit(*at)).map(|(_, it)| it).collect();
+        for process in &mut hit {
+            process.kill().await;
         }
         // Nodes come up without their broker half of the time.
-        let [node_a, node_b] = &mut self.nodes;
-        let mut order = [(0, &mut self.broker), (1, node_a), (2, node_b)];
         if chance.below(2) == 0 {
-            order.reverse();
+            hit.reverse();
         }
-        for (bit, process) in order {
-            if is_hit(bit) {
-                process.start().await;
-            }
+        for process in hit {
+            process.start().await;
         }
         troubles.send_modify(Trouble::goes);
     }

@@ -209,7 +209,7 @@ fn is_fresh(dir: &Path) -> Result<bool, JournalError> {
         return Err(damaged(
             place,
             "expected the database and the log that a broker had here, found neither; restore a \
-             backup, or give an empty directory with --data to begin anew",
+             backup to an empty directory, or begin anew in one: name it with --data",
         ));
     }
     Ok(true)

@@ -125,7 +125,10 @@ impl Asked {
             return None;
         }
         if AHEAD_MAX <= all.ahead.len() {
-            all.ahead.pop_front();
+            // Rather one whose stream broke than one that somebody reads.
+            let broken = all.ahead.iter().position(|it| !all.open.contains(&it.id));
+            let oldest = broken.unwrap_or(0);
+            all.ahead.remove(oldest);
         }
         all.ahead.push_back(Ahead { stream, id: id.clone(), fate });
         Some(Asking { asked: self.clone(), id })

@@ -29,7 +29,7 @@ use crate::{
         StandsStill,
         connection::{Freezer, Wire},
     },
-    strikes::{Three, rounds},
+    strikes::{Processes, rounds},
     swarm::cancelled::round_trips,
 };
 
@@ -185,11 +185,11 @@ async fn what_is_taken_back_is_sent_once_or_not_at_all() {
     let mut chance = Chance::new(8);
     let dir = tempfile::tempdir().unwrap();
     let lines = ["--role a1 --role a2 --role a3", "--role b1 --role b2 --role b3"];
-    let mut world = Three::start(dir.path(), lines).await;
+    let mut world = Processes::three(dir.path(), lines).await;
     let (up, is_up) = watch::channel(true);
     let (stages, stage) = watch::channel(Stage::Letters);
     let seen = Arc::new(watch::Sender::new(Seen::default()));
-    let clock = world.broker.mcp;
+    let clock = world.broker().mcp;
     let (mut writers, mut readers) = (JoinSet::new(), JoinSet::new());
     for (from, to, transport) in PAIRS {
         let mut player = |role, node: &Process| Player {
@@ -218,7 +218,7 @@ async fn what_is_taken_back_is_sent_once_or_not_at_all() {
             Some(ended) = writers.join_next() => panic!("it ended: {:?}", ended.err()),
             Some(ended) = readers.join_next() => panic!("it ended: {:?}", ended.err()),
         }
-        let [one, other] = &mut world.nodes;
+        let [one, other] = &mut world.nodes[..] else { unreachable!("there are two") };
         let (one, other) = if chance.below(2) == 0 { (one, other) } else { (other, one) };
         let _other = (chance.below(2) == 0).then(|| StandsStill::begin(other));
         if round.is_multiple_of(2) {
@@ -241,7 +241,7 @@ async fn what_is_taken_back_is_sent_once_or_not_at_all() {
     while let Some(ended) = soon(readers.join_next()).await {
         ended.unwrap();
     }
-    let book = Book::open(world.broker.broker.unwrap()).await;
+    let book = Book::open(world.broker().broker.unwrap()).await;
     let all = book.all(&PAIRS.map(|(from, to, _)| [from, to]).concat()).await;
     let mut there = BTreeSet::new();
     for text in all.values().flat_map(Thread::texts) {

@@ -25,7 +25,7 @@ use crate::{
     chance::Chance,
     process::{PATIENCE, Process, soon},
     stored::{outbox, queued, status},
-    strikes::{Three, Trouble, rounds},
+    strikes::{Processes, Trouble, rounds},
 };
 
 /// Of `TASUKI_ROUNDS`, for one kill.
@@ -44,17 +44,27 @@ const TRANSPORTS: [Transport; 4] =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mail_outlives_whoever_is_killed() {
-    let mut chance = Chance::new(6);
     let dir = tempfile::tempdir().unwrap();
     let lines = ["--role a1 --role a2", "--role b1 --role b2"];
-    let mut world = Three::start(dir.path(), lines).await;
+    outlives(Processes::three(dir.path(), lines).await).await;
+}
+
+/// The node reaches its broker without a socket.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mail_of_one_process_outlives_whoever_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    outlives(Processes::one(dir.path(), "--role a1 --role a2 --role b1 --role b2").await).await;
+}
+
+async fn outlives(mut world: Processes) {
+    let mut chance = Chance::new(6);
     let (troubles, trouble) = watch::channel(Trouble::default());
     let history = Arc::new(watch::Sender::new(History::default()));
     let game = Game { history: Arc::clone(&history), trouble };
     let mut writers = JoinSet::new();
     let turn = chance.below(4);
     for (number, role) in (0..).zip(ROLES) {
-        let node = &world.nodes[usize::from(role.starts_with('b'))];
+        let node = &world.nodes[usize::from(role.starts_with('b')).min(world.nodes.len() - 1)];
         let at = usize::try_from((number + turn) % 4).unwrap();
         let agent =
             crate::agents::Agent::new(TRANSPORTS[at], role, node.mcp, node.data.clone()).await;
@@ -70,7 +80,7 @@ async fn mail_outlives_whoever_is_killed() {
             reached = soon(steps.wait_for(|it| until <= it.steps)) => drop(reached.unwrap()),
             Some(ended) = writers.join_next() => panic!("it ended: {:?}", ended.err()),
         }
-        if chance.below(4) == 0 {
+        if chance.below(4) == 0 && world.is_broker_apart() {
             keep_away(&mut world, &mut chance, &troubles, &history).await;
         } else {
             world.strike(&mut chance, &troubles).await;
@@ -88,14 +98,14 @@ async fn mail_outlives_whoever_is_killed() {
             assert!(["unseen_entries", "not_in_inbox"].contains(&why), "{failed}");
         }
     }
-    let book = Book::open(world.broker.broker.unwrap()).await;
+    let book = Book::open(world.broker().broker.unwrap()).await;
     let all = book.all(&ROLES).await;
     history.borrow().check(&all);
     soon(until_nobody_waits(&book)).await;
 
-    world.broker.kill().await;
-    world.broker.start().await;
-    let book = Book::open(world.broker.broker.unwrap()).await;
+    world.broker_mut().kill().await;
+    world.broker_mut().start().await;
+    let book = Book::open(world.broker().broker.unwrap()).await;
     let mut again = book.all(&ROLES).await;
     // A node may have told only since then that it handed a letter.
     for (id, thread) in &mut again {
@@ -115,7 +125,7 @@ async fn mail_outlives_whoever_is_killed() {
 
 /// Kills the broker until some letters wait for it, and nodes meanwhile.
 async fn keep_away(
-    world: &mut Three,
+    world: &mut Processes,
     chance: &mut Chance,
     troubles: &watch::Sender<Trouble>,
     history: &watch::Sender<History>,
@@ -123,7 +133,7 @@ async fn keep_away(
     let whom = chance.below(4);
     let until = history.borrow().queued + 1 + chance.below(QUEUED_MAX);
     troubles.send_modify(|it| it.comes(true, false));
-    world.broker.kill().await;
+    world.broker_mut().kill().await;
     let mut queued = history.subscribe();
     if tokio::time::timeout(PATIENCE, queued.wait_for(|it| until <= it.queued)).await.is_err() {
         let (said, log) = (history.borrow().summary(), world.nodes[0].log());
@@ -137,7 +147,7 @@ async fn keep_away(
         }
     }
     troubles.send_modify(|it| it.comes(true, false));
-    world.broker.start().await;
+    world.broker_mut().start().await;
     troubles.send_modify(Trouble::goes);
 }
 

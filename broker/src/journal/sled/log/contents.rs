@@ -60,17 +60,21 @@ impl Parsed {
     }
 }
 
-/// The frames from this byte on with a number above this one. Those of an earlier use of the
-/// segment have lower ones.
+/// How many frames these bytes have at most: none is smaller than a sector.
+fn frames_max(bytes: &Bytes) -> u64 {
+    (bytes.len() / SECTOR) as u64
+}
+
+/// The frames from this byte on with a number above this one, and not above the highest. Those of
+/// an earlier use of the segment have lower ones.
 fn later(
     secret: &[u8; 16],
     bytes: &Bytes,
     from: usize,
-    number: u64,
+    (number, highest): (u64, u64),
 ) -> impl Iterator<Item = Frame> {
     let sectors = (from..bytes.len()).step_by(SECTOR);
-    // No frame is smaller than a sector. Looked at first: a checksum reads as much as a length says.
-    let highest = number + 2 * (bytes.len() / SECTOR) as u64;
+    // Looked at first: a checksum reads as much as a length says.
     let may_be = move |at: &usize| {
         frame_number(&bytes[*at..]).is_some_and(|found| number < found && found <= highest)
     };
@@ -119,7 +123,8 @@ impl Contents {
         let end = self.end().number;
         for (at, bytes) in self.segments.iter().enumerate() {
             let from = if at == self.newest { self.rest } else { 0 };
-            if let Some(found) = later(&self.secret, bytes, from, end).next() {
+            let numbers = (end, end + 2 * frames_max(bytes));
+            if let Some(found) = later(&self.secret, bytes, from, numbers).next() {
                 let found = found.at.number;
                 let what = format!("expected frame {}, found {found} after it", end + 1);
                 return Err(damaged(&self.place, what));
@@ -175,9 +180,11 @@ impl Contents {
     /// Of a log that is damaged, the frames that follow this one without a gap, wherever they are
     /// and whatever comes before them.
     pub(in super::super) fn intact_after(&self, number: u64, hash: Hash) -> Vec<Frame> {
+        // They follow one another over both segments.
+        let numbers = (number, number + self.segments.iter().map(frames_max).sum::<u64>());
         let segments = self.segments.iter();
         let mut found: Vec<_> =
-            segments.flat_map(|it| later(&self.secret, it, 0, number)).collect();
+            segments.flat_map(|it| later(&self.secret, it, 0, numbers)).collect();
         found.sort_by_key(|it| it.at.number);
         let (mut frames, mut last) = (Vec::new(), (number, hash));
         for frame in found {

@@ -404,6 +404,31 @@ fn a_repair_keeps_all_that_follows_the_database() {
     assert!(0 < kept_behind_damage);
 }
 
+/// The database may be far behind, in a long segment, and the other one be short.
+#[test]
+fn a_repair_goes_from_a_long_segment_on_to_a_short_one() {
+    let frame = |before: &Position| {
+        let (bytes, at) = super::frame::encode(&[2; 16], before, None, b"");
+        (bytes.to_vec(), at)
+    };
+    let head = |before| Head { incarnation: [1; 16], secret: [2; 16], before }.encode().to_vec();
+    let mut segments = [head(Position::default()), Vec::new()];
+    let mut end = Position::default();
+    for number in 1..=1_000 {
+        if number == 998 {
+            segments[1] = head(end);
+        }
+        let (bytes, at) = frame(&end);
+        segments[usize::from(998 <= number)].extend(bytes);
+        end = at;
+    }
+    // The head of the long one is spoilt.
+    segments[0][20] ^= 1;
+    let contents = Contents::of("log".as_ref(), segments.map(Bytes::from)).unwrap();
+    assert!(contents.after(0, Hash::default()).is_err());
+    assert_eq!(contents.intact_after(0, Hash::default()).len(), 1_000);
+}
+
 #[test]
 fn frames_that_are_gone_are_missed() {
     let mut disk = after(&[Step::Append(1), Step::Append(1), Step::Restart, Step::Append(1)]);
