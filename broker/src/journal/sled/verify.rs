@@ -89,15 +89,14 @@ pub fn repair_log(dir: &Path) -> Result<Report, JournalError> {
     let (lock, engine) = open(dir, swap::finish_or_keep)?;
     let mut progress = |_| ControlFlow::Continue(());
     let checked = guarded(&folder(dir), || {
-        match mark::read(dir) {
-            Ok(None) => match log::read_whole(dir) {
+        // While there is a mark, no log counts.
+        if let Ok(None) = mark::read(dir) {
+            match log::read_whole(dir) {
                 Ok(contents) => apply_intact(dir, &engine, &contents)?,
                 // There is nothing to keep.
                 Err(JournalError::Damaged { .. }) => {}
                 Err(why) => return Err(why),
-            },
-            // While there is a mark, no log counts.
-            Ok(Some(_)) | Err(_) => {}
+            }
         }
         check_all(&engine, None, &mut progress)
     });
