@@ -62,6 +62,7 @@ const BROKER: &[&str] = &[
 
 const NODE: &[&str] = &[
     "hex",
+    "json_size",
     "flips",
     "clock",
     "files",
