@@ -294,7 +294,7 @@ pub async fn one(sizes: &Sizes) -> Result<Vec<Figure>> {
         value: Quantity::Micros(median(&mut values)),
         limit: Some(("echo + append".into(), Quantity::Micros(median(&mut limits)))),
         score: median(&mut ratios),
-        target: Target::AtMost(1.3),
+        target: Target::AtMost(1.15),
     }])
 }
 

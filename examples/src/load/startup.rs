@@ -60,7 +60,7 @@ pub async fn history(sizes: &Sizes) -> Result<Vec<Figure>> {
         target: Target::AtMost(most),
     };
     Ok(vec![
-        seconds(format!("{records} records: start with snapshots"), with_snapshots, 3.0),
+        seconds(format!("{records} records: start with snapshots"), with_snapshots, 1.5),
         seconds(format!("{records} records: start by replay"), by_replay, 15.0),
         Figure {
             name: format!("{records} records: memory after start"),

@@ -82,7 +82,7 @@ async fn one(sizes: &Sizes) -> Result<Vec<Figure>> {
     broker.stop().await?;
     let named = ["claim", "submit", "review"].into_iter().zip(all);
     let figure = |(what, runs): (&str, Runs)| {
-        runs.figure(format!("1 caller: {what} a task"), "echo + append", Target::AtMost(1.3))
+        runs.figure(format!("1 caller: {what} a task"), "echo + append", Target::AtMost(1.2))
     };
     Ok(named.map(figure).collect())
 }
