@@ -38,8 +38,8 @@ use crate::{
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
-/// Threads that a pass over all mail may write for it to be the last.
-const FILLED_WITH: usize = 1_000;
+/// An index is made once a pass over all mail found no more threads to write than this.
+const LAST_PASS_THREADS_MAX: usize = 1_000;
 
 /// Where mail comes in faster than it is indexed, one has to be the last.
 const PASSES_MAX: usize = 4;
@@ -331,7 +331,7 @@ impl Indexer {
                     return Ok(false);
                 }
             };
-            if FILLED_WITH < written && pass < PASSES_MAX {
+            if LAST_PASS_THREADS_MAX < written && pass < PASSES_MAX {
                 continue;
             }
             let through = first.unwrap_or(ahead);

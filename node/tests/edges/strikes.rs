@@ -73,7 +73,7 @@ impl Processes {
         // One bit each; never none.
         let whom = chance.below((1 << count) - 1) + 1;
         let is_hit = |at: usize| whom & (1 << at) != 0;
-        let is_node_hit = if has_own { 1 < whom } else { true };
+        let is_node_hit = !has_own || 1 < whom;
         troubles.send_modify(|it| it.comes(is_hit(0), is_node_hit));
         let all = self.broker.iter_mut().chain(&mut self.nodes).enumerate();
         let mut hit: Vec<_> = all.filter(|(at, _)| is_hit(*at)).map(|(_, it)| it).collect();

@@ -110,7 +110,7 @@ pub(super) fn position_row(at: &Position) -> (&'static [u8], Vec<u8>) {
 pub(super) fn settle(dir: &Path) -> Result<(), JournalError> {
     for path in paths(dir) {
         match write_again(&path) {
-            // Of a log that is repaired.
+            // Only of a log that is repaired: any other is refused without it.
             Err(why) if why.kind() == io::ErrorKind::NotFound => {}
             Err(why) => {
                 let what = format!("syncing {}: {why}", path.display());

@@ -362,8 +362,8 @@ fn damage_is_refused_by_its_frame_or_changes_nothing() {
     assert!(0 < refused && 0 < harmless && 0 < at_end, "{refused}, {harmless}, {at_end}");
 }
 
-/// Where a frame is, whole.
-fn found(image: &[Vec<u8>; 2], number: u64) -> bool {
+/// Whether a frame is there, whole.
+fn is_there(image: &[Vec<u8>; 2], number: u64) -> bool {
     image.iter().any(|segment| {
         let bytes = Bytes::copy_from_slice(segment);
         let mut sectors = (0..bytes.len()).step_by(SECTOR);
@@ -394,7 +394,7 @@ fn a_repair_keeps_all_that_follows_the_database() {
                     assert_eq!((&frame.at, &frame.rows), (&expected.0, &expected.1));
                 }
                 let kept = number + frames.len() as u64;
-                let expected = (number + 1..=last).take_while(|it| found(&image, *it)).last();
+                let expected = (number + 1..=last).take_while(|it| is_there(&image, *it)).last();
                 assert_eq!(kept, expected.unwrap_or(number), "{segment}, byte {at}");
                 let is_refused = spoilt.after(number, disk.hash(number)).is_err();
                 kept_behind_damage += u32::from(is_refused && number < kept);
