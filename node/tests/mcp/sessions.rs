@@ -184,3 +184,30 @@ async fn what_is_resumed_takes_no_answer_of_another_request() {
         world.shared.give_to("A", Default::default());
     }
 }
+
+/// An answer once went to the stream of another request, whose own was then dropped.
+#[tokio::test]
+async fn an_id_that_is_used_again_after_its_stream_broke_has_two_answers() {
+    let world = World::new().await;
+    let b = Client::new(world.addr, "/mcp/B").await;
+    let mut http = b.post(&wait(1)).await;
+    let first = http.event().await;
+    world.shared.until("waiting", |state| state.waiting == 1).await;
+    drop(http);
+    let mut second = loop {
+        let mut http = b.post(&wait(1)).await;
+        let event = http.event().await.json();
+        // It is not known yet that the first stream broke.
+        if event["method"] == "notifications/progress" {
+            break http;
+        }
+        assert!(event["error"].is_object(), "{event}");
+    };
+    let answer = b.get(Some(&first.id)).await.answer().await;
+    let told = &answer["result"]["structuredContent"];
+    assert_eq!((&answer["id"], &told["superseded"]), (&json!(1), &json!(true)), "{answer}");
+    world.shared.give_to("B", Default::default());
+    let turn = second.answer().await;
+    let told = &turn["result"]["structuredContent"];
+    assert_eq!((&turn["id"], &told["can_start"]), (&json!(1), &json!(true)), "{turn}");
+}

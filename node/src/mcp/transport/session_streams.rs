@@ -8,6 +8,8 @@
 //! - Each message is kept among the [events](Events) before it is on a stream.
 //! - Messages of a session leave one after the other; a stream that is not read holds them up.
 //! - The answer to a request that was taken back goes nowhere.
+//! - The server knows each request by a number that no other of the session has. Its client may use
+//!   an id again once the stream of an unanswered request broke; each of the two has its own answer.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -68,8 +70,10 @@ struct State {
     said: Option<mpsc::Sender<Box<ClientJsonRpcMessage>>>,
     /// Who waits for the answer to the introduction.
     introducing: Option<oneshot::Sender<ServerJsonRpcMessage>>,
-    /// Of requests that are not answered, by their ids.
-    asked: BTreeMap<String, Asked>,
+    /// Of requests that are not answered, by the numbers that the server knows them by.
+    asked: BTreeMap<i64, Asked>,
+    /// Of the newest.
+    number: i64,
     /// The session's own. What it says goes to the first that is open.
     own: Vec<Outlet>,
 }
@@ -78,9 +82,13 @@ type Outlet = mpsc::Sender<ServerSseMessage>;
 
 #[derive(Debug)]
 struct Asked {
+    /// Its client's.
+    id: RequestId,
     stream: StreamName,
     outlet: Outlet,
     progress: Option<ProgressToken>,
+    /// What the server asks its client meanwhile.
+    questions: Vec<RequestId>,
 }
 
 /// Where a message leaves.
@@ -98,6 +106,19 @@ pub(super) struct SessionTransport {
 }
 
 impl State {
+    /// Notes a request, and returns what the server knows it by.
+    fn note(&mut self, asked: Asked) -> RequestId {
+        self.number += 1;
+        self.asked.insert(self.number, asked);
+        RequestId::Number(self.number)
+    }
+
+    /// Takes the requests back to which the client gave this id.
+    fn take_back(&mut self, id: &RequestId) -> Vec<RequestId> {
+        let taken = self.asked.extract_if(.., |_, it| it.id == *id);
+        taken.map(|(number, _)| RequestId::Number(number)).collect()
+    }
+
     /// The request that a notification is about.
     fn asked_of(&self, notification: &ServerNotification) -> Option<&Asked> {
         if let ServerNotification::ProgressNotification(it) = notification {
@@ -106,7 +127,8 @@ impl State {
             // A client whose stream broke may have asked once more with the same.
             all().find(|it| !it.outlet.is_closed()).or_else(|| all().next())
         } else if let ServerNotification::CancelledNotification(it) = notification {
-            self.asked.get(&key(it.params.request_id.as_ref()?))
+            let question = it.params.request_id.as_ref()?;
+            self.asked.values().find(|it| it.questions.contains(question))
         } else {
             None
         }
@@ -116,8 +138,13 @@ impl State {
 impl SessionStreams {
     pub(super) fn open(id: SessionId, events: Events) -> (Arc<Self>, SessionTransport) {
         let (said, heard) = mpsc::channel(QUEUE_MAX);
-        let state =
-            State { said: Some(said), introducing: None, asked: BTreeMap::new(), own: Vec::new() };
+        let state = State {
+            said: Some(said),
+            introducing: None,
+            asked: BTreeMap::new(),
+            number: 0,
+            own: Vec::new(),
+        };
         let (state, leaving) = (Mutex::new(state), tokio::sync::Mutex::default());
         let streams = Arc::new(Self { id, events, state, leaving });
         let transport =
@@ -144,10 +171,29 @@ impl SessionStreams {
     pub(super) async fn say(&self, message: ClientJsonRpcMessage) -> Result<(), SessionEnded> {
         if let JsonRpcMessage::Notification(it) = &message
             && let ClientNotification::CancelledNotification(cancelled) = &it.notification
-            && let Some(request) = &cancelled.params.request_id
+            && let Some(id) = &cancelled.params.request_id
         {
-            self.state().asked.remove(&key(request));
+            let taken = self.state().take_back(id);
+            for number in taken {
+                let mut cancelled = cancelled.clone();
+                cancelled.params.request_id = Some(number);
+                self.pass(JsonRpcMessage::notification(cancelled.into())).await?;
+            }
+            return Ok(());
         }
+        let answered = match &message {
+            JsonRpcMessage::Response(it) => Some(&it.id),
+            JsonRpcMessage::Error(it) => it.id.as_ref(),
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
+        };
+        if let Some(question) = answered {
+            let mut state = self.state();
+            state.asked.values_mut().for_each(|it| it.questions.retain(|it| it != question));
+        }
+        self.pass(message).await
+    }
+
+    async fn pass(&self, message: ClientJsonRpcMessage) -> Result<(), SessionEnded> {
         let said = self.state().said.clone().ok_or(SessionEnded)?;
         said.send(Box::new(message)).await.map_err(|_| SessionEnded)
     }
@@ -155,17 +201,18 @@ impl SessionStreams {
     /// Passes on a request. Its stream has this name, and ends with its answer.
     pub(super) async fn ask(
         &self,
-        message: ClientJsonRpcMessage,
-        name: StreamName,
+        mut message: ClientJsonRpcMessage,
+        stream: StreamName,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + use<>, SessionEnded> {
-        let (outlet, stream) = mpsc::channel(QUEUE_MAX);
-        if let JsonRpcMessage::Request(request) = &message {
+        let (outlet, events) = mpsc::channel(QUEUE_MAX);
+        if let JsonRpcMessage::Request(request) = &mut message {
             let progress = request.request.get_meta().get_progress_token();
-            let asked = Asked { stream: name, outlet, progress };
-            self.state().asked.insert(key(&request.id), asked);
+            let id = request.id.clone();
+            let asked = Asked { id, stream, outlet, progress, questions: Vec::new() };
+            request.id = self.state().note(asked);
         }
-        self.say(message).await?;
-        Ok(ReceiverStream::new(stream))
+        self.pass(message).await?;
+        Ok(ReceiverStream::new(events))
     }
 
     /// What the server says to no request.
@@ -199,8 +246,8 @@ impl SessionStreams {
             // Nobody is left to read an answer. Who asks or tells something learns that it is over.
             return if is_answer(&message) { Ok(()) } else { Err(SessionEnded) };
         }
-        let Some(message) = self.introduced(message)? else { return Ok(()) };
-        let Some(Route { stream, outlet }) = self.route(&message) else { return Ok(()) };
+        let Some(mut message) = self.introduced(message)? else { return Ok(()) };
+        let Some(Route { stream, outlet }) = self.route(&mut message) else { return Ok(()) };
         let mut event = ServerSseMessage::from_message(message);
         event.event_id = Some(self.events.keep(&stream, &event));
         if let Some(outlet) = outlet {
@@ -222,22 +269,27 @@ impl SessionStreams {
         introducing.send(message).map(|()| None).map_err(|_| SessionEnded)
     }
 
-    /// Where a message leaves; `None`: nobody wants it any more.
-    fn route(&self, message: &ServerJsonRpcMessage) -> Option<Route> {
+    /// Where a message leaves; `None`: nobody wants it any more. An answer gets its client's id.
+    fn route(&self, message: &mut ServerJsonRpcMessage) -> Option<Route> {
         let mut state = self.state();
         let answers = match message {
-            JsonRpcMessage::Response(it) => Some(&it.id),
-            JsonRpcMessage::Error(it) => it.id.as_ref(),
+            JsonRpcMessage::Response(it) => Some(&mut it.id),
+            JsonRpcMessage::Error(it) => it.id.as_mut(),
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
-        if let Some(id) = answers {
-            let Asked { stream, outlet, .. } = state.asked.remove(&key(id))?;
+        if let Some(answers) = answers {
+            let Asked { id, stream, outlet, .. } = state.asked.remove(&number(answers)?)?;
+            *answers = id;
             return Some(Route { stream, outlet: Some(outlet) });
         }
         let asked = match message {
             JsonRpcMessage::Request(it) => {
                 let of = it.request.extensions().get::<OriginatingRequestId>();
-                of.and_then(|it| state.asked.get(&key(&it.0)))
+                let asked = of.and_then(|of| state.asked.get_mut(&number(&of.0)?));
+                asked.map(|asked| {
+                    asked.questions.push(it.id.clone());
+                    &*asked
+                })
             }
             JsonRpcMessage::Notification(it) => state.asked_of(&it.notification),
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => None,
@@ -257,9 +309,12 @@ pub(super) fn is_answer(message: &ServerJsonRpcMessage) -> bool {
     matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
 }
 
-/// A request's id, in an order.
-pub(super) fn key(id: &RequestId) -> String {
-    format!("{id:?}")
+/// The number that the server knows a request by; `None`: it is no request of a client.
+fn number(id: &RequestId) -> Option<i64> {
+    match id {
+        RequestId::Number(number) => Some(*number),
+        RequestId::String(_) => None,
+    }
 }
 
 /// Whether an event is of a session's own stream.
@@ -403,6 +458,80 @@ mod tests {
         assert_eq!(read(&mut own), (vec![], false));
         assert!(matches!(transport.receive().await, Some(JsonRpcMessage::Request(_))));
         assert!(matches!(transport.receive().await, Some(JsonRpcMessage::Notification(_))));
+    }
+
+    /// What the server hears, as JSON.
+    async fn heard(transport: &mut SessionTransport) -> serde_json::Value {
+        serde_json::to_value(transport.receive().await.unwrap()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_id_that_is_used_again_has_an_answer_for_each() {
+        let (streams, mut transport, events) = open();
+        let (broken, name) = (streams.ask(call(7), stream_name("s")).await.unwrap(), "s:second");
+        drop(broken);
+        let mut second = Box::pin(streams.ask(call(7), name.into()).await.unwrap());
+        let numbers = [heard(&mut transport).await, heard(&mut transport).await];
+        let numbers = numbers.map(|it| it["id"].as_u64().unwrap());
+        assert_ne!(numbers[0], numbers[1]);
+        transport.send(answer(numbers[0])).await.unwrap();
+        assert_eq!(read(&mut second), (vec![], false));
+        transport.send(answer(numbers[1])).await.unwrap();
+        assert_eq!(read(&mut second), (vec!["s:second/1".to_owned()], true));
+        let told: Vec<_> = events.replay("s", "s:second/0").unwrap().collect().await;
+        let told = serde_json::to_value(told[0].message.as_deref().unwrap()).unwrap();
+        assert_eq!((told["id"].as_u64(), events.streams()), (Some(7), 2));
+    }
+
+    #[tokio::test]
+    async fn an_id_that_is_taken_back_is_taken_back_for_each() {
+        let (streams, mut transport, _) = open();
+        for id in [7, 8, 7] {
+            let _ = ask(&streams, id).await.unwrap();
+        }
+        let mut numbers = Vec::new();
+        for _ in 0..3 {
+            numbers.push(heard(&mut transport).await["id"].clone());
+        }
+        let cancelled = json!({
+            "jsonrpc": "2.0", "method": "notifications/cancelled",
+            "params": { "requestId": 7, "reason": "enough" },
+        });
+        streams.say(client(cancelled)).await.unwrap();
+        for number in [&numbers[0], &numbers[2]] {
+            let params = json!({ "requestId": number, "reason": "enough" });
+            assert_eq!(heard(&mut transport).await["params"], params);
+        }
+        assert_eq!(streams.state().asked.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn what_the_server_asks_and_takes_back_is_on_the_stream_of_its_request() {
+        let (streams, mut transport, _) = open();
+        let (mut first, mut second) =
+            (ask(&streams, 1).await.unwrap(), ask(&streams, 2).await.unwrap());
+        let question = |id: u64| {
+            let mut question = server(json!({
+                "jsonrpc": "2.0", "id": id, "method": "roots/list",
+            }));
+            let JsonRpcMessage::Request(it) = &mut question else { unreachable!() };
+            let of = OriginatingRequestId(RequestId::Number(2));
+            it.request.extensions_mut().insert(of);
+            question
+        };
+        let taken_back = |id: u64| {
+            server(json!({
+                "jsonrpc": "2.0", "method": "notifications/cancelled",
+                "params": { "requestId": id },
+            }))
+        };
+        for message in [question(0), question(1), taken_back(1)] {
+            transport.send(message).await.unwrap();
+        }
+        assert_eq!((read(&mut first).0.len(), read(&mut second).0.len()), (0, 3));
+        let roots = json!({ "jsonrpc": "2.0", "id": 0, "result": { "roots": [] } });
+        streams.say(client(roots)).await.unwrap();
+        assert_eq!(streams.state().asked[&2].questions, [RequestId::Number(1)]);
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 //! told its session is gone gives the server up, often for good.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, HashSet, VecDeque},
     sync::Arc,
 };
 
@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     events::{Events, StreamName, UnknownEvent, ends_stream, stream_name, stream_of},
     service::ConnectionGuard,
-    session_streams::{SessionEnded, SessionStreams, SessionTransport, is_of_own_stream, key},
+    session_streams::{SessionEnded, SessionStreams, SessionTransport, is_of_own_stream},
     write_ack::{Fate, WriteAck},
 };
 use crate::{
@@ -92,7 +92,7 @@ struct Asked(Arc<Mutex<Requests>>);
 #[derive(Debug, Default)]
 struct Requests {
     /// The ids of those that are not answered, and whose streams are open.
-    open: BTreeSet<String>,
+    open: HashSet<RequestId>,
     /// The answers that were not read yet, of those too whose streams broke; the oldest first.
     ahead: VecDeque<Ahead>,
 }
@@ -101,7 +101,7 @@ struct Requests {
 #[derive(Debug)]
 struct Ahead {
     stream: StreamName,
-    id: String,
+    id: RequestId,
     fate: Fate,
 }
 
@@ -109,7 +109,7 @@ struct Ahead {
 #[derive(Debug)]
 struct Asking {
     asked: Asked,
-    id: String,
+    id: RequestId,
 }
 
 impl Asked {
@@ -119,7 +119,6 @@ impl Asked {
 
     /// `None`: a request with this id is not answered yet, and only one of the two would be.
     fn begin(&self, id: &RequestId, stream: StreamName, fate: Fate) -> Option<Asking> {
-        let id = key(id);
         let mut all = self.all();
         if !all.open.insert(id.clone()) {
             return None;
@@ -131,7 +130,7 @@ impl Asked {
             all.ahead.remove(oldest);
         }
         all.ahead.push_back(Ahead { stream, id: id.clone(), fate });
-        Some(Asking { asked: self.clone(), id })
+        Some(Asking { asked: self.clone(), id: id.clone() })
     }
 
     /// The answer on a stream is being read. False: its request was taken back.
@@ -145,10 +144,9 @@ impl Asked {
 
     /// The client took a request back.
     fn disown(&self, id: &RequestId) {
-        let id = key(id);
         let mut disowned = Vec::new();
         self.all().ahead.retain(|it| {
-            let is_kept = it.id != id;
+            let is_kept = it.id != *id;
             if !is_kept {
                 disowned.push(it.fate.clone());
             }
