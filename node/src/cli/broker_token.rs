@@ -39,6 +39,7 @@ const INPUT_BYTES_MAX: u64 = 4096;
 
 /// Manage this machine's broker token.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Show the rights, the broker and the expiry of this machine's token, never its secret
     Show,

@@ -21,6 +21,7 @@ use crate::config::Config;
 
 /// Limit what agents use and how long they go on without a person.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// List budgets, what was used of them, who is paused, and the limits
     List,

@@ -5,14 +5,13 @@
 
 use std::ffi::OsStr;
 
-use clap::CommandFactory as _;
 use clap_complete::{
     CompleteEnv, Shell,
     engine::{ArgValueCompleter, CompletionCandidate},
     env::Shells,
 };
 
-use super::{Cli, Failure, Output};
+use super::{Failure, Output, help};
 use crate::{
     config::{Config, Environment, Layer},
     paths::NodeFile,
@@ -36,7 +35,7 @@ pub struct Args {
 
 /// Answers a shell that asks for completions, and ends this process; returns where none asks.
 pub(super) fn answer() {
-    CompleteEnv::with_factory(|| with_roles(Cli::command())).var(VARIABLE).complete();
+    CompleteEnv::with_factory(|| with_roles(help::whole())).var(VARIABLE).complete();
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<(), Failure> {
@@ -96,7 +95,7 @@ mod tests {
     fn commands_and_options_are_completed() {
         let complete = |line: &str| {
             let words: Vec<std::ffi::OsString> = line.split(' ').map(Into::into).collect();
-            let mut command = with_roles(Cli::command());
+            let mut command = with_roles(help::whole());
             let last = words.len() - 1;
             let found = clap_complete::engine::complete(&mut command, words, last, None).unwrap();
             let values = found.iter().map(|it| it.get_value().to_string_lossy().into_owned());

@@ -27,6 +27,7 @@ use crate::{
 
 /// Check the configuration.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Print every setting, where it came from, and every problem with its line
     Check,

@@ -23,6 +23,7 @@ const PREFIX_DIGITS_MIN: usize = 4;
 /// A node calls them on mail, turns, issues, tasks, deliveries and runs. Hooks of Git and of coding
 /// agents, about locked files, are `tasuki lock-hook`.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// List calls that wait, and dead letters: calls that failed for good, and why
     List,

@@ -14,6 +14,7 @@ use crate::{agent_tokens::Bearing, config::Config, mcp::ask, mirror::Report, pat
 
 /// Show the mailboxes that are kept as files.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Show where they are, their state, and files that were set aside
     ///

@@ -132,6 +132,7 @@ pub struct Global {
 /// The commands. Each has its description with its arguments, and as its `display_order` the
 /// heading that it stands under in `tasuki --help`, where they keep their order.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     #[command(display_order = START)]
     Init(init::Args),
@@ -321,7 +322,7 @@ impl Command {
 /// The options of commands that ask a broker. [`Flags::target`] reads them.
 fn target() -> [Arg; 2] {
     let broker = broker_url("the running node's or broker's, else http://127.0.0.1:7420");
-    [broker.global(true), workspace().global(true)]
+    [broker.global(true).display_order(TARGET), workspace().global(true)]
 }
 
 /// Which of this machine's nodes a command is about. [`Flags::target`] reads it.
@@ -330,12 +331,16 @@ fn workspace() -> Arg {
         .long(WORKSPACE)
         .value_name("NAME")
         .help("Workspace [default: the running node's, else default]")
+        .display_order(TARGET)
 }
 
 fn broker_url(default: &str) -> Arg {
     let help = format!("URL of the broker [default: {default}]");
     Arg::new(BROKER).long(BROKER).value_name("URL").help(help)
 }
+
+/// Where the two stand on a page: after a command's own options, before `--help`, which has 999.
+const TARGET: usize = 998;
 
 const BROKER: &str = "broker";
 const WORKSPACE: &str = "workspace";
@@ -394,11 +399,15 @@ pub fn main() -> ExitCode {
 
 /// The command line, and the options in it that are settings.
 fn parse() -> Result<(Cli, Flags), clap::Error> {
-    let mut matches = help::with_headings(Cli::command()).try_get_matches()?;
+    let mut matches = match Cli::command().try_get_matches() {
+        Ok(matches) => matches,
+        // Help, or what is said of a mistake.
+        Err(_) => help::with_headings(help::whole()).try_get_matches()?,
+    };
     let mut flags = Flags::default();
     flags.target(&matches);
     let cli = Cli::from_arg_matches_mut(&mut matches);
-    Ok((cli.map_err(|why| why.format(&mut Cli::command()))?, flags))
+    Ok((cli.map_err(|why| why.format(&mut help::whole()))?, flags))
 }
 
 /// Reports a command line that cannot be parsed: to programs, and if it is too long, like any other
@@ -429,7 +438,7 @@ const HELP_INSTEAD: ErrorKind = ErrorKind::DisplayHelpOnMissingArgumentOrSubcomm
 
 fn run(cli: Cli, mut flags: Flags, output: &mut Output) -> Result<(), Failure> {
     if let Command::ManPages(args) = &cli.command {
-        return man_pages::run(args, Cli::command(), output);
+        return man_pages::run(args, help::whole(), output);
     }
     if let Command::Completions(args) = &cli.command {
         return completions::run(args, output);

@@ -40,6 +40,7 @@ pub struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 enum Command {
     /// List what waits and what failed, with the reason [default]
     List,

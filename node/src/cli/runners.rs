@@ -21,6 +21,7 @@ const VERSION_CHARS_MAX: usize = 60;
 
 /// Manage the agent CLIs that can be started on this machine
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Show which agent CLIs this machine can start, and their versions
     ///

@@ -9,6 +9,7 @@ macro_rules! subcommands {
         }
     ) => {
         $(#[$noun])*
+        #[command(defer = true)]
         pub enum Command {
             $( $(#[$verb])* $name($args), )+
         }

@@ -11,6 +11,25 @@ fn the_commands_are_well_formed() {
     Cli::command().debug_assert();
 }
 
+/// All of them take longer than most commands do.
+#[test]
+fn a_command_is_put_together_only_when_it_is_typed() {
+    fn put_together(command: &clap::Command, all: &mut Vec<String>) {
+        for it in command.get_subcommands() {
+            let own = it
+                .get_arguments()
+                .filter(|arg| ![BROKER, WORKSPACE].contains(&arg.get_id().as_str()));
+            all.extend(own.map(|arg| format!("{} {}", it.get_name(), arg.get_id())));
+            put_together(it, all);
+        }
+    }
+    let (mut typed, mut whole) = (Vec::new(), Vec::new());
+    put_together(&Cli::command(), &mut typed);
+    put_together(&help::whole(), &mut whole);
+    assert_eq!(typed, Vec::<String>::new());
+    assert!(300 < whole.len(), "{}", whole.len());
+}
+
 #[test]
 fn the_command_lines_of_the_documentation_parse() {
     for line in [
@@ -228,7 +247,7 @@ fn broker_and_workspace_are_taken_before_and_after_the_verb() {
         assert_eq!((text(Key::Broker), text(Key::Workspace)), expected, "{line}");
     }
     for name in ["issue", "mail", "loop", "watch"] {
-        let mut command = Cli::command();
+        let mut command = help::whole();
         let help = command.find_subcommand_mut(name).unwrap().render_help().to_string();
         assert!(help.contains("--broker <URL>") && help.contains("--workspace <NAME>"), "{help}");
     }
@@ -252,7 +271,7 @@ fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
         ("run", "broker and node run within this command."),
         ("runs watch", "the run goes on."),
     ] {
-        let mut command = Cli::command();
+        let mut command = help::whole();
         let last = line.split(' ').fold(&mut command, |command, name| {
             command.find_subcommand_mut(name).unwrap_or_else(|| panic!("{line}"))
         });
@@ -266,7 +285,7 @@ fn the_long_help_of_a_command_says_what_the_short_one_leaves_out() {
 #[test]
 fn help_names_every_toolset_that_a_role_can_have() {
     for name in ["up", "node"] {
-        let mut command = Cli::command();
+        let mut command = help::whole();
         let help = command.find_subcommand_mut(name).unwrap().render_help().to_string();
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
         let toolsets = "Toolsets: loop, mail, swarm-lead, swarm-worker, swarm-acceptor, runs, board, pipeline, gateway, files, commands; SET:full";
@@ -286,7 +305,7 @@ fn help_names_every_exit_code() {
 
 #[test]
 fn shells_complete_the_commands_about_issues() {
-    let cli = Cli::command();
+    let cli = help::whole();
     let nouns: Vec<(&str, Vec<&str>)> = ["issue", "task", "delivery", "lock", "doc", "worker"]
         .into_iter()
         .map(|noun| {
@@ -299,7 +318,7 @@ fn shells_complete_the_commands_about_issues() {
     for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish]
     {
         let mut script = Vec::new();
-        clap_complete::generate(shell, &mut Cli::command(), "tasuki", &mut script);
+        clap_complete::generate(shell, &mut help::whole(), "tasuki", &mut script);
         let script = String::from_utf8(script).unwrap();
         let is_fish = shell == clap_complete::Shell::Fish;
         for (noun, verbs) in &nouns {

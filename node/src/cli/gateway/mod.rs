@@ -40,6 +40,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// server__tool: roles with the toolset `gateway` find and call them, roles with `gateway:full` see
 /// all of them listed.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Show each server, its state and its tools
     Status,

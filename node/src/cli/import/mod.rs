@@ -12,6 +12,7 @@ use crate::config::Config;
 
 /// Import mail, issues and tasks from other tools.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     Filebox(filebox::Args),
     Swarm(swarm::Args),

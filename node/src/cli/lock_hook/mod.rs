@@ -34,6 +34,7 @@ use crate::{
 /// They are hooks of Git and of coding agents. Programs that run when something happens are
 /// `tasuki hook`.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Install hooks that refuse commits and edits of files that another role has locked
     ///

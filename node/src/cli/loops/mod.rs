@@ -20,6 +20,7 @@ use crate::{config::Config, os_user};
 
 /// Start and steer loops: who has the turn, what was handed over.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     Status(status::Args),
     Start(start::Args),

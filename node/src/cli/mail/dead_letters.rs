@@ -23,6 +23,7 @@ pub struct Args {
 }
 
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 enum Again {
     /// Deliver dead letters again
     Again {

@@ -56,14 +56,12 @@ fn add_hint(hints: &[(Reason, &str)], mut why: Failure) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
-    use crate::cli::Cli;
+    use crate::cli::help;
 
     #[test]
     fn people_are_told_of_commands_that_there_are() {
-        let cli = Cli::command();
+        let cli = help::whole();
         for (_, way) in HINTS.iter().chain(RUN_HINTS) {
             assert!(way.contains("`tasuki "), "{way}");
             for named in way.split("`tasuki ").skip(1) {

@@ -16,6 +16,7 @@ use crate::config::Config;
 /// Claude Code, Codex and Cursor are woken by hooks, Codex also through its queue, opencode through
 /// its server, and any client in tmux by typing into its pane as the last resort.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Set up a client so that what comes for a role wakes it
     Setup(setup::SetupArgs),

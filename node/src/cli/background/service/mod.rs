@@ -44,6 +44,7 @@ const MARK: &str = "Written by `tasuki service install`, removed by `tasuki serv
 /// On Linux a user unit of systemd, on macOS an agent of launchd. For a machine that joined a broker it
 /// runs `tasuki node`, else `tasuki up`.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Write the service's file, start it now and at each login
     ///

@@ -28,6 +28,7 @@ use crate::{
 
 /// Manage private mail.
 #[derive(Debug, clap::Subcommand)]
+#[command(defer = true)]
 pub enum Command {
     /// Show whether mail is private, whose keys read it, and which wait for the owner
     Status,
