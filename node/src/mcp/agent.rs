@@ -224,16 +224,19 @@ impl Agent {
     }
 
     /// Does what a request asks for, as long as somebody wants the answer.
-    async fn while_wanted<T>(
-        &self,
+    fn while_wanted<'a, T>(
+        &'a self,
         method: &'static str,
-        context: &RequestContext<RoleServer>,
-        work: impl Future<Output = Result<T, ErrorData>>,
-    ) -> Result<T, ErrorData> {
-        tokio::select! {
-            biased;
-            done = caught(method, work) => done?,
-            error = self.is_unwanted(context) => Err(error),
+        context: &'a RequestContext<RoleServer>,
+        work: impl Future<Output = Result<T, ErrorData>> + 'a,
+    ) -> impl Future<Output = Result<T, ErrorData>> {
+        let work = caught(method, work);
+        async move {
+            tokio::select! {
+                biased;
+                done = work => done?,
+                error = self.is_unwanted(context) => Err(error),
+            }
         }
     }
 

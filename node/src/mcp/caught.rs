@@ -15,11 +15,14 @@ const FAILED: &str = "internal error in the node; see its log. The call may or m
 /// What `work` comes to; a panic in it is an error like another, of the request `method`.
 ///
 /// What requests share is left as it would be had the panic ended the task of this one.
+///
+/// The work is apart from what waits for it: that has room for the work of any request, and there
+/// is one for each session and each call that waits.
 pub(super) fn caught<F: Future>(
     method: &'static str,
     work: F,
 ) -> impl Future<Output = Result<F::Output, ErrorData>> {
-    AssertUnwindSafe(work).catch_unwind().map(move |done| {
+    AssertUnwindSafe(Box::pin(work)).catch_unwind().map(move |done| {
         done.map_err(|_| {
             // The words of the panic may be those of the request, so they are not repeated.
             tracing::error!(method, "a request made the node panic; it is answered with an error");

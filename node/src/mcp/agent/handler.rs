@@ -395,3 +395,22 @@ impl ServerHandler for Agent {
         caught("tasks/cancel", cancelled).await?
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rmcp::{model::ClientRequest, service::Service};
+
+    use super::*;
+
+    /// There is one for each session, and one for each call that waits.
+    #[test]
+    fn what_waits_for_a_request_is_small() {
+        fn size<F>(
+            _: impl FnOnce(&'static Agent, ClientRequest, RequestContext<RoleServer>) -> F,
+        ) -> usize {
+            size_of::<F>()
+        }
+        let size = size(|agent, request, context| agent.handle_request(request, context));
+        assert!(size <= 4096, "{size}");
+    }
+}
