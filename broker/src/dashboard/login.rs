@@ -153,8 +153,8 @@ async fn token_of(app: &App, text: &str, peer: Option<Arc<Peer>>) -> Result<Logi
     let mut authorization = HeaderValue::from_str(&authorization)
         .map_err(|_| Status::unauthenticated("this is not a token"))?;
     authorization.set_sensitive(true);
-    let channel = app.settings.channel.clone();
-    let bearing = Bearing::new(channel, Some(authorization.clone()), peer);
+    let carrier = app.settings.carrier.clone();
+    let bearing = Bearing::new(carrier, Some(authorization.clone()), peer);
     let token = rpc::send(bearing, wire::WhoAmIRequest::default()).await?.into_inner();
     let rights = token.scope.as_ref().map(|it| it.rights.as_slice()).unwrap_or_default();
     if !rights.contains(&Right::Read.to_string()) {

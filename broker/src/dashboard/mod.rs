@@ -2,7 +2,7 @@
 //! person does about it.
 //!
 //! A page is one more client of the API. It asks and acts through the same guard as everybody, with
-//! the token of whoever looks, over any [`Channel`]: in the broker's own process, or from a node.
+//! the token of whoever looks, over any [`Carrier`]: in the broker's own process, or from a node.
 //!
 //! - **WD1** Nothing is read or done but by a call of the API with the visitor's own token; what MCP
 //!   servers a node has is the node's own to say ([`ToolServers`]), on pages that it serves itself.
@@ -42,9 +42,7 @@ use self::{
     session::{OwnScope, Sessions},
     visit::Trouble,
 };
-
-/// What carries calls of the API.
-pub type Channel = crate::grpc::Carrier;
+use crate::grpc::Carrier;
 
 /// The role that a person acts as.
 pub const HUMAN: &str = tasuki_proto::limits::ROLE_HUMAN;
@@ -105,7 +103,7 @@ pub struct ChangedTool {
 
 /// How pages are served.
 pub struct Settings {
-    pub channel: Channel,
+    pub carrier: Carrier,
     /// Visitors log in with a token; else whoever reaches a page acts without one.
     pub asks_for_token: bool,
     /// Pages come over TLS on this port, and cookies go over nothing else.

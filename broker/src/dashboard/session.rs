@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use tasuki_proto::{rpc, wire};
 use tokio::time::{Instant, timeout};
 
-use super::{Channel, keys::chance, visit::Bearing};
-use crate::connection::Peer;
+use super::{keys::chance, visit::Bearing};
+use crate::{connection::Peer, grpc::Carrier};
 
 /// Sessions at once. Past it the one unused the longest ends.
 const LOGINS_MAX: usize = 1024;
@@ -48,12 +48,12 @@ pub(super) struct OwnScope(Mutex<Option<(Instant, Arc<wire::Scope>)>>);
 
 impl OwnScope {
     /// Nothing, while the broker does not say. Nobody waits for another's question.
-    pub(super) async fn get(&self, channel: Channel, peer: Option<Arc<Peer>>) -> Arc<wire::Scope> {
+    pub(super) async fn get(&self, carrier: Carrier, peer: Option<Arc<Peer>>) -> Arc<wire::Scope> {
         let known = self.0.lock().clone();
         if let Some((_, scope)) = known.filter(|(at, _)| at.elapsed() < OWN_FOR) {
             return scope;
         }
-        let ask = rpc::send(Bearing::new(channel, None, peer), wire::WhoAmIRequest::default());
+        let ask = rpc::send(Bearing::new(carrier, None, peer), wire::WhoAmIRequest::default());
         let Ok(Ok(said)) = timeout(OWN_WITHIN, ask).await else { return Arc::default() };
         let scope = Arc::new(said.into_inner().scope.unwrap_or_default());
         *self.0.lock() = Some((Instant::now(), Arc::clone(&scope)));

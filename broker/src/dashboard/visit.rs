@@ -27,8 +27,8 @@ use tokio::time::{Instant, timeout};
 use tonic::{Status, body::Body};
 use tower::Service;
 
-use super::{App, Channel, HUMAN, form::Form, login, session::Login, view};
-use crate::{connection::Peer, overview::Calls};
+use super::{App, HUMAN, form::Form, login, session::Login, view};
+use crate::{connection::Peer, grpc::Carrier, overview::Calls};
 
 /// For one answer: a person waits no longer, and then tries again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ impl Visit {
 
     pub(super) fn channel(&self) -> Bearing {
         Bearing {
-            channel: self.app.settings.channel.clone(),
+            carrier: self.app.settings.carrier.clone(),
             authorization: self.login.as_ref().map(|login| login.authorization.clone()),
             peer: self.peer.clone(),
         }
@@ -155,28 +155,28 @@ impl Calls for Visit {
 /// A channel on which every call shows the visitor's token (WD1).
 #[derive(Clone)]
 pub(super) struct Bearing {
-    channel: Channel,
+    carrier: Carrier,
     authorization: Option<HeaderValue>,
     peer: Option<Arc<Peer>>,
 }
 
 impl Bearing {
     pub(super) fn new(
-        channel: Channel,
+        carrier: Carrier,
         authorization: Option<HeaderValue>,
         peer: Option<Arc<Peer>>,
     ) -> Self {
-        Self { channel, authorization, peer }
+        Self { carrier, authorization, peer }
     }
 }
 
 impl Service<http::Request<Body>> for Bearing {
     type Response = http::Response<Body>;
     type Error = tower::BoxError;
-    type Future = <Channel as Service<http::Request<Body>>>::Future;
+    type Future = <Carrier as Service<http::Request<Body>>>::Future;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.channel.poll_ready(context)
+        self.carrier.poll_ready(context)
     }
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
@@ -186,7 +186,7 @@ impl Service<http::Request<Body>> for Bearing {
         if let Some(peer) = &self.peer {
             request.extensions_mut().insert(Arc::clone(peer));
         }
-        self.channel.call(request)
+        self.carrier.call(request)
     }
 }
 
@@ -222,7 +222,7 @@ impl FromRequestParts<Arc<App>> for Visit {
         let peer = parts.extensions.get::<Arc<Peer>>().cloned();
         let scope = match &login {
             Some(login) => Arc::new(login.token.scope.clone().unwrap_or_default()),
-            None => app.own_scope.get(app.settings.channel.clone(), peer.clone()).await,
+            None => app.own_scope.get(app.settings.carrier.clone(), peer.clone()).await,
         };
         Ok(Self { app: Arc::clone(app), workspace, login, scope, name, cookie, peer })
     }

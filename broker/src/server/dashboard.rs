@@ -39,8 +39,8 @@ use super::{StartError, scrape::Scrape};
 use crate::{
     access::{Denied, Tokens},
     connection::{self, Connection, Peer, Protocol},
-    dashboard::{self, Channel},
-    grpc::{self, Probe},
+    dashboard,
+    grpc::{self, Carrier, Probe},
     metrics::ConnectionMetrics,
 };
 
@@ -84,7 +84,7 @@ pub(super) struct Parts {
     pub(super) tls: Option<TlsAcceptor>,
     pub(super) tokens: Tokens,
     /// How pages make calls.
-    pub(super) channel: Channel,
+    pub(super) carrier: Carrier,
     pub(super) scrape: Scrape,
     pub(super) probe: Probe,
     pub(super) metrics: Arc<ConnectionMetrics>,
@@ -92,12 +92,12 @@ pub(super) struct Parts {
 
 /// Serves it until `stopping`.
 pub(super) fn serve(listener: TcpListener, parts: Parts, stopping: CancellationToken) {
-    let Parts { site, tls, tokens, channel, scrape, probe, metrics } = parts;
+    let Parts { site, tls, tokens, carrier, scrape, probe, metrics } = parts;
     let is_guarded = tls.is_some();
     let shown = Arc::new(Shown { scrape, probe });
     let reader = is_guarded.then(|| Arc::new(tokens));
     let pages = dashboard::router(dashboard::Settings {
-        channel,
+        carrier,
         asks_for_token: is_guarded,
         secure_port: listener.local_addr().ok().map(|it| it.port()).filter(|_| is_guarded),
         words: None,

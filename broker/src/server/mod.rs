@@ -207,7 +207,7 @@ impl Broker {
                 site: Site::new(address, guarding.map(is_named)),
                 tls,
                 tokens: tokens.clone(),
-                channel: carrier.clone(),
+                carrier: carrier.clone(),
                 metrics: Arc::clone(&sources.dashboard),
                 scrape: Scrape::new(sources),
                 probe,

@@ -8,7 +8,10 @@ use std::{any::Any, sync::Arc};
 
 use axum::Router;
 use futures::{FutureExt as _, future::BoxFuture};
-use tasuki_broker::dashboard::{self, Channel, ToolServers, Words};
+use tasuki_broker::{
+    dashboard::{self, ToolServers, Words},
+    grpc::Carrier,
+};
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tower::ServiceExt as _;
@@ -25,7 +28,7 @@ impl Link {
         let channel = self.shared.client.channel();
         let channel = channel.map_response(|it| it.map(Body::new)).map_err(Into::into);
         dashboard::router(dashboard::Settings {
-            channel: Channel::new(channel),
+            carrier: Carrier::new(channel),
             asks_for_token: false,
             secure_port: None,
             words: Some(Arc::new(self.clone())),

@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -89,17 +89,20 @@ struct Found {
     hits: Vec<Hit>,
     /// Not all of the kind was looked through.
     is_cut: bool,
+    /// What kept it from being looked through, if anything did.
+    why: Option<String>,
 }
 
 /// One look through a kind.
 struct Look<'a> {
     visit: &'a Visit,
     is_cut: AtomicBool,
+    why: OnceLock<String>,
 }
 
 impl<'a> Look<'a> {
     fn new(visit: &'a Visit) -> Self {
-        Self { visit, is_cut: AtomicBool::new(false) }
+        Self { visit, is_cut: AtomicBool::new(false), why: OnceLock::new() }
     }
 
     /// What may not be seen is left out; that something could not be looked through is said.
@@ -109,7 +112,11 @@ impl<'a> Look<'a> {
 
     fn answer<T: Default>(&self, answer: Result<T, Status>) -> T {
         answer.unwrap_or_else(|why| {
-            self.cut_if(!matches!(why.code(), Code::NotFound | Code::PermissionDenied));
+            if !matches!(why.code(), Code::NotFound | Code::PermissionDenied) {
+                self.cut_if(true);
+                // The first stands for all.
+                let _ = self.why.set(why.message().to_owned());
+            }
             T::default()
         })
     }
@@ -119,7 +126,7 @@ impl<'a> Look<'a> {
     }
 
     fn found(self, hits: Vec<Hit>) -> Found {
-        Found { hits, is_cut: self.is_cut.into_inner() }
+        Found { hits, is_cut: self.is_cut.into_inner(), why: self.why.into_inner() }
     }
 }
 
@@ -143,7 +150,14 @@ async fn search(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Tr
         ]
     };
     let total: usize = sections.iter().map(|it| it.1.hits.len()).sum();
-    let cut: Vec<&str> = sections.iter().filter(|it| it.1.is_cut).map(|it| it.0).collect();
+    let cut = sections.iter().filter(|it| it.1.is_cut).map(|(title, found)| {
+        let title = title.to_lowercase();
+        match &found.why {
+            Some(why) => format!("{title} ({})", plain(why)),
+            None => title,
+        }
+    });
+    let cut: Vec<String> = cut.collect();
     let body = html! {
         h1 { "Search" }
         form.search.wide method="get" action=(visit.link("/search")) {
@@ -154,7 +168,7 @@ async fn search(visit: Visit, Query(asked): Query<Asked>) -> Result<Response, Tr
             @if !found.hits.is_empty() { (section(title, &found.hits, now_ms)) }
         }
         @if total == 0 && !query.is_empty() { (nothing("Nothing was found. Every word has to appear in what is looked for; try fewer.")) }
-        @if !cut.is_empty() { p.note { "Not all was looked through: " (cut.join(", ").to_lowercase()) "." } }
+        @if !cut.is_empty() { p.note { "Not all was looked through: " (cut.join(", ")) "." } }
     };
     let page = Page { title: format!("Search: {}", plain(&query)), tab: "", live: "", every_s: 0 };
     Ok(respond(&visit, page, body).await)
@@ -237,7 +251,7 @@ fn loops(visit: &Visit, loops: &[wire::Loop], query: &str) -> Found {
             words: None,
         })
     });
-    Found { hits: hits.collect(), is_cut: false }
+    Found { hits: hits.collect(), ..Found::default() }
 }
 
 async fn handovers(visit: &Visit, mut loops: Vec<wire::Loop>, query: &str) -> Found {
@@ -328,6 +342,7 @@ async fn mailbox(look: &Look<'_>, role: String, query: &str) -> (String, wire::S
         role: role.clone(),
         query: query.to_owned(),
         limit: LETTERS_MAX,
+        include_sequence: u64::MAX,
         ..Default::default()
     };
     (role, look.ask(request).await)

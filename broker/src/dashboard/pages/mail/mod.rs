@@ -160,6 +160,7 @@ async fn found(visit: &Visit, place: &Place, now_ms: u64) -> Markup {
         role: place.role().to_owned(),
         query: place.q.clone(),
         limit: THREADS_SHOWN_MAX,
+        include_sequence: u64::MAX,
         ..Default::default()
     };
     match visit.call(&request).await {

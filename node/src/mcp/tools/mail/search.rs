@@ -100,6 +100,8 @@ impl Tool for SearchMessages {
             sender: self.sender.map(|it| it.0.to_string()).unwrap_or_default(),
             since_ms: since(self.since)?,
             limit: limit(self.limit, HITS, HITS_MAX)?,
+            // What was there before it was asked.
+            include_sequence: u64::MAX,
             ..Default::default()
         };
         let found = reader.caller.actions.query(request).await?;
