@@ -20,7 +20,7 @@ use crate::{
         Journal as _, JournalError, codec,
         sled::{self, Cut, CutWorkspace, Options, Restoring, Rewriting, SledJournal},
     },
-    rules::{Caller, Command, Compact, CompactKind, Request, Workspace},
+    rules::{Caller, Command, Compact, CompactKind, Fence, Request, Workspace},
     workspace::{ExecuteError, Workspaces, replay_cut},
 };
 
@@ -232,7 +232,28 @@ pub fn rewrite(
     mut progress: impl FnMut(u64),
 ) -> Result<(), CompactError> {
     let journal = SledJournal::open(dir, Options::default())?;
-    let rewritten = write_anew(runtime, &journal, &mut progress);
+    replace(runtime, dir, &journal, None, &mut progress)
+}
+
+/// Has nothing hold any more that was granted before, as after a restore, in a directory that nobody
+/// serves: what was done after its newest change may have been acknowledged and be lost. `now` is
+/// after everything that was granted.
+///
+/// # Errors
+/// What went wrong. Then no broker starts here before it is tried again.
+pub fn void_grants(runtime: &Handle, dir: &Path, now: Timestamp) -> Result<(), CompactError> {
+    let journal = SledJournal::open_repaired(dir)?;
+    replace(runtime, dir, &journal, Some(now), &mut |_| {})
+}
+
+fn replace(
+    runtime: &Handle,
+    dir: &Path,
+    journal: &SledJournal,
+    voids_at: Option<Timestamp>,
+    progress: &mut impl FnMut(u64),
+) -> Result<(), CompactError> {
+    let rewritten = write_anew(runtime, journal, voids_at, progress);
     if rewritten.is_err() {
         // Why it failed matters more; what is left is removed by the next start.
         let _ = fs::remove_dir_all(sled::staging(dir));
@@ -253,6 +274,7 @@ pub fn rewrite(
 fn write_anew(
     runtime: &Handle,
     journal: &SledJournal,
+    voids_at: Option<Timestamp>,
     progress: &mut impl FnMut(u64),
 ) -> Result<Cut, CompactError> {
     let staging = sled::staging(journal.dir());
@@ -262,8 +284,12 @@ fn write_anew(
     }
     let cut = runtime.block_on(journal.cut())?;
     check_room(&cut, journal.dir())?;
-    let mut into = Restoring::create_like(&staging, &cut)?;
-    let copied = copy(&cut, &mut into, progress);
+    let voids = voids_at.map(|now| (cut.fence().restored(now), now));
+    let mut into = match voids {
+        Some((fence, _)) => Restoring::create(&staging, fence)?,
+        None => Restoring::create_like(&staging, &cut)?,
+    };
+    let copied = copy(&cut, &mut into, voids, progress);
     match copied {
         Ok(()) => into.finish()?,
         Err(why) => {
@@ -271,7 +297,10 @@ fn write_anew(
             return Err(why.into());
         }
     }
-    check_same(runtime, &cut, &staging)?;
+    match voids {
+        Some(_) => drop(sled::verify(&staging)?),
+        None => check_same(runtime, &cut, &staging)?,
+    }
     Rewriting { journal }.decide()?;
     Ok(cut)
 }
@@ -299,19 +328,25 @@ fn check_room(cut: &Cut, dir: &Path) -> Result<(), CompactError> {
     Err(CompactError::NoRoom { needed_mib, free_mib })
 }
 
-/// The state of each workspace as one snapshot, and the bodies that it names.
+/// The state of each workspace as one snapshot, and the bodies that it names; `voids`: as it is after
+/// a restore.
 fn copy(
     cut: &Cut,
     into: &mut Restoring,
+    voids: Option<(Fence, Timestamp)>,
     progress: &mut impl FnMut(u64),
 ) -> Result<(), JournalError> {
     for it in cut.workspaces() {
-        let state = replay_cut(cut, &it)?;
+        let mut state = replay_cut(cut, &it)?;
+        let own = voids.map(|(fence, now)| state.restore_above(fence, now).1).unwrap_or_default();
         let mut to = into.workspace(it.id.clone());
         codec::encode_snapshot(&state, |piece| {
             progress(piece.len() as u64);
             to.piece(&piece)
         })?;
+        for (key, body) in own.iter().flat_map(codec::encode_body) {
+            to.body(&key, &body)?;
+        }
         each_body(cut, &it.id, &state, |key, body| {
             progress(body.len() as u64);
             to.body(key, body)

@@ -179,6 +179,16 @@ pub(super) fn print(result: Result<Answer, No>, is_json: bool) -> u8 {
     }
 }
 
+/// Does something, and prints what comes of it.
+pub(super) fn run(is_json: bool, what: impl Future<Output = Result<Answer, No>>) -> u8 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let result = match runtime {
+        Err(why) => Err(No::unavailable(format!("The program cannot start: {why}."))),
+        Ok(runtime) => runtime.block_on(what),
+    };
+    print(result, is_json)
+}
+
 impl Administer {
     /// Asks whoever serves the data directory, and prints what comes of it.
     pub(super) fn ask(self, what: impl AsyncFnOnce(Broker) -> Result<Answer, No>) -> u8 {
@@ -187,13 +197,7 @@ impl Administer {
 
     /// Does something with the data directory, and prints what comes of it.
     pub(super) fn run(self, what: impl AsyncFnOnce(Self) -> Result<Answer, No>) -> u8 {
-        let is_json = self.data.json;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let result = match runtime {
-            Err(why) => Err(No::unavailable(format!("The program cannot start: {why}."))),
-            Ok(runtime) => runtime.block_on(what(self)),
-        };
-        print(result, is_json)
+        run(self.data.json, what(self))
     }
 
     pub(super) fn data(&self) -> &Data {

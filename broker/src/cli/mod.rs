@@ -94,7 +94,8 @@ enum Command {
     ///
     /// The newest changes may be in the log alone: for about a second after they were made, and
     /// until a start after a crash. What comes before the damage is kept. What only the rest of the
-    /// log had is lost, and nothing notices, so use this only if you know why the log is lost.
+    /// log had is lost, so use this only if you know why the log is lost. Nothing that was granted
+    /// before holds any more then, as after `restore`.
     #[command(alias = "repair-mark")]
     RepairLog(Data),
     /// Remove what has been over for long, or show what that is.

@@ -2,14 +2,19 @@
 //!
 //! A broker that serves it looks through it itself, as of one commit; otherwise it is done here.
 
-use std::{ops::ControlFlow, path::Path};
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Value, json};
 use tasuki_broker::{
-    backup, grpc,
+    backup,
+    clock::Clock,
+    compact, grpc,
     journal::{
         Journal as _, JournalError,
-        sled::{self, Options, SledJournal},
+        sled::{self, Options, Repaired, SledJournal},
     },
     rules::Fence,
 };
@@ -17,10 +22,11 @@ use tasuki_proto::{
     host::progress::{Progress, Unit},
     wire,
 };
+use tokio::runtime::Handle;
 
 use super::{
-    Data, EXIT_OK,
-    administer::{Administer, Answer, Broker, No},
+    Data,
+    administer::{Administer, Answer, Broker, No, run},
     exit_code, say,
     scope::{time, time_in_json},
     table::table,
@@ -98,21 +104,48 @@ async fn count(journal: &SledJournal, progress: &Progress) -> Result<wire::DataR
 }
 
 pub(super) fn repair_log(data: &Data) -> u8 {
-    let directory = match used_directory(data) {
-        Ok(directory) => directory,
-        Err(code) => return code,
-    };
-    match sled::repair_log(&directory) {
-        Ok(report) => {
-            let report = grpc::data_report(&report, Fence::default(), None);
-            say(&if data.json { in_json(&report).to_string() } else { in_words(&report) });
-            EXIT_OK
+    run(data.json, async {
+        let directory = used_directory(data).map_err(No::said)?;
+        let repaired = match sled::repair_log(&directory) {
+            Ok(repaired) => repaired,
+            Err(why) => {
+                report_error(&why, data);
+                return Err(No::said(exit_code(&why)));
+            }
+        };
+        if repaired.may_lack {
+            void_grants(directory).await?;
         }
-        Err(error) => {
-            report_error(&error, data);
-            exit_code(&error)
-        }
+        let report = grpc::data_report(&repaired.report, Fence::default(), None);
+        let mut value = in_json(&report);
+        value["may_lack"] = repaired.may_lack.into();
+        value["newest_commit"] = repaired.newest_commit.into();
+        let lines = in_words(&report) + &what_is_lost(&repaired);
+        Ok(Answer { value, lines, notes: String::new() })
+    })
+}
+
+async fn void_grants(directory: PathBuf) -> Result<(), No> {
+    let (runtime, now) = (Handle::current(), Clock::system().now());
+    let done = tokio::task::spawn_blocking(move || compact::void_grants(&runtime, &directory, now));
+    done.await.map_err(|why| No::unavailable(format!("The repair failed: {why}.")))??;
+    Ok(())
+}
+
+fn what_is_lost(repaired: &Repaired) -> String {
+    if !repaired.may_lack {
+        return "\nnothing is lost: the log was whole".to_owned();
     }
+    let (last, newest) = (repaired.report.last_commit, repaired.newest_commit);
+    let found = match newest.checked_sub(last) {
+        Some(1) => format!("commit {newest} was found in the log and cannot be used"),
+        Some(2..) => format!("commits up to {newest} were found in the log and cannot be used"),
+        Some(0) | None => "how many there were cannot be told".to_owned(),
+    };
+    format!(
+        "\nwhat was changed after commit {last} is lost; {found}\nturns, claims and locks have new \
+         numbers: what was granted before is refused, as after a restore"
+    )
 }
 
 /// Says what is wrong with a directory.

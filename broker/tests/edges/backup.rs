@@ -146,6 +146,34 @@ pub(crate) async fn check_restored(data: &Path, pair: &Pair, before: u64) {
 }
 
 /// A file is there whole or not at all, whenever the broker that makes it ends.
+/// What the lost part of a log granted would be granted again.
+#[tokio::test]
+async fn what_was_granted_is_refused_once_a_log_was_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let (broker, address) = Process::served(&data).await;
+    let mut pair = Pair::new();
+    for player in [&pair.first, &pair.second] {
+        player.create(channel(address)).await.unwrap();
+    }
+    for _ in 0..5 {
+        pair.play(address).await;
+    }
+    broker.terminate();
+    assert_eq!(broker.ended().await.code, Some(0));
+
+    fs::remove_dir_all(data.join("broker/log")).unwrap();
+    let repaired = run(&["repair-log"], &data).await;
+    assert_eq!(repaired.code, Some(0), "{}", repaired.log);
+    assert!(repaired.out.contains("is lost; how many"), "{}", repaired.out);
+    assert_whole(&data).await;
+    check_restored(&data, &pair, pair.second.acknowledged).await;
+
+    let whole = json(&run(&["repair-log", "--json"], &data).await);
+    assert_eq!(whole["may_lack"], false, "{whole}");
+    assert_whole(&data).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_is_killed_while_it_makes_a_backup_leaves_none_or_a_whole_one() {
     let mut dice = Dice::new(seed());

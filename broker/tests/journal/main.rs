@@ -353,21 +353,38 @@ fn spoil_log(dir: &Path) {
     }
 }
 
+/// One whose log was replaced. No broker starts there before the repair is finished.
+fn repaired(dir: &Path) -> SledJournal {
+    let repaired = repair_log(dir).expect("repairs");
+    assert!(repaired.may_lack, "the log was not whole");
+    assert!(refusal(dir).contains("repair-log` again"), "{}", refusal(dir));
+    SledJournal::open_repaired(dir).expect("opens")
+}
+
+#[tokio::test]
+async fn a_log_that_is_whole_is_repaired_without_loss() {
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
+    let repaired = repair_log(dir.path()).expect("repairs");
+    assert!(!repaired.may_lack && repaired.newest_commit == repaired.report.last_commit);
+    on_disk(dir.path()).close().await.expect("closes");
+}
+
 #[tokio::test]
 async fn a_lost_log_or_database_is_refused_and_a_lost_log_can_be_replaced() {
     let dir = tempfile::tempdir().expect("a directory");
     written(dir.path()).await;
     std::fs::remove_dir_all(dir.path().join("log")).expect("removes");
     assert!(refusal(dir.path()).contains("expected the log"), "{}", refusal(dir.path()));
-    repair_log(dir.path()).expect("repairs");
-    on_disk(dir.path()).close().await.expect("closes");
+    repaired(dir.path()).close().await.expect("closes");
 
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
     spoil_log(dir.path());
     assert!(refusal(dir.path()).contains("the head of a segment"), "{}", refusal(dir.path()));
     let found = verify(dir.path()).expect_err("it is refused").to_string();
     assert!(found.contains("the head of a segment"), "{found}");
-    repair_log(dir.path()).expect("repairs");
-    let journal = on_disk(dir.path());
+    let journal = repaired(dir.path());
     assert_eq!(sequences(&journal, 1, 9), [1, 2, 3]);
     journal.close().await.expect("closes");
 
@@ -394,8 +411,7 @@ async fn a_repair_of_the_log_keeps_what_it_can_and_takes_no_other_log() {
         common::copy(dir.path(), copy.path());
         std::fs::remove_file(copy.path().join(gone)).expect("removes");
         assert!(refusal(copy.path()).contains("bytes or more, found 0"), "{gone}");
-        repair_log(copy.path()).expect("repairs");
-        let journal = on_disk(copy.path());
+        let journal = repaired(copy.path());
         kept.push(sequences(&journal, 1, 9).len());
         journal.close().await.expect("closes");
     }

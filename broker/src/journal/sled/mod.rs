@@ -73,7 +73,7 @@ pub use self::{
     log::LOG_SEGMENT_BYTES,
     restore::{Restoring, RestoringWorkspace},
     swap::{Rewriting, staging},
-    verify::{check_log, is_used, repair_log, verify, verify_with_progress},
+    verify::{Repaired, check_log, is_used, repair_log, verify, verify_with_progress},
 };
 use super::{
     Append, BodyKey, Hash, Journal, JournalError, Listener, Opened, Snapshot, SnapshotWriter,
@@ -212,7 +212,19 @@ impl SledJournal {
     /// [`JournalError::Damaged`] or [`JournalError::Newer`] when it holds anything but what was
     /// written to it.
     pub fn open(dir: &Path, options: Options) -> Result<Self, JournalError> {
-        let open::Open { lock, engine, log, checked } = open::open(dir)?;
+        Self::start(open::open(dir, false)?, dir, options)
+    }
+
+    /// The same of one whose log was [replaced](repair_log), so that the repair can be finished.
+    ///
+    /// # Errors
+    /// As of [`Self::open`].
+    pub fn open_repaired(dir: &Path) -> Result<Self, JournalError> {
+        Self::start(open::open(dir, true)?, dir, Options::default())
+    }
+
+    fn start(opened: open::Open, dir: &Path, options: Options) -> Result<Self, JournalError> {
+        let open::Open { lock, engine, log, checked } = opened;
         let (engine, synced) = (Arc::new(engine), log.end().number);
         let shared = Arc::new(Shared {
             dir: dir.to_owned(),

@@ -42,13 +42,20 @@ pub(super) struct Open {
 }
 
 /// Opens what is in `dir` and checks it, after making it when there is nothing.
-pub(super) fn open(dir: &Path) -> Result<Open, JournalError> {
+pub(super) fn open(dir: &Path, is_repair: bool) -> Result<Open, JournalError> {
     let failed = |error| storage(&format!("making {}", dir.display()), &error);
     files::private_directory(dir).map_err(failed)?;
     // The database's files are as open as the umask leaves them.
     files::keep_others_out(dir);
     let lock = Lock::take(dir)?;
     swap::finish(dir)?;
+    if !is_repair && repairing(dir).exists() {
+        let place = repairing(dir).display().to_string();
+        return Err(damaged(
+            place,
+            "a repair of the log was begun and is not done; run `tasuki-broker repair-log` again",
+        ));
+    }
     if is_fresh(dir)? {
         let engine = create(dir, Fence::default(), None)?;
         return finish(dir, lock, engine);
@@ -127,6 +134,7 @@ fn apply(dir: &Path, engine: &Engine, contents: &Contents) -> Result<(), Journal
 }
 
 /// Gives the database what it lacks of a log that may be damaged, as far as nothing is missing.
+/// Returns the newest commit that the log has.
 ///
 /// # Errors
 /// Also when the log is another database's.
@@ -134,10 +142,11 @@ pub(super) fn apply_intact(
     dir: &Path,
     engine: &Engine,
     contents: &Contents,
-) -> Result<(), JournalError> {
+) -> Result<u64, JournalError> {
     check::check_incarnation(engine, &contents.incarnation())?;
     let at = read::position(engine)?;
-    give(dir, engine, &contents.intact_after(at.number, at.hash))
+    let (frames, newest) = contents.intact_after(at.number, at.hash);
+    give(dir, engine, &frames).map(|()| newest)
 }
 
 fn give(dir: &Path, engine: &Engine, frames: &[Frame]) -> Result<(), JournalError> {
@@ -183,6 +192,12 @@ pub(super) fn take_over(
     remove(|| std::fs::remove_file(mark::path(dir))).map_err(failed)?;
     sync_dir(dir).map_err(failed)?;
     Ok(log)
+}
+
+/// There while a log was replaced that may have had more, and what was granted by that may be granted
+/// again.
+pub(super) fn repairing(dir: &Path) -> PathBuf {
+    dir.join("repairing")
 }
 
 fn creating(dir: &Path) -> PathBuf {

@@ -18,7 +18,7 @@ use std::{
 use super::{
     SledJournal,
     engine::{folder, storage, sync_dir},
-    log, mark,
+    log, mark, open,
 };
 use crate::journal::JournalError;
 
@@ -137,7 +137,9 @@ fn put_in_place(dir: &Path) -> Result<(), JournalError> {
         fs::rename(new_log, log::folder(dir)).map_err(failed)?;
         sync_dir(dir).map_err(failed)?;
     }
-    Ok(())
+    // Nothing that was granted before a repair holds in the new one.
+    open::remove(|| fs::remove_file(open::repairing(dir))).map_err(failed)?;
+    sync_dir(dir).map_err(failed)
 }
 
 fn remove(folder: &Path) -> io::Result<()> {

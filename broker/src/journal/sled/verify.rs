@@ -1,20 +1,26 @@
 //! The deep check that a person asks for: all that start-up verifies, every body, and nothing
 //! in the database that does not belong there.
 
-use std::{collections::BTreeMap, fs, io::ErrorKind, ops::ControlFlow, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::ErrorKind,
+    ops::ControlFlow,
+    path::Path,
+};
 
 use tasuki_proto::id::WorkspaceId;
 
 use super::{
     check::{Checked, check, check_again},
     cut::Marks,
-    engine::{Engine, folder, from_sled, guarded, storage},
+    engine::{Engine, folder, from_sled, guarded, storage, sync_dir},
     index::Index,
     layout::{self, Key},
     lock::Lock,
     log,
     mark::{self, HighWater},
-    open::{Newest, apply_intact, bring_up, take_over},
+    open::{Newest, apply_intact, bring_up, repairing, take_over},
     read::{self, damaged},
     swap,
 };
@@ -79,20 +85,36 @@ pub fn verify_with_progress(
     Ok(report)
 }
 
+/// What a repair of the log came to.
+#[derive(Debug)]
+pub struct Repaired {
+    pub report: Report,
+    /// More may have been acknowledged than there is.
+    pub may_lack: bool,
+    /// The newest commit that was found in the log, if there was any.
+    pub newest_commit: u64,
+}
+
 /// Gives the database what follows it in the log without a gap, and begins a new log, once the
-/// database is found whole. For a log that was lost or spoilt: what only the rest of it had is lost,
-/// and nothing notices it.
+/// database is found whole. For a log that was lost or spoilt: what only the rest of it had is lost.
+///
+/// Where that may be, no broker starts before what was granted is void
+/// ([`void_grants`](crate::compact::void_grants)): it would give out the same numbers again.
 ///
 /// # Errors
 /// As [`verify`], except for the log; of that only when it is another database's.
-pub fn repair_log(dir: &Path) -> Result<Report, JournalError> {
+pub fn repair_log(dir: &Path) -> Result<Repaired, JournalError> {
     let (lock, engine) = open(dir, swap::finish_or_keep)?;
     let mut progress = |_| ControlFlow::Continue(());
+    let newest = Newest::read(dir).ok().map(|it| it.commit());
+    let mut newest_commit = newest.map_or(0, |it| it.commit);
     let checked = guarded(&folder(dir), || {
         // While there is a mark, no log counts.
         if let Ok(None) = mark::read(dir) {
             match log::read_whole(dir) {
-                Ok(contents) => apply_intact(dir, &engine, &contents)?,
+                Ok(contents) => {
+                    newest_commit = newest_commit.max(apply_intact(dir, &engine, &contents)?);
+                }
                 // There is nothing to keep.
                 Err(JournalError::Damaged { .. }) => {}
                 Err(why) => return Err(why),
@@ -101,9 +123,17 @@ pub fn repair_log(dir: &Path) -> Result<Report, JournalError> {
         check_all(&engine, None, &mut progress)
     });
     let (engine, (checked, report)) = engine.keep_if(checked)?;
+    let (commit, hash) = (checked.index.last_commit, checked.index.last_hash);
+    let is_newest = newest.is_some_and(|it| (it.commit, it.hash) == (commit, hash));
+    let may_lack = !is_newest || repairing(dir).exists();
+    if may_lack {
+        let failed = |why| storage("beginning a repair", &why);
+        let begun = File::create(repairing(dir)).and_then(|it| it.sync_all());
+        begun.and_then(|()| sync_dir(dir)).map_err(failed)?;
+    }
     take_over(dir, &engine, &checked)?;
     close(lock, engine)?;
-    Ok(report)
+    Ok(Repaired { report, may_lack, newest_commit })
 }
 
 fn open(

@@ -178,14 +178,15 @@ impl Contents {
     }
 
     /// Of a log that is damaged, the frames that follow this one without a gap, wherever they are
-    /// and whatever comes before them.
-    pub(in super::super) fn intact_after(&self, number: u64, hash: Hash) -> Vec<Frame> {
+    /// and whatever comes before them; and the newest commit that any frame has, 0 if there is none.
+    pub(in super::super) fn intact_after(&self, number: u64, hash: Hash) -> (Vec<Frame>, u64) {
         // They follow one another over both segments.
         let numbers = (number, number + self.segments.iter().map(frames_max).sum::<u64>());
         let segments = self.segments.iter();
         let mut found: Vec<_> =
             segments.flat_map(|it| later(&self.secret, it, 0, numbers)).collect();
         found.sort_by_key(|it| it.at.number);
+        let newest = found.iter().map(|it| it.at.commit).max().unwrap_or(0);
         let (mut frames, mut last) = (Vec::new(), (number, hash));
         for frame in found {
             if (frame.at.number, frame.previous) == (last.0 + 1, last.1)
@@ -195,6 +196,6 @@ impl Contents {
                 frames.push(frame);
             }
         }
-        frames
+        (frames, newest)
     }
 }
