@@ -67,6 +67,7 @@ const ONE_SIDED: [(&str, &[Constant]); 2] = [
                 file: "sessions.rs",
                 ..Constant::of("node", "SESSIONS_MAX", "MCP sessions of one path (`/mcp/A`).")
             },
+            Constant::of("node", "AHEAD_MAX", "Unanswered calls of one MCP session."),
             Constant::of("node", "CALLS_PER_ROLE_MAX", "Calls of one role under way."),
             Constant::of("node", "WAITS_PER_ROLE_MAX", "Open waits of one role."),
             Constant {

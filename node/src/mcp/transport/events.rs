@@ -5,6 +5,7 @@
 //!
 //! - **EV1** What is replayed begins strictly after the event named, and ends with the answer.
 //! - **EV2** A stream is replayed in its own session alone.
+//! - **EV3** A replay ends where nothing more will come, answered or not.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -12,7 +13,9 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use rmcp::transport::streamable_http_server::session::ServerSseMessage;
+use rmcp::{
+    model::ServerJsonRpcMessage, transport::streamable_http_server::session::ServerSseMessage,
+};
 use tokio::sync::watch;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -55,7 +58,8 @@ struct Stream {
     events: VecDeque<Event>,
     /// Number of the latest.
     latest: watch::Sender<u64>,
-    is_answered: bool,
+    /// Nothing comes after what is there: it was answered, or will never be.
+    is_over: bool,
 }
 
 #[derive(Debug)]
@@ -87,11 +91,8 @@ fn session_of(stream: &str) -> Option<&str> {
 impl Kept {
     fn store(&mut self, stream_id: &str, event: &ServerSseMessage) -> String {
         if !self.streams.contains_key(stream_id) {
-            let stream = Stream {
-                events: VecDeque::new(),
-                latest: watch::Sender::new(0),
-                is_answered: false,
-            };
+            let stream =
+                Stream { events: VecDeque::new(), latest: watch::Sender::new(0), is_over: false };
             self.streams.insert(stream_id.to_owned(), stream);
             self.order.push_back(stream_id.to_owned());
         }
@@ -102,7 +103,7 @@ impl Kept {
             id = format!("{stream_id}/{number}");
             let mut message = event.clone();
             message.event_id = Some(id.clone());
-            stream.is_answered |= ends_stream(event);
+            stream.is_over |= ends_stream(event);
             stream.events.push_back(Event { number, bytes, message });
             self.bytes += bytes;
             if EVENTS_PER_STREAM_MAX < stream.events.len()
@@ -113,7 +114,12 @@ impl Kept {
             stream.latest.send_replace(number);
         }
         while (BYTES_MAX < self.bytes && 1 < self.order.len()) || STREAMS_MAX < self.order.len() {
-            let Some(oldest) = self.order.pop_front() else { break };
+            // Rather one that had its answer than one whose client waits for it.
+            let is_over = |it: &str| self.streams.get(it).is_some_and(|it| it.is_over);
+            let others = || self.order.iter().enumerate().filter(|(_, it)| *it != stream_id);
+            let over = others().find(|(_, it)| is_over(it));
+            let at = over.or_else(|| others().next()).map_or(0, |(at, _)| at);
+            let Some(oldest) = self.order.remove(at) else { break };
             if let Some(stream) = self.streams.remove(&oldest) {
                 self.bytes -= stream.events.iter().map(|event| event.bytes).sum::<usize>();
             }
@@ -127,22 +133,21 @@ impl Events {
         self.0.lock()
     }
 
-    /// Whether this is the answer that a stream ended with: nothing will ever come after it.
+    /// Whether nothing will ever come after this event.
     pub(super) fn is_last(&self, event_id: &str) -> bool {
         let Some((stream_id, number)) = event_id.rsplit_once('/') else { return false };
         let kept = self.kept();
-        let stream = kept.streams.get(stream_id).filter(|it| it.is_answered);
+        let stream = kept.streams.get(stream_id).filter(|it| it.is_over);
         stream.is_some_and(|it| number.parse() == Ok(*it.latest.borrow()))
     }
 
-    /// What came after `number`, and whether the answer is among it or before; `None` when the
-    /// stream is gone.
+    /// What came after `number`, and whether that is all; `None` when the stream is gone.
     fn after(&self, stream_id: &str, number: u64) -> Option<(Vec<(u64, ServerSseMessage)>, bool)> {
         let kept = self.kept();
         let stream = kept.streams.get(stream_id)?;
         let later = stream.events.iter().filter(|event| number < event.number);
         let later = later.map(|event| (event.number, event.message.clone())).collect();
-        Some((later, stream.is_answered))
+        Some((later, stream.is_over))
     }
 
     #[cfg(test)]
@@ -153,6 +158,23 @@ impl Events {
     /// Keeps an event of a stream, and returns its id.
     pub(super) fn keep(&self, stream_id: &str, event: &ServerSseMessage) -> String {
         self.kept().store(stream_id, event)
+    }
+
+    /// A stream will never be answered.
+    pub(super) fn end(&self, stream_id: &str) {
+        if let Some(stream) = self.kept().streams.get_mut(stream_id) {
+            stream.is_over = true;
+            // Whoever replays it looks again.
+            stream.latest.send_modify(|_| {});
+        }
+    }
+
+    /// Answers a stream in place of the server that is gone, if its client could resume it.
+    pub(super) fn answer(&self, stream_id: &str, answer: ServerJsonRpcMessage) {
+        let mut kept = self.kept();
+        if kept.streams.get(stream_id).is_some_and(|it| !it.is_over) {
+            kept.store(stream_id, &ServerSseMessage::from_message(answer));
+        }
     }
 
     /// What came and will come after an event of a session's stream, to its answer.
@@ -176,7 +198,7 @@ impl Events {
         let (events, stream_id) = (self.clone(), stream_id.to_owned());
         let (sender, receiver) = tokio::sync::mpsc::channel(REPLAY_MAX);
         tokio::spawn(async move {
-            while let Some((later, is_answered)) = {
+            while let Some((later, is_over)) = {
                 latest.mark_unchanged();
                 events.after(&stream_id, number)
             } {
@@ -186,7 +208,7 @@ impl Events {
                         return;
                     }
                 }
-                if is_answered {
+                if is_over {
                     return;
                 }
                 tokio::select! {
@@ -202,7 +224,7 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use futures::StreamExt as _;
-    use rmcp::model::{ErrorData, ServerJsonRpcMessage};
+    use rmcp::model::ErrorData;
 
     use super::*;
 
@@ -244,6 +266,38 @@ mod tests {
         for other in ["", "t", "s:", "ss"] {
             assert!(events.replay(other, &first).is_err(), "{other}");
         }
+    }
+
+    /// Holds EV3.
+    #[tokio::test]
+    async fn a_replay_ends_where_nothing_more_will_come() {
+        let events = Events::default();
+        let names = ["s:cancelled", "s:gone"];
+        let firsts = names.map(|it| events.keep(it, &event("1".into(), false)));
+        let replays = [0, 1].map(|at| events.replay("s", &firsts[at]).unwrap());
+        events.end(names[0]);
+        let lost = ErrorData::internal_error("gone", None);
+        events.answer(names[1], ServerJsonRpcMessage::error(lost.clone(), None));
+        let [cancelled, gone] = replays.map(|it| it.count());
+        assert_eq!((cancelled.await, gone.await), (0, 1));
+        assert!(events.is_last(&firsts[0]) && !events.is_last(&firsts[1]));
+        // Nobody knows an event of a stream that has none.
+        events.answer("s:other", ServerJsonRpcMessage::error(lost, None));
+        events.end("s:other");
+        assert_eq!(events.streams(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_is_waited_for_outlives_those_that_were_answered() {
+        let events = Events::default();
+        let first = events.keep("s:waits", &event("1".into(), false));
+        for number in 0..STREAMS_MAX + 10 {
+            events.keep(&format!("s:{number}"), &event(String::new(), true));
+        }
+        let replayed = events.replay("s", &first).unwrap();
+        let answer = events.keep("s:waits", &event("2".into(), true));
+        let ids: Vec<_> = replayed.map(|it| it.event_id.unwrap()).collect().await;
+        assert_eq!((ids, events.streams()), (vec![answer], STREAMS_MAX));
     }
 
     #[tokio::test]

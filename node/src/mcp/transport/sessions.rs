@@ -93,7 +93,9 @@ struct Asked(Arc<Mutex<Requests>>);
 struct Requests {
     /// The ids of those that are not answered, and whose streams are open.
     open: HashSet<RequestId>,
-    /// The answers that were not read yet, of those too whose streams broke; the oldest first.
+    /// The answers that were not read yet, of those too whose streams broke; the oldest first. Their
+    /// number is bounded: of those that broke the oldest goes first, and beside so many that did not
+    /// no request is taken.
     ahead: VecDeque<Ahead>,
 }
 
@@ -103,6 +105,21 @@ struct Ahead {
     stream: StreamName,
     id: RequestId,
     fate: Fate,
+    /// Its stream did not break.
+    is_open: bool,
+}
+
+/// Why a request is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum NotTaken {
+    /// One with this id is not answered yet, and only one of the two would be.
+    #[error("a request with this id is pending; the request was not accepted")]
+    Twice,
+    #[error(
+        "{AHEAD_MAX} requests of this session are pending; this one was not accepted. Wait until \
+         one is answered"
+    )]
+    TooMany,
 }
 
 /// An id in use until dropped.
@@ -110,6 +127,7 @@ struct Ahead {
 struct Asking {
     asked: Asked,
     id: RequestId,
+    stream: StreamName,
 }
 
 impl Asked {
@@ -117,20 +135,19 @@ impl Asked {
         self.0.lock()
     }
 
-    /// `None`: a request with this id is not answered yet, and only one of the two would be.
-    fn begin(&self, id: &RequestId, stream: StreamName, fate: Fate) -> Option<Asking> {
+    fn begin(&self, id: &RequestId, stream: &StreamName, fate: Fate) -> Result<Asking, NotTaken> {
         let mut all = self.all();
-        if !all.open.insert(id.clone()) {
-            return None;
+        if all.open.contains(id) {
+            return Err(NotTaken::Twice);
         }
         if AHEAD_MAX <= all.ahead.len() {
-            // Rather one whose stream broke than one that somebody reads.
-            let broken = all.ahead.iter().position(|it| !all.open.contains(&it.id));
-            let oldest = broken.unwrap_or(0);
-            all.ahead.remove(oldest);
+            let broken = all.ahead.iter().position(|it| !it.is_open);
+            all.ahead.remove(broken.ok_or(NotTaken::TooMany)?);
         }
-        all.ahead.push_back(Ahead { stream, id: id.clone(), fate });
-        Some(Asking { asked: self.clone(), id: id.clone() })
+        all.open.insert(id.clone());
+        let (stream, id) = (Arc::clone(stream), id.clone());
+        all.ahead.push_back(Ahead { stream: stream.clone(), id: id.clone(), fate, is_open: true });
+        Ok(Asking { asked: self.clone(), id, stream })
     }
 
     /// The answer on a stream is being read. False: its request was taken back.
@@ -139,7 +156,7 @@ impl Asked {
         let at = all.ahead.iter().position(|it| *it.stream == *stream);
         let given = at.and_then(|at| all.ahead.remove(at));
         drop(all);
-        given.inspect(|it| it.fate.give()).is_some()
+        given.inspect(|it| _ = it.fate.give()).is_some()
     }
 
     /// The client took a request back.
@@ -164,7 +181,10 @@ impl Asked {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        self.asked.all().open.remove(&self.id);
+        let mut all = self.asked.all();
+        all.open.remove(&self.id);
+        let own = all.ahead.iter_mut().find(|it| it.stream == self.stream);
+        own.into_iter().for_each(|it| it.is_open = false);
     }
 }
 
@@ -355,9 +375,9 @@ impl SessionManager for Sessions {
         let mut asking = match (&message, asked) {
             (JsonRpcMessage::Request(request), Some(asked)) => {
                 let fate = fate(request.request.extensions());
-                match asked.begin(&request.id, Arc::clone(&name), fate) {
-                    Some(asking) => Some(asking),
-                    None => return Ok(refused_twice(request.id.clone()).left_stream()),
+                match asked.begin(&request.id, &name, fate) {
+                    Ok(asking) => Some(asking),
+                    Err(why) => return Ok(not_taken(why, request.id.clone()).left_stream()),
                 }
             }
             (_, _) => None,
@@ -448,10 +468,12 @@ fn fate(extensions: &Extensions) -> Fate {
     probe.map(|probe| probe.fate().clone()).unwrap_or_default()
 }
 
-/// What is said to a request whose id is taken.
-fn refused_twice(id: RequestId) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
-    let why = format!("a request with the id {id} is pending; the request was not accepted");
-    let error = ErrorData::invalid_request(why, None);
+/// What is said to a request that is not taken.
+fn not_taken(
+    why: NotTaken,
+    id: RequestId,
+) -> impl Stream<Item = ServerSseMessage> + Send + Sync + 'static {
+    let error = ErrorData::invalid_request(why.to_string(), None);
     // Nothing comes after it, so its event's id is of no stream that could be resumed.
     let refusal = ServerSseMessage::new("refused/1", JsonRpcMessage::error(error, Some(id)));
     futures::stream::iter([refusal])
@@ -467,4 +489,39 @@ where
         let _held = &guard;
         message
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: usize) -> RequestId {
+        RequestId::Number(number.try_into().unwrap())
+    }
+
+    fn stream(number: usize) -> StreamName {
+        format!("s:{number}").into()
+    }
+
+    #[test]
+    fn no_request_takes_the_place_of_one_that_somebody_waits_for() {
+        let asked = Asked::default();
+        let begin =
+            |number, stream_of| asked.begin(&id(number), &stream(stream_of), Fate::default());
+        let live: Vec<Asking> = (0..AHEAD_MAX).map(|it| begin(it, it).unwrap()).collect();
+        assert_eq!(begin(AHEAD_MAX, AHEAD_MAX).unwrap_err(), NotTaken::TooMany);
+        assert_eq!(begin(0, AHEAD_MAX).unwrap_err(), NotTaken::Twice);
+        drop(live);
+
+        // One id is used again and again, and each of its streams breaks.
+        let asked = Asked::default();
+        let begin =
+            |number, stream_of| asked.begin(&id(number), &stream(stream_of), Fate::default());
+        let _live = begin(0, 0).unwrap();
+        for number in 1..3 * AHEAD_MAX {
+            drop(begin(1, number).unwrap());
+        }
+        assert!(asked.give(&stream(0)));
+        assert_eq!(asked.all().ahead.len(), AHEAD_MAX - 1);
+    }
 }

@@ -154,7 +154,9 @@ impl WriteAck {
     }
 
     pub(in crate::mcp) fn written(&self) {
-        self.0.fate.give();
+        if !self.0.fate.give() {
+            return;
+        }
         let then = std::mem::take(&mut *self.0.then.lock());
         for what in then {
             what();
@@ -193,11 +195,13 @@ impl Fate {
         self.ahead().is_disowned
     }
 
-    /// The answer is on its way to the client: from here on nothing is taken back.
-    pub(super) fn give(&self) {
+    /// The answer is on its way to the client: from here on nothing is taken back. False: it was
+    /// before.
+    pub(super) fn give(&self) -> bool {
         let mut ahead = self.ahead();
         ahead.is_given = !ahead.is_disowned;
         ahead.undo.clear();
+        ahead.is_given
     }
 
     /// Its client took the request back, or has another answer.
@@ -274,6 +278,18 @@ impl Watched {
     }
 }
 
+impl Watched {
+    /// Nothing more goes over it.
+    fn lost(&mut self) {
+        if let Some(probe) = self.probe.take().filter(|_| !self.is_answered) {
+            probe.cut();
+            if !self.may_resume {
+                probe.fate().lose();
+            }
+        }
+    }
+}
+
 impl http_body::Body for Watched {
     type Data = Bytes;
     type Error = axum::Error;
@@ -291,12 +307,12 @@ impl http_body::Body for Watched {
         let polled = polled.map_ok(|frame| frame.map_data(with_event_cut));
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
-                self.is_answered |= frame.data_ref().is_some_and(|data| has_result(data));
+                self.is_answered |= frame.data_ref().is_some_and(|data| has_answer(data));
             }
             Poll::Ready(None) => {
-                if let Some(probe) = self.probe.take() {
-                    probe.written();
-                }
+                // Of an answer it was said above. Without one, its request was taken back, or its
+                // session ended.
+                self.lost();
             }
             Poll::Ready(Some(Err(_))) | Poll::Pending => {}
         }
@@ -313,19 +329,21 @@ impl Drop for Watched {
     fn drop(&mut self) {
         // A session outlives its streams, and a call of it goes on; that it was given up shows
         // only here.
-        if let Some(probe) = self.probe.take().filter(|_| !self.is_answered) {
-            probe.cut();
-            if !self.may_resume {
-                probe.fate().lose();
-            }
-        }
+        self.lost();
     }
 }
 
-/// Whether an event is an answer. Within a text the quotes would be escaped.
+/// Whether an event is an answer with a result. Within a text the quotes would be escaped.
 pub(super) fn has_result(event: &[u8]) -> bool {
-    const RESULT: &[u8] = br#""result":"#;
-    event.windows(RESULT.len()).any(|part| part == RESULT)
+    has(event, br#""result":"#)
+}
+
+fn has_answer(event: &[u8]) -> bool {
+    has_result(event) || has(event, br#""error":{"code":"#)
+}
+
+fn has(event: &[u8], wanted: &[u8]) -> bool {
+    event.windows(wanted.len()).any(|part| part == wanted)
 }
 
 /// The probes of the requests on one connection that carries many.
@@ -400,5 +418,36 @@ impl Probes {
         let Some(id) = id else { return Some(Sent(None)) };
         let probe = self.open.lock().remove(id)?;
         Some(Sent(Some(probe)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// How often what follows an answer is done, once a body was read to its end.
+    async fn told(body: &'static str, is_taken_back: bool) -> usize {
+        let probe = WriteAck::new(&TaskTracker::new());
+        let told = Arc::new(AtomicUsize::new(0));
+        let tell = told.clone();
+        probe.then(move || _ = tell.fetch_add(1, Ordering::Relaxed));
+        if is_taken_back {
+            probe.fate().disown();
+        }
+        let read = Body::new(Watched::new(Body::from(body), probe, true));
+        axum::body::to_bytes(read, usize::MAX).await.unwrap();
+        told.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn only_an_answer_that_was_read_is_told() {
+        const ANSWER: &str = r#"data: {"jsonrpc":"2.0","id":1,"result":{}}"#;
+        assert_eq!(told(ANSWER, false).await, 1);
+        assert_eq!(told(ANSWER, true).await, 0);
+        for ends_early in ["", ": keep alive", r#"data: {"method":"notifications/progress"}"#] {
+            assert_eq!(told(ends_early, false).await, 0, "{ends_early}");
+        }
     }
 }
