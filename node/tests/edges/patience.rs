@@ -104,7 +104,8 @@ async fn a_long_silent_wait_ends_with_its_own_answer_over_each_transport() {
             if takes_tasks && wants_progress {
                 continue;
             }
-            for (end, ends_with_hold) in [("kept", true), ("woken", false)] {
+            // Those that are woken begin first, so that each has waited long enough by then.
+            for (end, ends_with_hold) in [("woken", false), ("kept", true)] {
                 let name = format!("{transport}-{end}-{silence}");
                 let hold = Some(if ends_with_hold { secs } else { secs + LONGER_SECS });
                 let manner = Manner { hold, wants_progress, takes_tasks };
@@ -128,10 +129,10 @@ async fn a_long_silent_wait_ends_with_its_own_answer_over_each_transport() {
         }
         let (name, ends_with_hold) = (name.clone(), *ends_with_hold);
         let wait = Wait { name, agent, ends_with_hold, arguments };
-        // Those that are woken begin first, so that each has waited long enough by then.
         (if ends_with_hold { &mut kept } else { &mut woken }).spawn(wait.run());
     }
-    for (name, ..) in &manners {
+    // The others may be over.
+    for (name, ..) in manners.iter().filter(|(.., ends_with_hold)| !ends_with_hold) {
         let waits = async {
             let asked = json!({ "loop": name });
             while a.call("loop_status", asked.clone()).await["structuredContent"]["waiting"]
