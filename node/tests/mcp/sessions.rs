@@ -66,6 +66,8 @@ async fn a_stream_can_be_resumed_before_and_after_the_answer() {
     let answer = before.event().await;
     assert_eq!(answer.json()["id"], 1, "the last event is not sent again");
     assert!(soon(before.next_event()).await.is_none());
+    let turn = world.shared.0.borrow().turn;
+    world.shared.until("handed", |state| state.handed.last() == Some(&turn)).await;
     let mut after = b.get(Some(&progress.id)).await;
     assert_eq!(after.event().await, answer);
     assert!(soon(after.next_event()).await.is_none());

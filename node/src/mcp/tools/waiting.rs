@@ -216,11 +216,13 @@ async fn signs_of(call: &Call<'_>, asking: &Asking) -> Infallible {
 /// Resolves when nobody hears the answer any more and nobody came back for it: a session outlives
 /// its streams, so its calls go on when their client is gone.
 async fn abandoned(call: &Call<'_>) {
-    match &call.probe {
-        Some(probe) => probe.is_cut().await,
-        None => std::future::pending().await,
+    let Some(probe) = &call.probe else { return std::future::pending().await };
+    loop {
+        probe.is_cut().await;
+        if timeout(call.host.resume_within, probe.is_resumed()).await.is_err() {
+            return;
+        }
     }
-    sleep(call.host.resume_within).await;
 }
 
 /// Progress for as long as it is polled.

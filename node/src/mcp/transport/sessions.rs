@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use futures::{Stream, StreamExt as _, future::ready};
+use futures::{Stream, StreamExt as _, future::ready, stream::once};
 use parking_lot::{Mutex, MutexGuard};
 use rmcp::{
     model::{
@@ -29,7 +29,7 @@ use super::{
     events::{Events, StreamName, UnknownEvent, ends_stream, stream_name, stream_of},
     service::ConnectionGuard,
     session_streams::{SessionEnded, SessionStreams, SessionTransport, is_of_own_stream},
-    write_ack::{Fate, WriteAck},
+    write_ack::{Fate, Resumable, Resumed, WriteAck},
 };
 use crate::{
     mcp::{address::Address, notices::SubscriptionRegistry, tools::label},
@@ -105,6 +105,7 @@ struct Ahead {
     stream: StreamName,
     id: RequestId,
     fate: Fate,
+    resumable: Resumable,
     /// Its stream did not break.
     is_open: bool,
 }
@@ -135,7 +136,12 @@ impl Asked {
         self.0.lock()
     }
 
-    fn begin(&self, id: &RequestId, stream: &StreamName, fate: Fate) -> Result<Asking, NotTaken> {
+    fn begin(
+        &self,
+        id: &RequestId,
+        stream: &StreamName,
+        ack: Option<&WriteAck>,
+    ) -> Result<Asking, NotTaken> {
         let mut all = self.all();
         if all.open.contains(id) {
             return Err(NotTaken::Twice);
@@ -146,8 +152,20 @@ impl Asked {
         }
         all.open.insert(id.clone());
         let (stream, id) = (Arc::clone(stream), id.clone());
-        all.ahead.push_back(Ahead { stream: stream.clone(), id: id.clone(), fate, is_open: true });
+        all.ahead.push_back(Ahead {
+            stream: stream.clone(),
+            id: id.clone(),
+            fate: ack.map(|it| it.fate().clone()).unwrap_or_default(),
+            resumable: ack.map(WriteAck::resumable).unwrap_or_default(),
+            is_open: true,
+        });
         Ok(Asking { asked: self.clone(), id, stream })
+    }
+
+    /// A stream is resumed. `None`: its answer was read, or waits to be.
+    fn resume(&self, stream: &str) -> Option<Resumed> {
+        let all = self.all();
+        all.ahead.iter().find(|it| *it.stream == *stream)?.resumable.resume()
     }
 
     /// The answer on a stream is being read. False: its request was taken back.
@@ -374,8 +392,7 @@ impl SessionManager for Sessions {
         let name = stream_name(id);
         let mut asking = match (&message, asked) {
             (JsonRpcMessage::Request(request), Some(asked)) => {
-                let fate = fate(request.request.extensions());
-                match asked.begin(&request.id, &name, fate) {
+                match asked.begin(&request.id, &name, ack(request.request.extensions())) {
                     Ok(asking) => Some(asking),
                     Err(why) => return Ok(not_taken(why, request.id.clone()).left_stream()),
                 }
@@ -435,12 +452,19 @@ impl SessionManager for Sessions {
         let is_standalone = is_of_own_stream(&last_event_id);
         let asked = self.asked(id);
         let stream = self.events.replay(id, &last_event_id)?;
-        let stream = stream.inspect(move |event| {
-            if ends_stream(event)
+        let mut resumed = asked.as_ref().and_then(|it| it.resume(stream_of(&last_event_id)));
+        let mut is_given = false;
+        // The answer is written when the connection asks for what comes after it.
+        let stream = stream.map(Some).chain(once(ready(None))).filter_map(move |event| {
+            if let Some(event) = event.as_ref().filter(|it| ends_stream(it))
                 && let (Some(asked), Some(id)) = (&asked, &event.event_id)
             {
-                asked.give(stream_of(id));
+                is_given = asked.give(stream_of(id));
             }
+            if event.is_none() && is_given {
+                resumed.take().into_iter().for_each(Resumed::written);
+            }
+            ready(event)
         });
         let door = is_standalone.then(|| self.doors.open(id)).flatten();
         Ok(kept_with(stream, (used, door)))
@@ -461,11 +485,9 @@ impl SessionManager for Sessions {
     // goes away, and with a store they would not be.
 }
 
-/// What becomes of the answer to a request with these extensions.
-fn fate(extensions: &Extensions) -> Fate {
-    let parts = extensions.get::<http::request::Parts>();
-    let probe = parts.and_then(|parts| parts.extensions.get::<WriteAck>());
-    probe.map(|probe| probe.fate().clone()).unwrap_or_default()
+/// What is done once a request with these extensions is answered.
+fn ack(extensions: &Extensions) -> Option<&WriteAck> {
+    extensions.get::<http::request::Parts>()?.extensions.get()
 }
 
 /// What is said to a request that is not taken.
@@ -506,8 +528,7 @@ mod tests {
     #[test]
     fn no_request_takes_the_place_of_one_that_somebody_waits_for() {
         let asked = Asked::default();
-        let begin =
-            |number, stream_of| asked.begin(&id(number), &stream(stream_of), Fate::default());
+        let begin = |number, stream_of| asked.begin(&id(number), &stream(stream_of), None);
         let live: Vec<Asking> = (0..AHEAD_MAX).map(|it| begin(it, it).unwrap()).collect();
         assert_eq!(begin(AHEAD_MAX, AHEAD_MAX).unwrap_err(), NotTaken::TooMany);
         assert_eq!(begin(0, AHEAD_MAX).unwrap_err(), NotTaken::Twice);
@@ -515,8 +536,7 @@ mod tests {
 
         // One id is used again and again, and each of its streams breaks.
         let asked = Asked::default();
-        let begin =
-            |number, stream_of| asked.begin(&id(number), &stream(stream_of), Fate::default());
+        let begin = |number, stream_of| asked.begin(&id(number), &stream(stream_of), None);
         let _live = begin(0, 0).unwrap();
         for number in 1..3 * AHEAD_MAX {
             drop(begin(1, number).unwrap());

@@ -12,7 +12,7 @@ use std::{
     collections::HashMap,
     fmt,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll},
 };
 
@@ -31,10 +31,8 @@ use tasuki_proto::{
     swarm::IssueId,
     wire::MailMark,
 };
-use tokio_util::{
-    sync::CancellationToken,
-    task::{TaskTracker, task_tracker::TaskTrackerToken},
-};
+use tokio::sync::watch;
+use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 
 use super::errors::with_event_cut;
 use crate::{
@@ -99,7 +97,8 @@ struct Inner {
     /// What is done once the answer is written.
     then: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     held: Mutex<Option<Held>>,
-    cut: CancellationToken,
+    /// Streams on which the answer is waited for.
+    readers: watch::Sender<usize>,
     fate: Fate,
     _unwritten: TaskTrackerToken,
 }
@@ -116,7 +115,7 @@ impl WriteAck {
         Self(Arc::new(Inner {
             then: Mutex::default(),
             held: Mutex::default(),
-            cut: CancellationToken::new(),
+            readers: watch::Sender::new(1),
             fate: Fate::default(),
             _unwritten: unwritten.token(),
         }))
@@ -136,9 +135,24 @@ impl WriteAck {
         *self.0.held.lock() = Some(held);
     }
 
-    /// Resolves when the answer's stream went first.
+    /// Resolves when the answer's stream went first, and nobody resumed it.
     pub(in crate::mcp) async fn is_cut(&self) {
-        self.0.cut.cancelled().await;
+        self.until(|readers| readers == 0).await;
+    }
+
+    /// Resolves when somebody resumed the answer's stream.
+    pub(in crate::mcp) async fn is_resumed(&self) {
+        self.until(|readers| 0 < readers).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(usize) -> bool) {
+        // Its sender is there as long as this is.
+        let _ = self.0.readers.subscribe().wait_for(|readers| is_so(*readers)).await;
+    }
+
+    /// What of it outlives the request: somebody who resumes hears the answer in its place.
+    pub(super) fn resumable(&self) -> Resumable {
+        Resumable(Arc::downgrade(&self.0))
     }
 
     /// What becomes of the answer.
@@ -147,7 +161,7 @@ impl WriteAck {
     }
 
     fn cut(&self) {
-        self.0.cut.cancel();
+        self.0.readers.send_modify(|readers| *readers = readers.saturating_sub(1));
         if let Some(held) = self.0.held.lock().take() {
             held.cut();
         }
@@ -160,6 +174,39 @@ impl WriteAck {
         let then = std::mem::take(&mut *self.0.then.lock());
         for what in then {
             what();
+        }
+    }
+}
+
+/// A request's answer, as long as there is none.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Resumable(Weak<Inner>);
+
+impl Resumable {
+    /// Its stream is resumed. `None`: it was answered before, and what it gave is given again.
+    pub(super) fn resume(&self) -> Option<Resumed> {
+        let probe = WriteAck(self.0.upgrade()?);
+        probe.0.readers.send_modify(|readers| *readers += 1);
+        Some(Resumed(Some(probe)))
+    }
+}
+
+/// An answer that is waited for on a stream that was resumed.
+#[derive(Debug)]
+pub(super) struct Resumed(Option<WriteAck>);
+
+impl Resumed {
+    pub(super) fn written(mut self) {
+        if let Some(probe) = self.0.take() {
+            probe.written();
+        }
+    }
+}
+
+impl Drop for Resumed {
+    fn drop(&mut self) {
+        if let Some(probe) = &self.0 {
+            probe.cut();
         }
     }
 }
@@ -439,6 +486,26 @@ mod tests {
         let read = Body::new(Watched::new(Body::from(body), probe, true));
         axum::body::to_bytes(read, usize::MAX).await.unwrap();
         told.load(Ordering::Relaxed)
+    }
+
+    #[tokio::test]
+    async fn whoever_resumes_waits_in_the_place_of_who_is_gone() {
+        let probe = WriteAck::new(&TaskTracker::new());
+        let told = Arc::new(AtomicUsize::new(0));
+        let tell = told.clone();
+        probe.then(move || _ = tell.fetch_add(1, Ordering::Relaxed));
+        let resumable = probe.resumable();
+        drop(Watched::new(Body::empty(), probe.clone(), true));
+        probe.is_cut().await;
+        let resumed = resumable.resume().unwrap();
+        probe.is_resumed().await;
+        drop(resumed);
+        probe.is_cut().await;
+        resumable.resume().unwrap().written();
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        // What was answered to nobody is given again, by whoever is asked next.
+        drop(probe);
+        assert!(resumable.resume().is_none());
     }
 
     #[tokio::test]
