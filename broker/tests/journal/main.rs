@@ -388,6 +388,8 @@ async fn a_lost_log_or_database_is_refused_and_a_lost_log_can_be_replaced() {
     assert_eq!(sequences(&journal, 1, 9), [1, 2, 3]);
     journal.close().await.expect("closes");
 
+    let dir = tempfile::tempdir().expect("a directory");
+    written(dir.path()).await;
     std::fs::remove_dir_all(dir.path().join("db")).expect("removes");
     assert!(refusal(dir.path()).contains("database"), "{}", refusal(dir.path()));
     std::fs::create_dir_all(dir.path().join("db")).expect("creates");
