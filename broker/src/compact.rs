@@ -6,6 +6,7 @@
 //! bodies that nothing names. A body that a kill leaves behind is found by the next compaction, since
 //! each looks at all names. sled never makes its files smaller: [`rewrite`] copies what is there into
 //! a new database, checks that, and has it take the place of the old one (`journal::sled::swap`).
+//! In the same way [`void_grants`] leaves a database in which nothing holds that was granted before.
 //!
 //! [`rules::Workspace::compactable`]: crate::rules::Workspace::compactable
 
