@@ -31,8 +31,8 @@ const PAGE: &str = "\
 
 Global options: tasuki --help";
 
-/// All commands with all they take. Otherwise clap puts together only the one that was typed: all of
-/// them take it 3 ms.
+/// All commands with all they take. Otherwise clap puts together only the one that was typed, in half
+/// the time.
 pub(super) fn whole() -> Command {
     let mut whole = Cli::command();
     whole.build();

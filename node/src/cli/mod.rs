@@ -401,6 +401,7 @@ pub fn main() -> ExitCode {
 fn parse() -> Result<(Cli, Flags), clap::Error> {
     let mut matches = match Cli::command().try_get_matches() {
         Ok(matches) => matches,
+        Err(why) if why.kind() == ErrorKind::DisplayVersion => return Err(why),
         // Help, or what is said of a mistake.
         Err(_) => help::with_headings(help::whole()).try_get_matches()?,
     };

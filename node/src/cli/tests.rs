@@ -11,7 +11,7 @@ fn the_commands_are_well_formed() {
     Cli::command().debug_assert();
 }
 
-/// All of them take longer than most commands do.
+/// All of them take twice the time, which every command would wait for.
 #[test]
 fn a_command_is_put_together_only_when_it_is_typed() {
     fn put_together(command: &clap::Command, all: &mut Vec<String>) {
