@@ -6,7 +6,8 @@
 //! bodies that nothing names. A body that a kill leaves behind is found by the next compaction, since
 //! each looks at all names. sled never makes its files smaller: [`rewrite`] copies what is there into
 //! a new database, checks that, and has it take the place of the old one (`journal::sled::swap`).
-//! In the same way [`void_grants`] leaves a database in which nothing holds that was granted before.
+//! After a repair of the log, [`void_grants`] writes a new database in the same way, with new numbers
+//! for all that is held.
 //!
 //! [`rules::Workspace::compactable`]: crate::rules::Workspace::compactable
 
@@ -236,9 +237,8 @@ pub fn rewrite(
     replace(runtime, dir, &journal, None, &mut progress)
 }
 
-/// Has nothing hold any more that was granted before, as after a restore, in a directory that nobody
-/// serves: what was done after its newest change may have been acknowledged and be lost. `now` is
-/// after everything that was granted.
+/// Voids all grants, as a restore does, in a directory that nobody serves and whose newest changes may
+/// be lost. `now` is after everything that was granted.
 ///
 /// # Errors
 /// What went wrong. Then no broker starts here before it is tried again.

@@ -94,8 +94,9 @@ enum Command {
     ///
     /// The newest changes may be in the log alone: for about a second after they were made, and
     /// until a start after a crash. What comes before the damage is kept. What only the rest of the
-    /// log had is lost, so use this only if you know why the log is lost. Nothing that was granted
-    /// before holds any more then, as after `restore`.
+    /// log had is lost, so use this only if you know why the log is lost. If changes may be lost,
+    /// turns, claims and locks get new numbers, as after `restore`: agents that use an old one are
+    /// refused and ask again.
     #[command(alias = "repair-mark")]
     RepairLog(Data),
     /// Remove what has been over for long, or show what that is.

@@ -106,19 +106,14 @@ async fn count(journal: &SledJournal, progress: &Progress) -> Result<wire::DataR
 pub(super) fn repair_log(data: &Data) -> u8 {
     run(data.json, async {
         let directory = used_directory(data).map_err(No::said)?;
-        let repaired = match sled::repair_log(&directory) {
-            Ok(repaired) => repaired,
-            Err(why) => {
-                report_error(&why, data);
-                return Err(No::said(exit_code(&why)));
-            }
-        };
-        if repaired.may_lack {
+        let repaired = sled::repair_log(&directory);
+        let repaired = repaired.map_err(|why| damaged(&directory, why, data))?;
+        if !repaired.is_complete {
             void_grants(directory).await?;
         }
         let report = grpc::data_report(&repaired.report, Fence::default(), None);
         let mut value = in_json(&report);
-        value["may_lack"] = repaired.may_lack.into();
+        value["complete"] = repaired.is_complete.into();
         value["newest_commit"] = repaired.newest_commit.into();
         let lines = in_words(&report) + &what_is_lost(&repaired);
         Ok(Answer { value, lines, notes: String::new() })
@@ -133,18 +128,17 @@ async fn void_grants(directory: PathBuf) -> Result<(), No> {
 }
 
 fn what_is_lost(repaired: &Repaired) -> String {
-    if !repaired.may_lack {
-        return "\nnothing is lost: the log was whole".to_owned();
+    if repaired.is_complete {
+        return "\nthe log was whole, nothing is lost".to_owned();
     }
     let (last, newest) = (repaired.report.last_commit, repaired.newest_commit);
     let found = match newest.checked_sub(last) {
-        Some(1) => format!("commit {newest} was found in the log and cannot be used"),
-        Some(2..) => format!("commits up to {newest} were found in the log and cannot be used"),
-        Some(0) | None => "how many there were cannot be told".to_owned(),
+        Some(1..) => format!("the log has commits up to {newest} that cannot be used"),
+        Some(0) | None => "the log does not show how many".to_owned(),
     };
     format!(
-        "\nwhat was changed after commit {last} is lost; {found}\nturns, claims and locks have new \
-         numbers: what was granted before is refused, as after a restore"
+        "\nchanges after commit {last} are lost; {found}\nturns, claims and locks have new numbers: \
+         agents that use an old one are refused and ask again, as after a restore"
     )
 }
 

@@ -402,7 +402,7 @@ fn parse() -> Result<(Cli, Flags), clap::Error> {
     let mut matches = match Cli::command().try_get_matches() {
         Ok(matches) => matches,
         Err(why) if why.kind() == ErrorKind::DisplayVersion => return Err(why),
-        // Help, or what is said of a mistake.
+        // Help and errors show more than the command that was typed.
         Err(_) => help::with_headings(help::whole()).try_get_matches()?,
     };
     let mut flags = Flags::default();

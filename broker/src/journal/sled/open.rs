@@ -51,10 +51,7 @@ pub(super) fn open(dir: &Path, is_repair: bool) -> Result<Open, JournalError> {
     swap::finish(dir)?;
     if !is_repair && repairing(dir).exists() {
         let place = repairing(dir).display().to_string();
-        return Err(damaged(
-            place,
-            "a repair of the log was begun and is not done; run `tasuki-broker repair-log` again",
-        ));
+        return Err(damaged(place, "`tasuki-broker repair-log` did not finish; run it again"));
     }
     if is_fresh(dir)? {
         let engine = create(dir, Fence::default(), None)?;
@@ -194,8 +191,8 @@ pub(super) fn take_over(
     Ok(log)
 }
 
-/// There while a log was replaced that may have had more, and what was granted by that may be granted
-/// again.
+/// A file that is there from when an incomplete log is replaced until grants are void. A broker that
+/// started in between could grant the same numbers twice.
 pub(super) fn repairing(dir: &Path) -> PathBuf {
     dir.join("repairing")
 }

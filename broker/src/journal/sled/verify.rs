@@ -89,8 +89,8 @@ pub fn verify_with_progress(
 #[derive(Debug)]
 pub struct Repaired {
     pub report: Report,
-    /// More may have been acknowledged than there is.
-    pub may_lack: bool,
+    /// Nothing that was acknowledged is missing.
+    pub is_complete: bool,
     /// The newest commit that was found in the log, if there was any.
     pub newest_commit: u64,
 }
@@ -98,8 +98,8 @@ pub struct Repaired {
 /// Gives the database what follows it in the log without a gap, and begins a new log, once the
 /// database is found whole. For a log that was lost or spoilt: what only the rest of it had is lost.
 ///
-/// Where that may be, no broker starts before what was granted is void
-/// ([`void_grants`](crate::compact::void_grants)): it would give out the same numbers again.
+/// If anything may be lost, no broker starts here until [`void_grants`](crate::compact::void_grants)
+/// is done: it would grant the same numbers again.
 ///
 /// # Errors
 /// As [`verify`], except for the log; of that only when it is another database's.
@@ -125,15 +125,15 @@ pub fn repair_log(dir: &Path) -> Result<Repaired, JournalError> {
     let (engine, (checked, report)) = engine.keep_if(checked)?;
     let (commit, hash) = (checked.index.last_commit, checked.index.last_hash);
     let is_newest = newest.is_some_and(|it| (it.commit, it.hash) == (commit, hash));
-    let may_lack = !is_newest || repairing(dir).exists();
-    if may_lack {
+    let is_complete = is_newest && !repairing(dir).exists();
+    if !is_complete {
         let failed = |why| storage("beginning a repair", &why);
         let begun = File::create(repairing(dir)).and_then(|it| it.sync_all());
         begun.and_then(|()| sync_dir(dir)).map_err(failed)?;
     }
     take_over(dir, &engine, &checked)?;
     close(lock, engine)?;
-    Ok(Repaired { report, may_lack, newest_commit })
+    Ok(Repaired { report, is_complete, newest_commit })
 }
 
 fn open(
